@@ -55,8 +55,8 @@ func newPlant(t *testing.T) *plant {
 	p := &plant{t: t, server: natstest.New(t), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
 	p.proxy, p.db = p.server.Connect(), postgres.Wrap(p.sql)
 	p.hash = apikey.Hash(append(p.key[:], p.account[:]...))
-	p.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", p.account)
-	p.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
+	p.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", p.account)
+	p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
 	p.balance = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
 	p.slots = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)

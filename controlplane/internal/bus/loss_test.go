@@ -96,8 +96,8 @@ func TestPostgresLosesCommits(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.open()
-	s.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", s.account)
-	s.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", s.key, s.account, s.hash[:])
+	s.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", s.account)
+	s.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", s.key, s.account, s.hash[:])
 	s.balance = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
 	s.slots = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
 	s.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", s.account, s.key)
@@ -180,7 +180,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Errorf("restated: %+v", got)
 	}
 	h.ReturnDelivered()
-	if got := s.number("select g - r - c from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
+	if got := s.number("select granted - returned - charged from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
 		t.Errorf("the running request holds %d slots after the loss; want 1", got)
 	}
 
@@ -191,7 +191,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := s.op(service, op); got.Status != wire.Unavailable {
 		t.Errorf("op while recovering: %+v; want unavailable", got)
 	}
-	s.exec("update meta set lost_at = lost_at - interval '1 hour'")
+	s.exec("update cluster_state set lost_at = lost_at - interval '1 hour'")
 	if renewed, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
@@ -209,7 +209,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Errorf("%d usage records; want 3", got)
 	}
 	if got := s.number(`select count(*) from pools p where p.total <> p.free + p.settled +
-		(select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)`); got != 0 {
+		(select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)`); got != 0 {
 		t.Errorf("I1 is broken for %d pools", got)
 	}
 }
@@ -239,10 +239,10 @@ func (s *site) look(k *recovery.Monitor) {
 // revoke revokes the key as the store of keys does.
 func (s *site) revoke() wire.KeyChange {
 	s.t.Helper()
-	rev := s.number("update meta set rev = rev + 1 returning rev")
+	rev := s.number("update cluster_state set revision = revision + 1 returning revision")
 	s.exec("update api_keys set revoked_at = now(), rev = $1 where id = $2", rev, s.key)
-	s.exec("insert into key_changes (rev, prev, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
-	s.exec("update dataplane_sessions set applied_rev = $1", rev) // the proxy has applied it
+	s.exec("insert into key_changes (revision, previous_revision, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
+	s.exec("update proxy_sessions set applied_revision = $1", rev) // the proxy has applied it
 	return wire.KeyChange{V: wire.Version, Revision: rev, Kind: wire.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
 }
 

@@ -96,8 +96,8 @@ func newQueue(b *testing.B) *queue {
 	for range benchAccounts {
 		account, key := ident.New(), ident.New()
 		q.accounts = append(q.accounts, benchCustomer{ident.Account.Format(account), ident.Key.Format(key)})
-		batch.Queue("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', 5, 1)", account)
-		batch.Queue("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'key', $3, 1)", key, account, append(key[:], account[:]...))
+		batch.Queue("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", account)
+		batch.Queue("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", key, account, append(key[:], account[:]...))
 		batch.Queue("insert into pools (account_id, kind) values ($1, 1), ($1, 3)", account)
 		batch.Queue("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", account, key)
 	}
@@ -205,9 +205,9 @@ func (q *queue) compare(n int) {
 		"select coalesce(sum(settled), 0)::bigint from pools where kind = 1":                                 int64(q.cost),
 		"select coalesce(sum(settled), 0)::bigint from pools where kind = 2":                                 int64(q.cost),
 		"select count(*) from quarantine":                                                                    0,
-		"select coalesce(sum(upper(r) - lower(r)), 0)::bigint from dataplane_sessions, unnest(settled) as r": int64(n),
+		"select coalesce(sum(upper(r) - lower(r)), 0)::bigint from proxy_sessions, unnest(settled_seqs) as r": int64(n),
 		`select count(*) from pools p where total <> free + settled + (
-			select coalesce(sum(g - r - c), 0) from leases where pool_id = p.id)`: 0,
+			select coalesce(sum(granted - returned - charged), 0) from leases where pool_id = p.id)`: 0,
 	} {
 		var got int64
 		if err := q.sql.QueryRow(q.b.Context(), query).Scan(&got); err != nil {

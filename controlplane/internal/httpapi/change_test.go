@@ -110,7 +110,7 @@ func (b *bundle) session(name string, applied, catalog int64) wire.SessionID {
 	b.t.Helper()
 	var id int64
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), `
-		insert into dataplane_sessions (name, boot_id, valid_until, applied_rev, catalog_rev)
+		insert into proxy_sessions (name, boot_id, valid_until, applied_revision, catalog_revision)
 		values ($1, $1, now() + interval '1 hour', $2, $3) returning id`, name, applied, catalog).Scan(&id))
 	return wire.SessionID(id)
 }
@@ -138,7 +138,7 @@ func TestWaitApplied(t *testing.T) {
 	told(update("5s"), "true", "0", "")
 	b.session("proxy-1", 0, 0)
 	slow := b.session("proxy-2", 0, 0)
-	b.exec(`insert into dataplane_sessions (name, boot_id, valid_until, applied_rev) values ('expired', 'x', now() - interval '1 s', 0)`)
+	b.exec(`insert into proxy_sessions (name, boot_id, valid_until, applied_revision) values ('expired', 'x', now() - interval '1 s', 0)`)
 	// The repetition changes nothing: it waits for what was changed before, and it is not known who acts by that.
 	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
@@ -172,7 +172,7 @@ func TestWaitAppliedOfCatalog(t *testing.T) {
 	if late.Header.Get("Applied") != "false" {
 		t.Errorf("nobody has it, and it is said to be applied: %v", late.Header)
 	}
-	b.exec("update dataplane_sessions set catalog_rev = $1 where id = $2", late.Value.Revision, proxy)
+	b.exec("update proxy_sessions set catalog_revision = $1 where id = $2", late.Value.Revision, proxy)
 	same := apply("EUR", "5s")
 	if same.Header.Get("Applied") != "true" || same.Header.Get("Applied-By") != "1" {
 		t.Errorf("every proxy has it, and it is not said to be applied: %v", same.Header)

@@ -142,7 +142,7 @@ func (b *bundle) restore(keyID, accountID string) {
 	check(b.t, err)
 	owner, err := ident.Account.Parse(accountID)
 	check(b.t, err)
-	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 }
 
@@ -266,7 +266,7 @@ func TestDismissedWhileReleased(t *testing.T) {
 	check(t, err)
 	owner, err := ident.Account.Parse(a.ID)
 	check(t, err)
-	b.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
+	b.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'found again', sha256('x'), 1)", key, owner)
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 	store := quarantinestore.New(b.db)
 	id := b.number("select id from quarantine where reason = 'there is no such key'")

@@ -204,7 +204,7 @@ func TestDataplanes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("proxy (-want +got):\n%s", diff)
 	}
-	_, err = b.db.Pool().Exec(t.Context(), "update dataplane_sessions set valid_until = now() - interval '1 minute', draining = true, running = 2, spool_used = 7")
+	_, err = b.db.Pool().Exec(t.Context(), "update proxy_sessions set valid_until = now() - interval '1 minute', draining = true, running = 2, spool_used = 7")
 	check(t, err)
 	r, err = answered(b.api.ListDataplanes(t.Context()))
 	check(t, err)

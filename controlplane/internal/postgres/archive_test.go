@@ -202,8 +202,8 @@ func TestMonthsWaitForAnOperator(t *testing.T) {
 		t.Errorf("an event of a closed month: %+v; want quarantine", r)
 	}
 	// The partition itself refuses, for a batch that was checked before it was closed.
-	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, status, started_at,
-		finished_at, usage, rule, price_version, cost, reserve, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
+	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, status, started_at,
+		finished_at, usage, rule, price_version, cost, reservation, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
 		ident.NewAt(old.Add(time.Minute)))
 	if err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("an insert into a closed month: %v; want it refused", err)
@@ -239,7 +239,7 @@ func TestOldAuditEntriesLeave(t *testing.T) {
 	}
 	_, err := w.db.Pool().Exec(t.Context(), "alter table audit_log disable trigger audit_log_append_only")
 	check(t, err)
-	_, err = w.db.Pool().Exec(t.Context(), "update audit_log set at = at - interval '100 days' where id <> (select max(id) from audit_log)")
+	_, err = w.db.Pool().Exec(t.Context(), "update audit_log set created_at = created_at - interval '100 days' where id <> (select max(id) from audit_log)")
 	check(t, err)
 	_, err = w.db.Pool().Exec(t.Context(), "alter table audit_log enable trigger audit_log_append_only")
 	check(t, err)
@@ -255,7 +255,7 @@ func TestOldAuditEntriesLeave(t *testing.T) {
 		t.Fatalf("files: %q; want one", names)
 	}
 	lines, _ := readLines(t, dir, filepath.Base(names[0]))
-	if int64(len(lines)) != all-1 || w.count("select count(*) from audit_log") < 1 || w.count("select count(*) from audit_log where at < now() - interval '90 days'") != 0 {
+	if int64(len(lines)) != all-1 || w.count("select count(*) from audit_log") < 1 || w.count("select count(*) from audit_log where created_at < now() - interval '90 days'") != 0 {
 		t.Errorf("%d of %d entries are in the file", len(lines), all)
 	}
 	if !strings.Contains(lines[0], `"action":"account.create"`) {
@@ -311,7 +311,7 @@ func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
 	exec("alter table " + part + " disable trigger append_only; alter table " + part + " drop constraint closed")
 	exec("update usage_records set settled_at = settled_at - interval '1 hour'")
 	exec("update ledger_transactions set created_at = created_at - interval '1 hour'")
-	exec("update ledger_check_state set upto = upto - interval '2 hours'")
+	exec("update ledger_check_state set summed_until = summed_until - interval '2 hours'")
 	exec("update usage_months set closed_at = closed_at - interval '1 hour'")
 	run("closed long ago, sums not kept since", false)
 	run("sums kept since", true)

@@ -171,7 +171,7 @@ func TestRefusedApplyLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s, db := catalogService(t)
 	rev := func() (n int64) {
-		check(t, db.Pool().QueryRow(t.Context(), "select rev from meta").Scan(&n))
+		check(t, db.Pool().QueryRow(t.Context(), "select revision from cluster_state").Scan(&n))
 		return n
 	}
 	before := rev()

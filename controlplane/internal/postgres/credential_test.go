@@ -21,10 +21,10 @@ func TestRefusedCredentials(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	store, hooks := leasestore.New(db), webhookstore.New(db)
-	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
+	w.exec(`insert into providers (id, name, spec, revision) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1'), ('crd_2', 'openai', 'spare', '', 'm1')`)
 	first, second := w.session(store, "proxy-1"), w.session(store, "proxy-2")
-	rev := scalar[int64](w, "select rev from meta")
+	rev := scalar[int64](w, "select revision from cluster_state")
 	renew := func(s wire.SessionID, boot string, refused ...wire.RefusedCredential) {
 		t.Helper()
 		r, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: rev, Refused: refused}, sessionLength, 10)
@@ -65,11 +65,11 @@ func TestRefusedCredentialInTurns(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	store, hooks := leasestore.New(db), webhookstore.New(db)
-	w.exec(`insert into providers (id, name, spec, rev) values ('openai', 'OpenAI', '{}', 1)`)
+	w.exec(`insert into providers (id, name, spec, revision) values ('openai', 'OpenAI', '{}', 1)`)
 	w.exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'openai', 'main', '', 'm1')`)
 	s := w.session(store, "proxy")
 	for i := range 10 {
-		r := &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: scalar[int64](w, "select rev from meta")}
+		r := &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: scalar[int64](w, "select revision from cluster_state")}
 		if i%2 == 0 {
 			r.Refused = []wire.RefusedCredential{{Credential: "crd_1", Reason: wire.QuotaExhausted}}
 		}

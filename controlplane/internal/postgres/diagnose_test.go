@@ -21,10 +21,10 @@ func TestDiagnose(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	exec("insert into outbox (subject, payload, at) values ('x', '', now() - interval '1 hour')")
+	exec("insert into outbox (subject, payload, created_at) values ('x', '', now() - interval '1 hour')")
 	exec("insert into quarantine (reason, payload) values ('odd', '')")
 	exec("insert into quarantine (reason, payload, resolved_at, resolution) values ('odd', 'a', now(), 'dismissed'), ('odd', 'b', now(), 'released')")
-	exec("insert into providers (id, name, spec, rev) values ('sim', 'Sim', '{}', 1)")
+	exec("insert into providers (id, name, spec, revision) values ('sim', 'Sim', '{}', 1)")
 	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_1', 'sim', 'main', '', 'm7')")
 	exec("insert into webhook_endpoints (id, url) values ('00000000-0000-0000-0000-000000000001', 'https://cabinet.example')")
 	exec("insert into webhook_secrets (id, endpoint_id, sealed, cipher_key_id) select gen_random_uuid(), id, '', 'm8' from webhook_endpoints")

@@ -254,7 +254,7 @@ func TestAlertsOfNewKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := scalar[int](w, "select alarm_percent from pools where key_id = $1", ident.UUID(made[0].Key.ID)); got != 25 {
+	if got := scalar[int](w, "select limit_alert_percent from pools where key_id = $1", ident.UUID(made[0].Key.ID)); got != 25 {
 		t.Errorf("the new key's share is %d; want 25", got)
 	}
 	before, after := scalar[[]byte](w, "select before from audit_log where action = 'account.alerts'"), scalar[[]byte](w, "select after from audit_log where action = 'account.alerts'")

@@ -69,7 +69,7 @@ func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx p
 // WriteCommitMarker writes the row that shows that a transaction was committed.
 // It returns recovery.ErrFenced if the replica was fenced.
 func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.CommitMarker) error {
-	written, err := q.Witness(ctx, sqlcgen.WitnessParams{Replica: w.Replica, N: w.N})
+	written, err := q.InsertCommitMarker(ctx, sqlcgen.InsertCommitMarkerParams{ReplicaID: w.Replica, Number: w.N})
 	if err != nil {
 		return Translate("write commit marker", err)
 	}
@@ -84,7 +84,7 @@ func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.Commi
 // goes on running, but on another timeline; the query fails on a standby that was
 // not promoted, which may lag behind.
 const incarnationQuery = `select extract(epoch from pg_postmaster_start_time()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
-	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'meta'::regclass::oid`
+	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'cluster_state'::regclass::oid`
 
 // ReadIncarnation reads the server incarnation of a connection.
 func ReadIncarnation(ctx context.Context, db sqlcgen.DBTX) (name string, err error) {

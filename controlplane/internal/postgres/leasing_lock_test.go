@@ -41,8 +41,8 @@ func (w *leaseWorld) commit(tx pgx.Tx) {
 }
 
 const (
-	nextRev   = "update meta set rev = rev + 1"
-	addChange = "insert into key_changes (rev, prev, kind, account_id) select rev, 0, 'account_updated', $1 from meta"
+	nextRev   = "update cluster_state set revision = revision + 1"
+	addChange = "insert into key_changes (revision, previous_revision, kind, account_id) select revision, 0, 'account_updated', $1 from cluster_state"
 )
 
 // TestRegisterWaitsForChanges: a session that is registered while a change is
@@ -51,7 +51,7 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := leasestore.New(w.replica())
-	before := scalar[int64](w, "select rev from meta")
+	before := scalar[int64](w, "select revision from cluster_state")
 	tx := w.begin()
 	w.in(tx, nextRev)
 	registered := make(chan *wire.RegisterResponse, 1)
@@ -80,7 +80,7 @@ func TestRenewWaitsForChanges(t *testing.T) {
 	store := leasestore.New(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
-	rev := scalar[int64](w, "select rev from meta")
+	rev := scalar[int64](w, "select revision from cluster_state")
 	renew := func() <-chan *wire.HeartbeatResponse {
 		renewed := make(chan *wire.HeartbeatResponse, 1)
 		go func() {
@@ -109,7 +109,7 @@ func TestRenewWaitsForChanges(t *testing.T) {
 	rev++
 	w.expire(s, -1)
 	row := w.begin()
-	w.in(row, "select from dataplane_sessions where id = $1 for no key update", s)
+	w.in(row, "select from proxy_sessions where id = $1 for no key update", s)
 	renewed = renew()
 	w.waitBlocked(1)
 	committed := make(chan bool)
@@ -138,7 +138,7 @@ func TestRenew(t *testing.T) {
 	store := leasestore.New(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
-	first := scalar[int64](w, "select rev from meta")
+	first := scalar[int64](w, "select revision from cluster_state")
 	for range 3 {
 		w.exec(nextRev)
 		w.exec(addChange, c.account)
@@ -160,7 +160,7 @@ func TestRenew(t *testing.T) {
 		t.Errorf("third renewal: %+v; want nothing", got)
 	}
 	renew(first, "proxy") // late: what was applied once stays applied
-	if got := scalar[int64](w, "select applied_rev from dataplane_sessions where id = $1", s); got != first+3 {
+	if got := scalar[int64](w, "select applied_revision from proxy_sessions where id = $1", s); got != first+3 {
 		t.Errorf("applied revision %d; want %d", got, first+3)
 	}
 	if got := renew(first, "another life").Status; got != wire.Fenced {
@@ -173,7 +173,7 @@ func TestRenew(t *testing.T) {
 	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
 		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
 	}
-	w.exec("update dataplane_sessions set state = 2")
+	w.exec("update proxy_sessions set state = 2")
 	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 0 {
 		t.Errorf("pending %+v, %v; want none that is fenced", pending, err)
 	}
@@ -283,7 +283,7 @@ func TestSettleTwoWorkers(t *testing.T) {
 		t.Errorf("%d charged; want %d", got, total)
 	}
 	for _, s := range sessions {
-		if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,501)}" {
+		if got := scalar[string](w, "select settled_seqs::text from proxy_sessions where id = $1", s); got != "{[1,501)}" {
 			t.Errorf("session %d: settled %s; want {[1,501)}", s, got)
 		}
 	}

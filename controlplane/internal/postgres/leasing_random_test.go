@@ -266,7 +266,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 
 			w.check()
 			recalled.Add(recalls.sent.Load())
-			if open := scalar[int](w, "select count(*) from dataplane_sessions where state < 3"); open != 0 {
+			if open := scalar[int](w, "select count(*) from proxy_sessions where state < 3"); open != 0 {
 				t.Errorf("%d sessions are not closed", open)
 			}
 			for i, c := range customers {

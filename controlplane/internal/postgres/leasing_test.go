@@ -39,10 +39,10 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 			w.closeSession(store, s, "proxy", 0, true)
 		}, wire.Fenced, wire.Fenced},
 		{"unknown", func(w *leaseWorld, _ *leasestore.Store, s wire.SessionID) {
-			w.exec("delete from lease_ops")
+			w.exec("delete from lease_responses")
 			w.exec("delete from leases")
 			w.exec("update pools set free = total")
-			w.exec("delete from dataplane_sessions where id = $1", s)
+			w.exec("delete from proxy_sessions where id = $1", s)
 		}, wire.Fenced, wire.Fenced},
 	}
 	for _, tt := range tests {
@@ -275,7 +275,7 @@ func TestSweep(t *testing.T) {
 	want := map[string]int{"live": 1, "within margin": 1, "expired": 2, "forgotten": 3}
 	got := map[string]int{}
 	for name, s := range sessions {
-		got[name] = scalar[int](w, "select state from dataplane_sessions where id = $1", s)
+		got[name] = scalar[int](w, "select state from proxy_sessions where id = $1", s)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("states (-want +got):\n%s", diff)
@@ -320,7 +320,7 @@ func TestLoadKeys(t *testing.T) {
 	limited, free, revoked, suspended := w.customer(1, 9, 1), w.customer(1, unlimited, 1), w.customer(1, 9, 1), w.customer(1, 9, 1)
 	w.exec("update api_keys set revoked_at = now() where id = $1", revoked.key)
 	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
-	w.exec("update meta set rev = 41")
+	w.exec("update cluster_state set revision = 41")
 	record := func(c *customer, active bool) *wire.KeyRecord {
 		r := &wire.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots}
 		if c.limited {

@@ -107,12 +107,12 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 	w.t.Helper()
 	c := &customer{account: ident.New(), key: ident.New(), limited: limit != unlimited, credit: credit, spending: limit, room: slots}
 	c.hash = apikey.Hash(append(c.key[:], c.account[:]...))
-	w.exec("insert into accounts (id, name, max_concurrent_requests, rev) values ($1, 'customer', $2, 1)", c.account, slots)
+	w.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', $2, 1)", c.account, slots)
 	var keyLimit *int64
 	if c.limited {
 		keyLimit = &limit
 	}
-	w.exec("insert into api_keys (id, account_id, name, lookup_hash, spend_limit, rev) values ($1, $2, 'key', $3, $4, 1)", c.key, c.account, c.hash[:], keyLimit)
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, spend_limit, revision) values ($1, $2, 'key', $3, $4, 1)", c.key, c.account, c.hash[:], keyLimit)
 	c.balance = scalar[wire.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 1, $2, $2) returning id", c.account, credit)
 	c.slots = scalar[wire.PoolID](w, "insert into pools (account_id, kind, total, free) values ($1, 3, $2, $2) returning id", c.account, slots)
 	c.limit = scalar[wire.PoolID](w, `insert into pools (account_id, kind, key_id, unlimited, total, free)
@@ -120,8 +120,8 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 	if credit != 0 {
 		transaction := ident.New()
 		w.exec("insert into ledger_transactions (id, kind, reference) values ($1, 'credit', $2)", transaction, ident.Transaction.Format(transaction))
-		w.exec(`insert into ledger_entries (transaction_id, line, book, account_id, amount)
-			values ($1, 1, 'customer', $2, $3::bigint), ($1, 2, 'funding', null, -$3::bigint)`, transaction, c.account, credit)
+		w.exec(`insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+			values ($1, 'credit', 1, 'customer', $2, $3::bigint), ($1, 'credit', 2, 'funding', null, -$3::bigint)`, transaction, c.account, credit)
 	}
 	return c
 }
@@ -139,7 +139,7 @@ func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionI
 // expire moves a session's end into the past.
 func (w *leaseWorld) expire(s wire.SessionID, seconds int) {
 	w.t.Helper()
-	w.exec("update dataplane_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
+	w.exec("update proxy_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
 }
 
 // figures are those of a pool that tests compare.
@@ -149,7 +149,7 @@ func (w *leaseWorld) figures(id wire.PoolID) figures {
 	w.t.Helper()
 	var p figures
 	err := w.sql.QueryRow(w.t.Context(), `
-		select total, free, (select coalesce(sum(g - r - c), 0) from leases where pool_id = id)::bigint, settled, overrun, late
+		select total, free, (select coalesce(sum(granted - returned - charged), 0) from leases where pool_id = id)::bigint, settled, overrun, late
 		from pools where id = $1`, id).Scan(&p.Total, &p.Free, &p.Held, &p.Settled, &p.Overrun, &p.Late)
 	if err != nil {
 		w.t.Fatal(err)
@@ -229,8 +229,8 @@ type busySessions struct {
 
 func (p *busySessions) Recall(session wire.SessionID, r wire.Recall) error {
 	v := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation}
-	v.GrantedSeen = scalar[int64](p.w, "select g from leases where pool_id = $1 and session_id = $2", r.Pool, session)
-	v.Returned = scalar[int64](p.w, "select r from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	v.GrantedSeen = scalar[int64](p.w, "select granted from leases where pool_id = $1 and session_id = $2", r.Pool, session)
+	v.Returned = scalar[int64](p.w, "select returned from leases where pool_id = $1 and session_id = $2", r.Pool, session)
 	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{v}}, func(wire.ReturnResponse) {})
 	return nil
 }
@@ -316,7 +316,7 @@ func (w *leaseWorld) checkPools() {
 	n := scalar[int](w, `
 		select count(*) from (
 			select p.id from pools p left join leases l on l.pool_id = p.id
-			group by p.id having p.total <> p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0)
+			group by p.id having p.total <> p.free + p.settled + coalesce(sum(l.granted - l.returned - l.charged), 0)
 		) as off`)
 	if n != 0 {
 		w.t.Errorf("%d pools do not add up", n)

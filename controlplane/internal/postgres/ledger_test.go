@@ -131,8 +131,8 @@ func (w *world) lease(ctx context.Context, a *worldAccount, units int64) error {
 			with taken as (
 				update pools set free = free - $1 where id in (select id from pools where account_id = $2 order by id for update) returning id
 			)
-			insert into leases (pool_id, session_id, g) select id, $3, $1 from taken
-			on conflict (pool_id, session_id) do update set g = leases.g + excluded.g`, units, ident.UUID(a.id), w.session)
+			insert into leases (pool_id, session_id, granted) select id, $3, $1 from taken
+			on conflict (pool_id, session_id) do update set granted = leases.granted + excluded.granted`, units, ident.UUID(a.id), w.session)
 		return postgres.Translate("lease", err)
 	})
 }
@@ -252,7 +252,7 @@ func TestChangesAreChained(t *testing.T) {
 	for _, err := range errs {
 		check(t, err)
 	}
-	rows, err := w.db.Pool().Query(t.Context(), "select rev, prev from key_changes order by rev")
+	rows, err := w.db.Pool().Query(t.Context(), "select revision, previous_revision from key_changes order by revision")
 	check(t, err)
 	chain, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([2]int64, error) {
 		var link [2]int64
@@ -295,7 +295,7 @@ func TestBooksAreAppendOnly(t *testing.T) {
 		"update ledger_transactions set reason = 'x'",
 		"delete from ledger_transactions",
 		"update audit_log set actor = 'x'",
-		"insert into ledger_entries (transaction_id, line, book, amount) select id, 9, 'revenue', 1 from ledger_transactions",
+		"insert into ledger_entries (transaction_id, kind, line, book, amount) select id, kind, 9, 'revenue', 1 from ledger_transactions",
 		"update api_keys set revoked_at = now(); update api_keys set revoked_at = null",
 	} {
 		if _, err := w.db.Pool().Exec(t.Context(), sql); err == nil {

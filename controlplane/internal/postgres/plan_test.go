@@ -17,7 +17,7 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c, newer := w.customer(100, unlimited, 5), ident.New()
-	w.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'newer', sha256('newer'), 1)", newer, c.account)
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'newer', sha256('newer'), 1)", newer, c.account)
 	tests := map[string]func(q *sqlcgen.Queries) error{
 		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.hash[:]}); return err },
 		"balance for a proxy": func(q *sqlcgen.Queries) error {
@@ -40,7 +40,7 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 		"pool of a key": func(q *sqlcgen.Queries) error { _, err := q.LockKeyPool(t.Context(), c.key); return err },
 		"alerts":        func(q *sqlcgen.Queries) error { _, err := q.AccountAlerts(t.Context(), c.account); return err },
 		"pools with alerts": func(q *sqlcgen.Queries) error {
-			ids, err := q.AlarmPoolsOfAccount(t.Context(), c.account)
+			ids, err := q.LockAlertPools(t.Context(), c.account)
 			if len(ids) != 2 {
 				t.Errorf("got %v; want the balance's and the key's", ids)
 			}

@@ -93,7 +93,7 @@ func TestTranslate(t *testing.T) {
 	}{
 		{"nothing", nil, nil},
 		{"no rows", pgx.ErrNoRows, postgres.ErrNotFound},
-		{"unique", run("insert into meta default values"), postgres.ErrDuplicate},
+		{"unique", run("insert into cluster_state default values"), postgres.ErrDuplicate},
 		{"foreign key", run("insert into routes (id, model_id, provider_id, spec) values ('r', 'm', 'p', '{}')"), postgres.ErrReference},
 		{"another error", context.Canceled, context.Canceled},
 	} {

@@ -55,7 +55,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 	about("after an outage", replayed(), now.Add(-4*time.Hour))
 	before := func(lost, from string) {
 		t.Helper()
-		_, err := w.db.Pool().Exec(t.Context(), "update meta set lost_at = now() - $1::interval, replay_from = now() - $2::interval", lost, from)
+		_, err := w.db.Pool().Exec(t.Context(), "update cluster_state set lost_at = now() - $1::interval, usage_replay_from = now() - $2::interval", lost, from)
 		check(t, err)
 	}
 	before("5 minutes", "6 hours")
@@ -69,7 +69,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, spec, public, rev) values ('m', 'text', true, '{}', true, 1)")
+	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, spec, public, revision) values ('m', 'text', true, '{}', true, 1)")
 	check(t, err)
 	price := func() (version int64) {
 		t.Helper()

@@ -48,19 +48,19 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	rows := func(table string, s wire.SessionID) int {
 		return scalar[int](w, "select count(*) from "+table+" where session_id = $1", s)
 	}
-	if rows("leases", over) == 0 || rows("lease_ops", over) == 0 {
+	if rows("leases", over) == 0 || rows("lease_responses", over) == 0 {
 		t.Fatal("the session had nothing to be removed")
 	}
 	kept := rows("leases", open)
 	w.remove(db)
-	if l, o := rows("leases", over), rows("lease_ops", over); l+o != 0 {
+	if l, o := rows("leases", over), rows("lease_responses", over); l+o != 0 {
 		t.Errorf("%d leases and %d ops are left", l, o)
 	}
-	if l, o := rows("leases", open), rows("lease_ops", open); l != kept || o != 1 {
+	if l, o := rows("leases", open), rows("lease_responses", open); l != kept || o != 1 {
 		t.Errorf("the open session has %d leases and %d ops; want %d and 1", l, o, kept)
 	}
 	w.check()
-	if n := scalar[int](w, "select count(*) from dataplane_sessions where id = $1", over); n != 1 {
+	if n := scalar[int](w, "select count(*) from proxy_sessions where id = $1", over); n != 1 {
 		t.Fatal("the session is forgotten at once")
 	}
 
@@ -81,10 +81,10 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 		if got, want := w.figures(c.balance).Late, int64(10*(i+1)); got != want {
 			t.Errorf("%d charged late; want %d", got, want)
 		}
-		w.exec("update dataplane_sessions set valid_until = clock_timestamp() - interval '61 days' where id = $1", over)
+		w.exec("update proxy_sessions set valid_until = clock_timestamp() - interval '61 days' where id = $1", over)
 		w.remove(db)
 	}
-	if n := scalar[int](w, "select count(*) from dataplane_sessions"); n != 1 {
+	if n := scalar[int](w, "select count(*) from proxy_sessions"); n != 1 {
 		t.Errorf("%d sessions are left; want 1", n)
 	}
 }
@@ -98,7 +98,7 @@ func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
 	c := w.customer(1000, unlimited, 5)
 	s := w.session(leasestore.New(db), "proxy")
 	insert := func(rev int64, kind, age string) {
-		w.exec("insert into key_changes (rev, prev, kind, key_id, account_id, at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
+		w.exec("insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at) values ($1::bigint, $1::bigint - 1, $2, $3, $4, clock_timestamp() - $5::text::interval)",
 			rev, kind, c.key, c.account, age)
 	}
 	insert(11, "key_updated", "2 days")
@@ -107,14 +107,14 @@ func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
 	insert(14, "account_updated", "2 days")
 	insert(15, "key_updated", "2 days")
 	left := func() string {
-		return scalar[string](w, "select string_agg(rev::text, ' ' order by rev) from key_changes")
+		return scalar[string](w, "select string_agg(revision::text, ' ' order by revision) from key_changes")
 	}
-	w.exec("update dataplane_sessions set applied_rev = 13 where id = $1", s)
+	w.exec("update proxy_sessions set applied_revision = 13 where id = $1", s)
 	w.remove(db)
 	if got, want := left(), "12 13 14 15"; got != want {
 		t.Errorf("left are %s; want %s", got, want)
 	}
-	w.exec("update dataplane_sessions set state = 2, applied_rev = 0 where id = $1", s) // it renews no more
+	w.exec("update proxy_sessions set state = 2, applied_revision = 0 where id = $1", s) // it renews no more
 	w.remove(db)
 	if got, want := left(), "12 13 15"; got != want {
 		t.Errorf("left are %s; want %s", got, want)

@@ -13,7 +13,7 @@ import (
 func (db *DB) InRevision(ctx context.Context, operation string, fn func(q *sqlcgen.Queries, rev int64) error) error {
 	return db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		rev, err := q.NextRev(ctx)
+		rev, err := q.TakeRevision(ctx)
 		if err != nil {
 			return Translate(operation, err)
 		}

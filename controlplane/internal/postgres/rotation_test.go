@@ -329,7 +329,7 @@ func TestRotatePepper(t *testing.T) {
 	// A revocation is told for every hash, and repeated alike.
 	victim := all[1]
 	s := w.session(leases, "proxy")
-	rev := scalar[int64](w, "select rev from meta")
+	rev := scalar[int64](w, "select revision from cluster_state")
 	_, told, err := store.Revoke(t.Context(), victim.id)
 	w.must(err)
 	_, again, err := store.Revoke(t.Context(), victim.id)

@@ -53,18 +53,18 @@ func TestRecordsAreWhole(t *testing.T) {
 			"table": "usage_records_" + tt.partition, "session_id": float64(e.Session), "model": e.Model, "format": e.Format, "provider": e.Provider,
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated,
-			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reserve": float64(e.Reservation), "video_job": e.VideoJob,
+			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
 			"price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,
 		}
 		var got map[string]any
-		text := scalar[string](w, `select (to_jsonb(r) - '{request_id,account_id,key_id,n,usage,fingerprint,settled_at,transaction_id}'::text[] || jsonb_build_object(
+		text := scalar[string](w, `select (to_jsonb(r) - '{request_id,account_id,key_id,seq,usage,fingerprint,settled_at,transaction_id}'::text[] || jsonb_build_object(
 				'table', r.tableoid::regclass::text, 'charged', r.transaction_id is not null,
 				'in_time', r.settled_at = (select min(created_at) from ledger_transactions where kind = 'usage'),
 				'same', r.usage = $2::jsonb and r.fingerprint = $3,
 				'request', 'req_' || replace(request_id::text, '-', ''), 'account', 'acc_' || replace(account_id::text, '-', ''),
 				'key', 'key_' || replace(key_id::text, '-', '')))::text
-			from usage_records r where n = $1`, tt.n, string(counts), fingerprint[:])
+			from usage_records r where seq = $1`, tt.n, string(counts), fingerprint[:])
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatal(err)
 		}

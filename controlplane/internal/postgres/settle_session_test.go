@@ -46,7 +46,7 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	first := w.replica()
 	s := w.session(leasestore.New(first), "proxy")
 	renewal := w.begin()
-	w.in(renewal, "update dataplane_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
+	w.in(renewal, "update proxy_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
 	const settlers = 5
 	replicas := []*postgres.DB{first}
 	var all sync.WaitGroup
@@ -64,7 +64,7 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	w.commit(renewal)
 	all.Wait()
 	w.checkNoDeadlock(replicas...)
-	if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,6)}" {
+	if got := scalar[string](w, "select settled_seqs::text from proxy_sessions where id = $1", s); got != "{[1,6)}" {
 		t.Errorf("settled %s; want {[1,6)}", got)
 	}
 	w.check()
@@ -84,7 +84,7 @@ func TestRepetitionMeetsClosing(t *testing.T) {
 	w.settle(closer, first)
 
 	renewal, pool := w.begin(), w.begin()
-	w.in(renewal, "update dataplane_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
+	w.in(renewal, "update proxy_sessions set valid_until = valid_until + interval '1 second' where id = $1", s)
 	w.in(pool, "select from pools where id = $1 for update", c.balance)
 	fresh, settled := w.settling(c.event(s, 2, 7))
 	w.waitBlocked(1) // it has its share of the session

@@ -36,12 +36,12 @@ func (w *leaseWorld) outcome(customers []*customer) outcome {
 	w.t.Helper()
 	o := outcome{
 		Usage: scalar[string](w, `select coalesce(string_agg(to_jsonb(u)::text, e'\n' order by request_id), '') from (
-			select request_id, session_id, n, account_id, key_id, model, cost, fingerprint from usage_records) as u`),
+			select request_id, session_id, seq, account_id, key_id, model, cost, fingerprint from usage_records) as u`),
 		Ledger: scalar[string](w, `select coalesce(string_agg(account || ' ' || amount, e'\n' order by account), '') from (
 			select coalesce(e.account_id::text, e.book) as account, sum(e.amount) as amount
 			from ledger_entries e join ledger_transactions t on t.id = e.transaction_id where t.kind = 'usage' group by 1) as l`),
-		Sessions:   scalar[string](w, "select string_agg(id || ' ' || settled, e'\n' order by id) from dataplane_sessions"),
-		Quarantine: scalar[string](w, "select coalesce(string_agg(session_id || ' ' || n || ' ' || reason, e'\n' order by session_id, n), '') from quarantine"),
+		Sessions:   scalar[string](w, "select string_agg(id || ' ' || settled_seqs, e'\n' order by id) from proxy_sessions"),
+		Quarantine: scalar[string](w, "select coalesce(string_agg(session_id || ' ' || seq || ' ' || reason, e'\n' order by session_id, seq), '') from quarantine"),
 		DanglingReferences: scalar[int](w, `select count(*) from usage_records u
 			left join ledger_transactions t on t.id = u.transaction_id where u.transaction_id is not null and t.id is null`),
 	}
@@ -147,7 +147,7 @@ func (w *leaseWorld) dump() [3]string {
 	return [3]string{
 		scalar[string](w, "select jsonb_agg(p)::text from pools p"),
 		scalar[string](w, "select jsonb_agg(l)::text from leases l"),
-		scalar[string](w, "select jsonb_agg(s)::text from dataplane_sessions s"),
+		scalar[string](w, "select jsonb_agg(s)::text from proxy_sessions s"),
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *leaseWorld) restore(dump [3]string) {
 	w.exec(`update pools p set free = d.free, settled = d.settled, overrun = d.overrun, late = d.late
 		from jsonb_populate_recordset(null::pools, $1::jsonb) d where d.id = p.id`, dump[0])
 	w.exec("insert into leases select * from jsonb_populate_recordset(null::leases, $1::jsonb)", dump[1]) //nolint:unqueryvet // all that was dumped
-	w.exec("update dataplane_sessions s set settled = d.settled from jsonb_populate_recordset(null::dataplane_sessions, $1::jsonb) d where d.id = s.id", dump[2])
+	w.exec("update proxy_sessions s set settled_seqs = d.settled_seqs from jsonb_populate_recordset(null::proxy_sessions, $1::jsonb) d where d.id = s.id", dump[2])
 }
 
 // TestFaultyEvents: what cannot be settled goes into quarantine, is charged
@@ -230,7 +230,7 @@ func TestFaultyEvents(t *testing.T) {
 		if !strings.Contains(reason, tt.want) || len(reason) > 1000 {
 			t.Errorf("%s: reason %q; want %q in it", tt.name, reason, tt.want)
 		}
-		counted := scalar[bool](w, "select settled @> $2::bigint from dataplane_sessions where id = $1", s, n-1)
+		counted := scalar[bool](w, "select settled_seqs @> $2::bigint from proxy_sessions where id = $1", s, n-1)
 		if counted == tt.uncounted {
 			t.Errorf("%s: counted %v; want the opposite", tt.name, counted)
 		}
@@ -287,7 +287,7 @@ func TestContentErrorIsFound(t *testing.T) {
 	if result.Settled != 48 || result.Quarantined != 2 {
 		t.Errorf("%+v; want 48 settled and 2 in quarantine", result)
 	}
-	if got := scalar[string](w, "select settled::text from dataplane_sessions where id = $1", s); got != "{[1,51)}" {
+	if got := scalar[string](w, "select settled_seqs::text from proxy_sessions where id = $1", s); got != "{[1,51)}" {
 		t.Errorf("numbers %s; want {[1,51)}", got)
 	}
 	w.check()
@@ -312,7 +312,7 @@ func TestAlteredDuplicate(t *testing.T) {
 			t.Errorf("delivery %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if got := scalar[string](w, "select string_agg(n || ' ' || reason, ';') from quarantine"); got != "3 altered duplicate of a settled request" {
+	if got := scalar[string](w, "select string_agg(seq || ' ' || reason, ';') from quarantine"); got != "3 altered duplicate of a settled request" {
 		t.Errorf("quarantine holds %q", got)
 	}
 	if got := scalar[int](w, "select count(*) from ledger_transactions where kind = 'usage'"); got != 1 {

@@ -26,8 +26,8 @@ const benchRows = "MGW_BENCH_ROWS"
 // each, twenty models of which an account uses three, the first account busier
 // than the others, and one model that is rare.
 const benchFill = `
-	insert into usage_records (request_id, session_id, n, account_id, key_id, model, format, provider, route, status, http_status, started_at,
-		finished_at, usage, rule, price_version, cost, reserve, fingerprint)
+	insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, status, http_status, started_at,
+		finished_at, usage, rule, price_version, cost, reservation, fingerprint)
 	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
 		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
@@ -136,9 +136,8 @@ func BenchmarkUsageReads(b *testing.B) {
 	}
 }
 
-// fillUsage writes rows as settlement leaves them, by time, in one go: the
-// totals are added up at the end, by the statement that the migration fills them
-// with.
+// fillUsage writes rows in the order of settlement, by time, in one statement,
+// and the roll-ups after them.
 func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 	b.Helper()
 	for _, step := range []struct {
@@ -146,9 +145,8 @@ func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
 		args []any
 	}{
 		{"select ensure_usage_partitions(now() - interval '101 days', now())", nil},
-		{"alter table usage_records disable trigger usage_records_roll_up", nil},
-		{"insert into accounts (id, name, max_concurrent_requests, rev) select ('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, 'a', 1, 1 from generate_series(0, 999) a", nil},
-		{"insert into api_keys (id, account_id, name, lookup_hash, rev) select ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, 'k', sha256(int4send(k)), 1 from generate_series(0, 1999) k", nil},
+		{"insert into accounts (id, name, max_concurrent_requests, revision) select ('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, 'a', 1, 1 from generate_series(0, 999) a", nil},
+		{"insert into api_keys (id, account_id, name, lookup_hash, revision) select ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, 'k', sha256(int4send(k)), 1 from generate_series(0, 1999) k", nil},
 		{benchFill, []any{rows}},
 		{`insert into usage_daily
 			select account_id, uuid_day(request_id) as booked_on, uuid_day(request_id) as used_on, key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),

@@ -20,7 +20,7 @@ func (w *leaseWorld) anotherKey(c *customer) *customer {
 	w.t.Helper()
 	other := *c
 	other.key = ident.New()
-	w.exec("insert into api_keys (id, account_id, name, lookup_hash, rev) values ($1, $2, 'further', $3, 1)", other.key, other.account, append(other.key[:], other.account[:]...))
+	w.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'further', $3, 1)", other.key, other.account, append(other.key[:], other.account[:]...))
 	w.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", other.account, other.key)
 	return &other
 }

@@ -182,7 +182,7 @@ func (s *site) write() {
 
 func (s *site) epochIs(want int64) {
 	s.t.Helper()
-	if got := s.number("select cluster_epoch from meta"); got != want {
+	if got := s.number("select cluster_epoch from cluster_state"); got != want {
 		s.t.Errorf("epoch %d; want %d", got, want)
 	}
 }
@@ -321,7 +321,7 @@ func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {
 	for range 3 {
 		r.check(nil)
 	}
-	if n := s.number("select count(*) from witnesses"); n > 3 {
+	if n := s.number("select count(*) from commit_markers"); n > 3 {
 		t.Errorf("%d commit markers are left; want those of the last checkpoints", n)
 	}
 }

@@ -39,8 +39,8 @@ func newProduction(t *testing.T) *production {
 // customer adds an account with a key.
 func (p *production) customer(account, key ident.UUID) {
 	p.t.Helper()
-	p.number(fmt.Sprintf(`with a as (insert into accounts (id, name, max_concurrent_requests, rev) values ('%[1]x', 'customer', 5, 1) returning id),
-		k as (insert into api_keys (id, account_id, name, lookup_hash, rev) select '%[2]x', id, 'key', sha256('%[2]x'), 1 from a returning id),
+	p.number(fmt.Sprintf(`with a as (insert into accounts (id, name, max_concurrent_requests, revision) values ('%[1]x', 'customer', 5, 1) returning id),
+		k as (insert into api_keys (id, account_id, name, lookup_hash, revision) select '%[2]x', id, 'key', sha256('%[2]x'), 1 from a returning id),
 		b as (insert into pools (account_id, kind, total, free) select id, 1, 1000, 1000 from a returning 1),
 		l as (insert into pools (account_id, kind, key_id, unlimited) select a.id, 2, k.id, true from a, k returning 1)
 		select count(*) from b, l`, account, key))

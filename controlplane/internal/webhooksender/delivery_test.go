@@ -240,7 +240,7 @@ func TestGivingUp(t *testing.T) {
 	check(t, err)
 	_, err = w.store.LayOut(t.Context(), 10, (*webhook.Event).Body)
 	check(t, err)
-	_, err = w.sql.Exec(t.Context(), "update webhook_deliveries set round = 12, attempts = 12")
+	_, err = w.sql.Exec(t.Context(), "update webhook_deliveries set attempts_since_request = 12, attempts = 12")
 	check(t, err)
 	w.dispatcher()
 	<-w.receiver.receipts

@@ -74,7 +74,7 @@ func checkInvariants(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	r.CheckLedger(t)
 	for _, check := range []struct{ what, query string }{
-		{"units held by closed sessions", `select coalesce(sum(l.g - l.r - l.c), 0) from leases l join dataplane_sessions s on s.id = l.session_id where s.state = 3`},
+		{"units held by closed sessions", `select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l join proxy_sessions s on s.id = l.session_id where s.state = 3`},
 		{"pools overdrawn without a reason", `select count(*) from pools where not unlimited and free < -(overrun + late)`},
 	} {
 		if n, err := r.Number(t.Context(), check.query); n != 0 || err != nil {

@@ -22,7 +22,7 @@ import (
 // transaction is durable, and the control plane is not told.
 func TestChaos_cp_crash_after_commit(t *testing.T) {
 	r := rig.Get(t)
-	for _, table := range []string{"lease_ops", "ledger_transactions"} {
+	for _, table := range []string{"lease_responses", "ledger_transactions"} {
 		t.Run(table, func(t *testing.T) {
 			model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 			account := r.Account(t, rig.AccountSpec{})

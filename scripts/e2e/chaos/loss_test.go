@@ -46,7 +46,7 @@ func failOver(t *testing.T, lost int) {
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))
 	watched()
-	if epoch, err := r.Number(t.Context(), "select cluster_epoch from meta"); err != nil || epoch != 2 {
+	if epoch, err := r.Number(t.Context(), "select cluster_epoch from cluster_state"); err != nil || epoch != 2 {
 		t.Errorf("epoch %d, %v; want one loss declared, and none for the restart before it", epoch, err)
 	}
 	asked := l.finish()

@@ -30,7 +30,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 		t.Fatalf("revoke: got %v, %v; want it to be effective", answer, err)
 	}
 	revoked := time.Now()
-	if n, err := r.Number(t.Context(), `select count(*) from dataplane_sessions where name = $1 and state <> 3`, rig.DataPlane(cut)); n != 1 || err != nil {
+	if n, err := r.Number(t.Context(), `select count(*) from proxy_sessions where name = $1 and state <> 3`, rig.DataPlane(cut)); n != 1 || err != nil {
 		t.Errorf("%d sessions of the proxy are not closed yet, %v; want the call to wait for the end of one, and not for that of its leases", n, err)
 	}
 	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // a proxy that renews just then need not confirm

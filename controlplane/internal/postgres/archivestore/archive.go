@@ -136,7 +136,7 @@ func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 func (s *Store) Drop(ctx context.Context, month time.Time) (dropped bool, err error) {
 	err = s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
 		dropped = false
-		if alone, err := q.TryLockCheck(ctx); err != nil || !alone {
+		if alone, err := q.TryLockLedgerCheck(ctx); err != nil || !alone {
 			return err
 		}
 		if dropped, err = q.DropUsageMonth(ctx, pgconv.Day(month, pgtype.Finite)); err != nil || !dropped {
@@ -154,7 +154,7 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 	for i := range rows {
 		row := &rows[i]
 		entries[i] = audit.Entry{
-			ID: row.ID, At: row.At, Actor: row.Actor, Action: row.Action, Object: row.Object, Before: row.Before, After: row.After, RequestID: row.RequestID,
+			ID: row.ID, At: row.CreatedAt, Actor: row.Actor, Action: row.Action, Object: row.Object, Before: row.Before, After: row.After, RequestID: row.RequestID,
 		}
 	}
 	return entries, postgres.Translate("read audit log", err)
@@ -164,7 +164,7 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 func (s *Store) RemoveAudit(ctx context.Context, upto, entries int64, file string, sha256 []byte) error {
 	return postgres.Translate("remove audit entries", s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := q.NoteAuditArchive(ctx, sqlcgen.NoteAuditArchiveParams{UptoID: upto, Entries: entries, File: file, Sha256: sha256}); err != nil {
+		if err := q.InsertAuditArchive(ctx, sqlcgen.InsertAuditArchiveParams{LastID: upto, Entries: entries, File: file, Sha256: sha256}); err != nil {
 			return err
 		}
 		removed, err := q.RemoveAudit(ctx, upto)

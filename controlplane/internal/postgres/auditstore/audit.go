@@ -45,7 +45,7 @@ func (s *Store) List(ctx context.Context, query audit.Query) ([]audit.Entry, err
 	entries := make([]audit.Entry, len(rows))
 	for i, row := range rows {
 		entries[i] = audit.Entry{
-			ID: row.ID, At: row.At, Actor: row.Actor, Action: row.Action, Object: row.Object,
+			ID: row.ID, At: row.CreatedAt, Actor: row.Actor, Action: row.Action, Object: row.Object,
 			Before: row.Before, After: row.After, RequestID: row.RequestID,
 		}
 	}

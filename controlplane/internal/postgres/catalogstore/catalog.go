@@ -129,7 +129,7 @@ func (l *loader) settings() error {
 	if l.state.Rev, err = ReadHead(l.ctx, l.q); err != nil {
 		return err
 	}
-	l.state.Booked, err = l.q.AnythingBooked(l.ctx)
+	l.state.Booked, err = l.q.HasLedgerTransactions(l.ctx)
 	return err
 }
 
@@ -304,7 +304,7 @@ func (w *planWriter) providers() error {
 		if err != nil {
 			return fmt.Errorf("encode provider %s: %w", spec.ID, err)
 		}
-		row := sqlcgen.PutProviderParams{ID: spec.ID, Name: spec.Name, Spec: text, Rev: w.rev}
+		row := sqlcgen.PutProviderParams{ID: spec.ID, Name: spec.Name, Spec: text, Revision: w.rev}
 		if err := w.q.PutProvider(w.ctx, row); err != nil {
 			return err
 		}
@@ -341,7 +341,7 @@ func (w *planWriter) models() error {
 			return fmt.Errorf("encode model %s: %w", spec.ID, err)
 		}
 		row := sqlcgen.PutModelParams{
-			ID: spec.ID, Type: string(spec.Type), Enabled: spec.Enabled, Public: spec.Public, Spec: text, Rev: w.rev,
+			ID: spec.ID, Type: string(spec.Type), Enabled: spec.Enabled, Public: spec.Public, Spec: text, Revision: w.rev,
 		}
 		if err := w.q.PutModel(w.ctx, row); err != nil {
 			return err
@@ -395,7 +395,7 @@ func (w *planWriter) removals() error {
 	if err := w.q.RemoveRoutes(w.ctx, w.plan.RemoveRoutes); err != nil {
 		return err
 	}
-	if err := w.q.HideModels(w.ctx, sqlcgen.HideModelsParams{Rev: w.rev, Ids: w.plan.RemoveModels}); err != nil {
+	if err := w.q.DeleteModels(w.ctx, sqlcgen.DeleteModelsParams{Revision: w.rev, Ids: w.plan.RemoveModels}); err != nil {
 		return err
 	}
 	if err := w.q.RemoveScheduledPricesOf(w.ctx, w.plan.RemoveModels); err != nil {

@@ -23,7 +23,7 @@ func writeOutbox(ctx context.Context, q *sqlcgen.Queries, rev int64, entries []c
 			return err
 		}
 	}
-	return q.WakeOutbox(ctx)
+	return q.NotifyOutbox(ctx)
 }
 
 // headVersion is the version of the head entry that this build writes.

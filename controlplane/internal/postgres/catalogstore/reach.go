@@ -17,7 +17,7 @@ import (
 // Active implements catalog.Store. Days are those of UTC.
 func (s *Store) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error) {
 	q := sqlcgen.New(s.db.Pool())
-	rows, err := q.ActiveByModel(ctx, sqlcgen.ActiveByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	rows, err := q.ActiveAccountsByModel(ctx, sqlcgen.ActiveAccountsByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
 	if err != nil {
 		return nil, 0, postgres.Translate("count active accounts", err)
 	}
@@ -25,7 +25,7 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 	for _, row := range rows {
 		byModel[row.Model] = row.Accounts
 	}
-	together, err = q.ActiveTogether(ctx, sqlcgen.ActiveTogetherParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	together, err = q.ActiveAccounts(ctx, sqlcgen.ActiveAccountsParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
 	return byModel, together, postgres.Translate("count active accounts", err)
 }
 

@@ -69,7 +69,7 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.Quarantined, err = s.db.Queries().CountOpenQuarantined(ctx); err != nil {
 		return err
 	}
-	sealed, err := s.db.Queries().CountSealed(ctx)
+	sealed, err := s.db.Queries().CountSecretsByMasterKey(ctx)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, events ...webhook.Event) er
 		arg.AccountIds = append(arg.AccountIds, e.AccountID)
 		arg.KeyIds = append(arg.KeyIds, e.KeyID)
 		arg.Facts = append(arg.Facts, facts)
-		arg.Once = append(arg.Once, e.Once)
+		arg.DeduplicationKeys = append(arg.DeduplicationKeys, e.Once)
 	}
 	if err := q.InsertEvents(ctx, arg); err != nil {
 		return fmt.Errorf("write events: %w", err)
@@ -45,7 +45,7 @@ func InsertHourly(ctx context.Context, q *sqlcgen.Queries, e webhook.Event, subj
 		e.Once += " " + subject
 	}
 	// Looked at first, so that transactions do not wait for one another at the unique name.
-	if written, err := q.EventWritten(ctx, e.Once); err != nil || written {
+	if written, err := q.EventExists(ctx, e.Once); err != nil || written {
 		return err
 	}
 	return Insert(ctx, q, e)

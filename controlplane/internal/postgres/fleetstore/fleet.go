@@ -21,7 +21,7 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Fleet implements fleet.Store.
 func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
-	rows, err := s.db.Queries().ListDataplanes(ctx)
+	rows, err := s.db.Queries().ListSessions(ctx)
 	if err != nil {
 		return fleet.Fleet{}, postgres.Translate("list dataplanes", err)
 	}
@@ -45,7 +45,7 @@ func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	if err != nil {
 		return nil, postgres.Translate("read latest change", err)
 	}
-	rows, err := s.db.Queries().ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: rev - 1, MaxRows: 1})
+	rows, err := s.db.Queries().ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Revision: rev - 1, MaxRows: 1})
 	if err != nil || len(rows) == 0 {
 		return nil, postgres.Translate("read latest change", err)
 	}
@@ -53,7 +53,7 @@ func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	return &last, nil
 }
 
-func toDataplane(row *sqlcgen.ListDataplanesRow) fleet.Dataplane {
+func toDataplane(row *sqlcgen.ListSessionsRow) fleet.Dataplane {
 	state := fleet.Fenced
 	if row.State == 1 {
 		state = fleet.Active
@@ -63,9 +63,9 @@ func toDataplane(row *sqlcgen.ListDataplanesRow) fleet.Dataplane {
 	}
 	return fleet.Dataplane{
 		Session: row.ID, Name: row.Name, BootID: row.BootID, Build: row.Build, State: state, Draining: row.Draining,
-		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.RenewedAt,
-		AppliedRev: row.AppliedRev, CatalogRev: row.CatalogRev,
-		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.Capacity,
+		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.LastHeartbeatAt,
+		AppliedRev: row.AppliedRevision, CatalogRev: row.CatalogRevision,
+		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.SpoolCapacity,
 	}
 }
 
@@ -75,7 +75,7 @@ func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refuse
 	found := make([]fleet.Refused, len(rows))
 	for i, r := range rows {
 		found[i] = fleet.Refused{
-			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Dataplanes: r.Dataplanes,
+			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Dataplanes: r.Proxies,
 		}
 	}
 	return found, err

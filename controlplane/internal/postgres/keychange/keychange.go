@@ -17,12 +17,12 @@ import (
 // own hash is the last and is returned: nobody has applied it who has not
 // applied the others, and it is what is remembered outside of Postgres.
 func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
-	row := sqlcgen.InsertKeyChangeParams{Rev: rev, Kind: string(kind), AccountID: account}
+	row := sqlcgen.InsertKeyChangeParams{Revision: rev, Kind: string(kind), AccountID: account}
 	if key == nil {
 		return insertChange(ctx, q, row, nil)
 	}
 	row.KeyID = &key.ID
-	hashes, err := q.OtherHashes(ctx, key.ID)
+	hashes, err := q.FurtherHashes(ctx, key.ID)
 	if err != nil {
 		return wire.KeyChange{}, err
 	}
@@ -30,7 +30,7 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyCha
 		if _, err := insertChange(ctx, q, row, row.LookupHash); err != nil {
 			return wire.KeyChange{}, err
 		}
-		if row.Rev, err = q.NextRev(ctx); err != nil {
+		if row.Revision, err = q.TakeRevision(ctx); err != nil {
 			return wire.KeyChange{}, err
 		}
 	}
@@ -43,7 +43,7 @@ func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKey
 	if err != nil {
 		return wire.KeyChange{}, err
 	}
-	c := New(kept.Rev, kept.Prev, wire.KeyChangeKind(row.Kind), row.AccountID, hash)
+	c := New(kept.Revision, kept.PreviousRevision, wire.KeyChangeKind(row.Kind), row.AccountID, hash)
 	return c, nil
 }
 
@@ -57,7 +57,7 @@ func New(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []by
 
 // FromRow returns a stored change as it is pushed to the proxies.
 func FromRow(c sqlcgen.ChangesAfterRow) wire.KeyChange {
-	made := wire.KeyChange{V: wire.Version, Revision: c.Rev, PreviousRevision: c.Prev, Kind: wire.KeyChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
+	made := wire.KeyChange{V: wire.Version, Revision: c.Revision, PreviousRevision: c.PreviousRevision, Kind: wire.KeyChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
 	if len(c.LookupHash) == len(apikey.Hash{}) {
 		made.KeyHash = apikey.Hash(c.LookupHash)
 	}

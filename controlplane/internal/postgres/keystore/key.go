@@ -84,7 +84,7 @@ func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Re
 func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {
 	row := sqlcgen.InsertKeyParams{
 		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
-		LookupHash: r.Secret.Hash[:], PepperID: r.Secret.Pepper, Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Rev: rev,
+		LookupHash: r.Secret.Hash[:], PepperID: r.Secret.Pepper, Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Revision: rev,
 	}
 	if sealed := r.Secret.Sealed; !sealed.IsZero() {
 		row.Ciphertext, row.CipherKeyID = sealed.Text, &sealed.KeyID
@@ -180,7 +180,7 @@ func (s *Store) Update(
 			return err
 		}
 		limit := (*int64)(update.Key.SpendLimit)
-		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{ID: row.ID, Name: update.Key.Name, SpendLimit: limit, Rev: rev})
+		row, err = q.UpdateKey(ctx, sqlcgen.UpdateKeyParams{ID: row.ID, Name: update.Key.Name, SpendLimit: limit, Revision: rev})
 		if err != nil {
 			return err
 		}
@@ -214,12 +214,12 @@ func (s *Store) Revoke(ctx context.Context, id key.ID) (revoked key.Key, c wire.
 			if err != nil {
 				return err
 			}
-			c = keychange.New(first.Rev, first.Prev, wire.KeyRevoked, row.AccountID, row.LookupHash)
+			c = keychange.New(first.Revision, first.PreviousRevision, wire.KeyRevoked, row.AccountID, row.LookupHash)
 			revoked, err = withSpending(ctx, q, &row)
 			return err
 		}
 		before := toKey(&row)
-		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Rev: rev}); err != nil {
+		if row, err = q.RevokeKey(ctx, sqlcgen.RevokeKeyParams{ID: row.ID, Revision: rev}); err != nil {
 			return err
 		}
 		if c, err = keychange.Insert(ctx, q, rev, wire.KeyRevoked, row.AccountID, &row); err != nil {
@@ -273,7 +273,7 @@ func toKey(row *sqlcgen.ApiKey) key.Key {
 	return key.Key{
 		ID: key.ID(row.ID), AccountID: account.ID(row.AccountID), ExternalID: pgconv.Deref(row.ExternalID), Name: row.Name,
 		Hint: row.Hint, SpendLimit: (*money.Nano)(row.SpendLimit), Revealable: row.Ciphertext != nil, RevokedAt: row.RevokedAt,
-		Rev: row.Rev, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
+		Rev: row.Revision, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
 }
 

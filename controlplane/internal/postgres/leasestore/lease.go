@@ -129,7 +129,7 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 	if len(n.ops) == 0 {
 		return nil
 	}
-	var arg sqlcgen.LeaseOpsParams
+	var arg sqlcgen.LeaseResponsesParams
 	for _, key := range n.ops {
 		account, err := ident.Account.Parse(key.Account)
 		if err != nil {
@@ -138,13 +138,13 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
 	}
-	rows, err := q.LeaseOps(ctx, arg)
+	rows, err := q.LeaseResponses(ctx, arg)
 	if err != nil {
 		return fmt.Errorf("read stored ops: %w", err)
 	}
 	for _, row := range rows {
-		result := &allocator.Result{Number: row.OpNo}
-		if err := json.Unmarshal(row.Result, &result.Response); err != nil {
+		result := &allocator.Result{Number: row.RequestNumber}
+		if err := json.Unmarshal(row.Response, &result.Response); err != nil {
 			return fmt.Errorf("read stored op of session %d: %w", row.SessionID, err)
 		}
 		results[allocator.RequestKey{Session: wire.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
@@ -153,7 +153,7 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 }
 
 func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
-	var arg sqlcgen.UpsertLeaseOpsParams
+	var arg sqlcgen.UpsertLeaseResponsesParams
 	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
 		result := results[key]
 		account, err := ident.Account.Parse(key.Account)
@@ -166,13 +166,13 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.
 		}
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
-		arg.OpNos = append(arg.OpNos, result.Number)
-		arg.Results = append(arg.Results, reply)
+		arg.RequestNumbers = append(arg.RequestNumbers, result.Number)
+		arg.Responses = append(arg.Responses, reply)
 	}
-	if len(arg.OpNos) == 0 {
+	if len(arg.RequestNumbers) == 0 {
 		return nil
 	}
-	return q.UpsertLeaseOps(ctx, arg)
+	return q.UpsertLeaseResponses(ctx, arg)
 }
 
 func compareOps(a, b allocator.RequestKey) int {
@@ -184,14 +184,14 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		meta, err := q.ShareMeta(ctx)
+		meta, err := q.ShareClusterState(ctx)
 		if err != nil {
 			return fmt.Errorf("lock revision: %w", err)
 		}
 		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
-			Name: r.Name, BootID: r.BootID, Build: r.Build, Capacity: r.Capacity, AppliedRev: meta.Rev, ValidSeconds: valid.Seconds(),
+			Name: r.Name, BootID: r.BootID, Build: r.Build, SpoolCapacity: r.Capacity, AppliedRevision: meta.Revision, ValidSeconds: valid.Seconds(),
 		})
-		reply.Session, reply.Revision = wire.SessionID(id), meta.Rev
+		reply.Session, reply.Revision = wire.SessionID(id), meta.Revision
 		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", meta.StreamIncarnation), meta.ClusterEpoch
 		if err != nil {
 			return fmt.Errorf("insert session: %w", err)
@@ -206,7 +206,7 @@ func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.
 	reply := &wire.HeartbeatResponse{V: wire.Version}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		meta, err := q.ShareMeta(ctx)
+		meta, err := q.ShareClusterState(ctx)
 		if err != nil {
 			return fmt.Errorf("lock revision: %w", err)
 		}
@@ -222,14 +222,14 @@ func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.
 		if err != nil {
 			return err
 		}
-		err = q.RenewSession(ctx, sqlcgen.RenewSessionParams{
-			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRev: t.AppliedRevision, CatalogRev: r.CatalogRevision,
-			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, Refused: refused,
+		err = q.ExtendSession(ctx, sqlcgen.ExtendSessionParams{
+			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, CatalogRevision: r.CatalogRevision,
+			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)
 		}
-		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Rev: r.AppliedRevision, MaxRows: int32(limit)})
+		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Revision: r.AppliedRevision, MaxRows: int32(limit)})
 		if err != nil {
 			return fmt.Errorf("read changes: %w", err)
 		}
@@ -367,7 +367,7 @@ func (l *Store) Pending(ctx context.Context, rev int64) ([]session.PendingSessio
 	}
 	var pending []session.PendingSession
 	for _, row := range rows {
-		t := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRev}
+		t := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRevision}
 		if t.Behind(rev) {
 			pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
 		}
@@ -388,7 +388,7 @@ func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.
 	loaded := make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
 	var faults []error
 	for i := range rows {
-		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Rev}
+		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Revision}
 		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
 			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
 				faults = append(faults, err)

@@ -19,7 +19,7 @@ func (l *Store) Standing(ctx context.Context, c wire.KeyChange) (stands bool, si
 		return false, 0, postgres.Translate("read epoch", err)
 	}
 	if stands = true; c.Kind == wire.KeyRevoked {
-		stands, err = l.db.Queries().Revoked(ctx, c.KeyHash[:])
+		stands, err = l.db.Queries().IsRevoked(ctx, c.KeyHash[:])
 	}
 	return stands, pgconv.Seconds(since), postgres.Translate("read revocation", err)
 }

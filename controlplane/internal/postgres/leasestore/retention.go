@@ -70,11 +70,11 @@ func (r *Retention) clear(ctx context.Context, session int64) (removed int64, er
 		return leases, err
 	}
 	ops, err := postgres.DeleteInBatches(func() (int64, error) {
-		return r.db.Queries().RemoveLeaseOps(ctx, sqlcgen.RemoveLeaseOpsParams{SessionID: session, MaxRows: postgres.RemoveBatch})
+		return r.db.Queries().RemoveLeaseResponses(ctx, sqlcgen.RemoveLeaseResponsesParams{SessionID: session, MaxRows: postgres.RemoveBatch})
 	})
 	if err != nil {
 		return leases + ops, err
 	}
-	_, err = r.db.Queries().NoteCleared(ctx, session) // rows that another holds are left to the next run
+	_, err = r.db.Queries().MarkSessionCleared(ctx, session) // rows that another holds are left to the next run
 	return leases + ops, err
 }

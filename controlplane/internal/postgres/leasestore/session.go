@@ -23,7 +23,7 @@ func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wi
 	tenures := make(map[wire.SessionID]*session.Record, len(rows))
 	for _, r := range rows {
 		id := wire.SessionID(r.ID)
-		tenures[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRev}
+		tenures[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}
 	}
 	return tenures, nil
 }
@@ -32,21 +32,21 @@ func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wi
 // One that does not exist has no state.
 func lockTenure(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
 	r, err := q.LockSession(ctx, int64(id))
-	return tenureOf(id, sqlcgen.LockRenewalRow(r), err)
+	return tenureOf(id, sqlcgen.LockSessionForHeartbeatRow(r), err)
 }
 
 // lockRenewal reads a session to extend it.
 func lockRenewal(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
-	r, err := q.LockRenewal(ctx, int64(id))
+	r, err := q.LockSessionForHeartbeat(ctx, int64(id))
 	return tenureOf(id, r, err)
 }
 
-func tenureOf(id wire.SessionID, r sqlcgen.LockRenewalRow, err error) (*session.Record, error) {
+func tenureOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error) (*session.Record, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return &session.Record{ID: id}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
-	return &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRev}, nil
+	return &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}, nil
 }

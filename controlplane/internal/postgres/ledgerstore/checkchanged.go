@@ -32,7 +32,7 @@ func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		state, err := q.CheckState(ctx)
+		state, err := q.LedgerCheckState(ctx)
 		if err != nil {
 			return fmt.Errorf("read state: %w", err)
 		}
@@ -43,7 +43,7 @@ func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
 			}
 			report.Checks = append(report.Checks, c)
 		}
-		changed, err := changedChecks(ctx, q, state.Upto)
+		changed, err := changedChecks(ctx, q, state.SummedUntil)
 		report.Checks = append(report.Checks, changed...)
 		return err
 	})
@@ -98,7 +98,7 @@ func differ(c *ledger.Check, row string, want, got int64) {
 func (s *Store) keep(ctx context.Context) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		state, err := q.CheckState(ctx)
+		state, err := q.LedgerCheckState(ctx)
 		first := errors.Is(err, pgx.ErrNoRows)
 		if err != nil && !first {
 			return err
@@ -106,28 +106,28 @@ func (s *Store) keep(ctx context.Context) error {
 		if !first && time.Duration(state.AgeSeconds*float64(time.Second)) < keepAfter {
 			return nil
 		}
-		if leads, err := q.TryLockCheck(ctx); err != nil || !leads {
+		if leads, err := q.TryLockLedgerCheck(ctx); err != nil || !leads {
 			if err == nil && first {
 				err = errors.New("another replica reads everything for the first time")
 			}
 			return err
 		}
-		if now, err := q.CheckState(ctx); err == nil && !now.Upto.Equal(state.Upto) {
+		if now, err := q.LedgerCheckState(ctx); err == nil && !now.SummedUntil.Equal(state.SummedUntil) {
 			return nil // another one was quicker
 		}
-		upto, err := q.KeepUpto(ctx)
+		upto, err := q.LedgerCheckMoment(ctx)
 		if err != nil {
 			return err
 		}
-		if err := q.KeepSums(ctx, sqlcgen.KeepSumsParams{Since: state.Upto, Upto: upto, Dropped: first}); err != nil {
+		if err := q.AddLedgerCheckSums(ctx, sqlcgen.AddLedgerCheckSumsParams{Since: state.SummedUntil, Upto: upto, Dropped: first}); err != nil {
 			return err
 		}
-		return q.NoteKept(ctx, upto)
+		return q.SetLedgerCheckState(ctx, upto)
 	})
 }
 
 // Forget implements ledger.Store: the kept sums are made anew, from all
 // records, by the next CheckChanged.
 func (s *Store) Forget(ctx context.Context) error {
-	return postgres.Translate("forget verified sums", s.db.Queries().ForgetSums(ctx))
+	return postgres.Translate("forget verified sums", s.db.Queries().DeleteLedgerCheckSums(ctx))
 }

@@ -48,7 +48,7 @@ func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcge
 	}
 	if query.After != (ledger.ID{}) {
 		var err error
-		if arg.AfterMoment, err = s.db.Queries().BookedAt(ctx, arg.AfterID); err != nil {
+		if arg.AfterMoment, err = s.db.Queries().TransactionCreatedAt(ctx, arg.AfterID); err != nil {
 			return nil, err
 		}
 	}

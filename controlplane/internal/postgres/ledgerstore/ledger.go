@@ -44,7 +44,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 		rev := int64(0)
 		if t.Amount < 0 { // revisions are taken before anything else is locked
 			var err error
-			if rev, err = q.NextRev(ctx); err != nil {
+			if rev, err = q.TakeRevision(ctx); err != nil {
 				return postgres.Translate("take revision", err)
 			}
 		}

@@ -76,7 +76,7 @@ func (s *Store) wait(ctx context.Context) error {
 		return err //nolint:wrapcheck // Wait translates
 	}
 	// What was committed before listening began is not notified.
-	filled, err := sqlcgen.New(conn).OutboxFilled(ctx)
+	filled, err := sqlcgen.New(conn).OutboxHasRows(ctx)
 	if err != nil || filled {
 		return err
 	}

@@ -29,7 +29,7 @@ type Watched struct {
 // judge raises the alarms of locked pools and writes what changed by that,
 // which mostly is nothing.
 func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
-	var marks sqlcgen.SetAlarmedParams
+	var marks sqlcgen.SetRaisedAlertsParams
 	var events []webhook.Event
 	for i := range pools {
 		p := &pools[i]
@@ -38,7 +38,7 @@ func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
 			continue
 		}
 		marks.Ids = append(marks.Ids, p.id)
-		marks.Alarmed = append(marks.Alarmed, int16(now))
+		marks.RaisedAlerts = append(marks.RaisedAlerts, int16(now))
 		for _, t := range raised {
 			events = append(events, p.event(t))
 		}
@@ -46,7 +46,7 @@ func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
 	if len(marks.Ids) == 0 {
 		return nil
 	}
-	if err := q.SetAlarmed(ctx, marks); err != nil {
+	if err := q.SetRaisedAlerts(ctx, marks); err != nil {
 		return fmt.Errorf("mark alarms: %w", err)
 	}
 	return eventstore.Insert(ctx, q, events...)
@@ -80,9 +80,9 @@ func watch(r *sqlcgen.LockPoolsRow) *Watched {
 	return &Watched{
 		Pool: webhook.Pool{
 			Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
-			LowAt: pgconv.Deref(r.AlarmAt), Percent: r.AlarmPercent, Alarmed: webhook.Alarmed(r.Alarmed),
+			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Alarmed: webhook.Alarmed(r.RaisedAlerts),
 		},
-		id: r.ID, Account: r.AccountID, key: pgconv.Deref(r.KeyID), before: webhook.Alarmed(r.Alarmed),
+		id: r.ID, Account: r.AccountID, key: pgconv.Deref(r.KeyID), before: webhook.Alarmed(r.RaisedAlerts),
 	}
 }
 

@@ -35,13 +35,13 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
-	leases, err := q.LeasesOf(ctx, sqlcgen.LeasesOfParams{PoolIds: pools, SessionIds: sessions})
+	leases, err := q.LockLeases(ctx, sqlcgen.LockLeasesParams{PoolIds: pools, SessionIds: sessions})
 	if err != nil {
 		return nil, fmt.Errorf("lock leases: %w", err)
 	}
 	for _, r := range leases {
 		s.leases[allocator.LeaseKey{Pool: wire.PoolID(r.PoolID), Session: wire.SessionID(r.SessionID)}] = allocator.Lease{
-			Granted: r.G, Returned: r.R, Charged: r.C, RecalledGeneration: r.RecalledGen,
+			Granted: r.Granted, Returned: r.Returned, Charged: r.Charged, RecalledGeneration: r.RecalledGeneration,
 		}
 	}
 	return s, nil
@@ -49,7 +49,7 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 
 func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	return allocator.Pool{
-		ID: wire.PoolID(r.ID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Gen,
+		ID: wire.PoolID(r.ID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
 		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
 	}
 }
@@ -61,7 +61,7 @@ func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, 
 	p := stored
 	if change(&p); p != stored {
 		if err := q.ResizePool(ctx, sqlcgen.ResizePoolParams{
-			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Gen: p.Generation,
+			ID: row.ID, Total: p.Total, Unlimited: p.Unlimited, Free: p.Free, Central: p.Central, Generation: p.Generation,
 		}); err != nil {
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
@@ -87,13 +87,13 @@ func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator
 	if len(pools) == 0 {
 		return nil
 	}
-	rows, err := q.Holders(ctx, pools)
+	rows, err := q.LeaseHolders(ctx, pools)
 	if err != nil {
 		return fmt.Errorf("read holders: %w", err)
 	}
 	for _, r := range rows {
 		id := wire.PoolID(r.PoolID)
-		b.Holders[id] = append(b.Holders[id], allocator.LiveLease{Session: wire.SessionID(r.SessionID), RecalledGeneration: r.RecalledGen})
+		b.Holders[id] = append(b.Holders[id], allocator.LiveLease{Session: wire.SessionID(r.SessionID), RecalledGeneration: r.RecalledGeneration})
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allo
 		pools.Overrun = append(pools.Overrun, p.Overrun)
 		pools.Late = append(pools.Late, p.Late)
 		pools.Central = append(pools.Central, p.Central)
-		pools.Gen = append(pools.Gen, p.Generation)
+		pools.Generation = append(pools.Generation, p.Generation)
 	}
 	if len(pools.Ids) > 0 {
 		if err := q.UpdatePools(ctx, pools); err != nil {
@@ -137,10 +137,10 @@ func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allo
 		}
 		leases.PoolIds = append(leases.PoolIds, int64(key.Pool))
 		leases.SessionIds = append(leases.SessionIds, int64(key.Session))
-		leases.G = append(leases.G, l.Granted)
-		leases.R = append(leases.R, l.Returned)
-		leases.C = append(leases.C, l.Charged)
-		leases.RecalledGen = append(leases.RecalledGen, l.RecalledGeneration)
+		leases.Granted = append(leases.Granted, l.Granted)
+		leases.Returned = append(leases.Returned, l.Returned)
+		leases.Charged = append(leases.Charged, l.Charged)
+		leases.RecalledGeneration = append(leases.RecalledGeneration, l.RecalledGeneration)
 	}
 	if len(leases.PoolIds) == 0 {
 		return nil

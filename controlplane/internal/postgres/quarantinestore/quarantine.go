@@ -32,7 +32,7 @@ func (s *Store) Quarantined(ctx context.Context, q settle.QuarantineQuery) ([]se
 	found := make([]settle.Quarantined, len(rows))
 	for i, r := range rows {
 		found[i] = settle.Quarantined{
-			ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, At: r.At,
+			ID: r.ID, Session: r.SessionID, N: r.Seq, RequestID: r.RequestID, Reason: r.Reason, At: r.CreatedAt,
 			ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
 		}
 	}
@@ -50,7 +50,7 @@ func getQuarantined(ctx context.Context, q *sqlcgen.Queries, id int64) (settle.Q
 		return settle.Quarantined{}, settle.ErrNotQuarantined
 	}
 	return settle.Quarantined{
-		ID: r.ID, Session: r.SessionID, N: r.N, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.At,
+		ID: r.ID, Session: r.SessionID, N: r.Seq, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.CreatedAt,
 		ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
 	}, postgres.Translate("read quarantine", err)
 }

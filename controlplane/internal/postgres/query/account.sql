@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- No row comes back if the id or the external id exists already.
-insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, rev)
-values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @price_multiplier, @model_multipliers, @rev)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
+values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @price_multiplier, @model_multipliers, @revision)
 on conflict do nothing
 returning *;
 
@@ -24,12 +24,12 @@ limit @row_limit;
 -- name: UpdateAccount :one
 update accounts
 set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests, price_multiplier = @price_multiplier,
-    model_multipliers = @model_multipliers, rev = @rev, updated_at = now()
+    model_multipliers = @model_multipliers, revision = @revision, updated_at = now()
 where id = @id
 returning *;
 
 -- name: AccountBalances :many
 select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
-    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+    (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.kind = 1 and p.key_id is null and p.account_id = any(@account_ids::uuid[]);

@@ -11,10 +11,10 @@ select * from admin_tokens order by id;
 update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = @id returning *;
 
 -- name: GetToken :one
--- Unnoted: it is valid, and its use was not noted for a minute, which is exact enough and spares a write per request.
+-- touch_due: it is valid, and its use was not recorded for a minute, which is exact enough and spares a write per request.
 select sqlc.embed(t), coalesce(t.expires_at <= now(), false)::boolean as expired,
     (t.revoked_at is null and coalesce(t.expires_at > now(), true)
-        and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as unnoted
+        and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as touch_due
 from admin_tokens t
 where t.token_hash = @token_hash;
 
@@ -49,12 +49,12 @@ where (k.actor, k.key) in (
     for update skip locked
 );
 
--- name: ListDataplanes :many
-select id, name, boot_id, build, state, valid_until, registered_at, renewed_at, applied_rev, catalog_rev, capacity, running,
+-- name: ListSessions :many
+select id, name, boot_id, build, state, valid_until, registered_at, last_heartbeat_at, applied_revision, catalog_revision, spool_capacity, running,
     spool_used, draining, (valid_until < clock_timestamp())::boolean as expired
-from dataplane_sessions
+from proxy_sessions
 where state < 3
 order by name, id;
 
 -- name: LatestChange :one
-select coalesce(max(rev), 0)::bigint from key_changes;
+select coalesce(max(revision), 0)::bigint from key_changes;

@@ -11,7 +11,7 @@ select close_usage_month(@month::date)::boolean as closed;
 -- nowhere else. Where nothing is kept, they begin with the totals of what has been dropped.
 select (case
     when exists (
-        select from ledger_check_state s join usage_months m on m.month = @month::date where s.upto <= m.closed_at + interval '1 minute'
+        select from ledger_check_state s join usage_months m on m.month = @month::date where s.summed_until <= m.closed_at + interval '1 minute'
     ) then false
     else drop_usage_month(@month)
 end)::boolean as dropped;
@@ -27,17 +27,17 @@ update usage_months set exported_at = now(), exported_by = @exported_by, file = 
 
 -- name: AuditBefore :many
 -- The log ends before its first entry of the time or later, so that what is moved is its beginning, without a hole.
-select a.id, a.at, a.actor, a.action, a.object, a.before, a.after, a.request_id
+select a.id, a.created_at, a.actor, a.action, a.object, a.before, a.after, a.request_id
 from audit_log a
-where a.id > @after_id and a.id < coalesce((select min(later.id) from audit_log later where later.at >= @before_moment), 9223372036854775807)
+where a.id > @after_id and a.id < coalesce((select min(later.id) from audit_log later where later.created_at >= @before_moment), 9223372036854775807)
 order by a.id
 limit @row_limit;
 
--- name: NoteAuditArchive :exec
-insert into audit_archives (upto_id, entries, file, sha256) values (@upto_id, @entries, @file, @sha256);
+-- name: InsertAuditArchive :exec
+insert into audit_archives (last_id, entries, file, sha256) values (@last_id, @entries, @file, @sha256);
 
 -- name: RemoveAudit :execrows
-delete from audit_log where id <= @upto_id;
+delete from audit_log where id <= @last_id;
 
 -- name: TryLockArchive :one
 select pg_try_advisory_lock(7310005)::boolean as locked;

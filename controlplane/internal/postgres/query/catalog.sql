@@ -5,7 +5,7 @@ select value from settings where name = @name;
 insert into settings (name, value) values (@name, @value)
 on conflict (name) do update set value = excluded.value, updated_at = now();
 
--- name: AnythingBooked :one
+-- name: HasLedgerTransactions :one
 select exists (select 1 from ledger_transactions);
 
 -- name: ListProviders :many
@@ -15,7 +15,7 @@ select id, spec from providers order by id;
 select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id;
 
 -- name: ListModels :many
--- The price in force is the newest version: versions are given out under the lock of meta, times are not.
+-- The price in force is the newest version: versions are given out under the lock of cluster_state, times are not.
 select m.id, m.spec, m.created_at, p.version, p.sheet
 from models m
 join lateral (
@@ -34,8 +34,8 @@ select id, model_id, spec from routes order by id;
 select account_id, model_id from model_grants order by account_id, model_id;
 
 -- name: PutProvider :exec
-insert into providers (id, name, spec, rev) values (@id, @name, @spec, @rev)
-on conflict (id) do update set name = excluded.name, spec = excluded.spec, rev = excluded.rev, updated_at = now();
+insert into providers (id, name, spec, revision) values (@id, @name, @spec, @revision)
+on conflict (id) do update set name = excluded.name, spec = excluded.spec, revision = excluded.revision, updated_at = now();
 
 -- name: RemoveProviders :exec
 delete from providers where id = any(@ids::text[]);
@@ -48,13 +48,13 @@ values (@id, @provider_id, @name, @sealed, @cipher_key_id, @enabled);
 delete from provider_credentials where id = any(@ids::text[]);
 
 -- name: PutModel :exec
-insert into models (id, type, enabled, public, spec, rev) values (@id, @type, @enabled, @public, @spec, @rev)
+insert into models (id, type, enabled, public, spec, revision) values (@id, @type, @enabled, @public, @spec, @revision)
 on conflict (id) do update set type = excluded.type, enabled = excluded.enabled, public = excluded.public,
-    spec = excluded.spec, rev = excluded.rev, updated_at = now(), deleted_at = null;
+    spec = excluded.spec, revision = excluded.revision, updated_at = now(), deleted_at = null;
 
--- name: HideModels :exec
+-- name: DeleteModels :exec
 -- Usage and receipts refer to models and their prices, so they are kept.
-update models set deleted_at = now(), rev = @rev where id = any(@ids::text[]);
+update models set deleted_at = now(), revision = @revision where id = any(@ids::text[]);
 
 -- name: InsertPrice :exec
 insert into model_prices (model_id, sheet, effective_from) values (@model_id, @sheet, clock_timestamp());
@@ -75,7 +75,7 @@ insert into model_grants (account_id, model_id) select @account_id::uuid, unnest
 -- name: InsertOutbox :exec
 insert into outbox (subject, payload) values (@subject, @payload);
 
--- name: WakeOutbox :exec
+-- name: NotifyOutbox :exec
 select pg_notify('mgw_outbox', '');
 
 -- name: TryLockOutbox :one
@@ -83,16 +83,16 @@ select pg_notify('mgw_outbox', '');
 select pg_try_advisory_xact_lock(7310001);
 
 -- name: OldestOutbox :many
--- Ids are given out under the lock of meta, so their order is the order of commits.
+-- Ids are given out under the lock of cluster_state, so their order is the order of commits.
 select id, subject, payload from outbox order by id limit @row_limit;
 
 -- name: RemoveOutbox :exec
 delete from outbox where id <= @upto;
 
 -- name: OutboxAge :one
-select coalesce(extract(epoch from now() - min(at)), 0)::double precision as seconds from outbox;
+select coalesce(extract(epoch from now() - min(created_at)), 0)::double precision as seconds from outbox;
 
--- name: OutboxFilled :one
+-- name: OutboxHasRows :one
 select exists (select 1 from outbox);
 
 -- name: ListScheduledPrices :many
@@ -120,12 +120,12 @@ select version, sheet, effective_from, created_at from model_prices where model_
 -- name: EnableCredential :exec
 update provider_credentials set enabled = @enabled where id = @id;
 
--- name: ActiveByModel :many
+-- name: ActiveAccountsByModel :many
 select model, count(distinct account_id)::bigint as accounts from usage_daily
 where used_on >= @since and model = any(@models::text[])
 group by model;
 
--- name: ActiveTogether :one
+-- name: ActiveAccounts :one
 select count(distinct account_id)::bigint from usage_daily where used_on >= @since and model = any(@models::text[]);
 
 -- name: ModelTraffic :many

@@ -1,13 +1,13 @@
 -- name: InsertKeyChange :one
--- The caller has taken rev from meta, so no other change can come between.
-insert into key_changes (rev, prev, kind, key_id, account_id, lookup_hash)
-select @rev::bigint, coalesce(max(c.rev), 0), @kind, sqlc.narg('key_id')::uuid, @account_id::uuid, sqlc.narg('lookup_hash')::bytea
+-- The caller has taken revision from cluster_state, so no other change can come between.
+insert into key_changes (revision, previous_revision, kind, key_id, account_id, lookup_hash)
+select @revision::bigint, coalesce(max(c.revision), 0), @kind, sqlc.narg('key_id')::uuid, @account_id::uuid, sqlc.narg('lookup_hash')::bytea
 from key_changes c
-returning rev, prev;
+returning revision, previous_revision;
 
 -- name: RevocationOfKey :one
 -- The last of those that there are for the key's hashes, which is that of its own: it is confirmed when all are.
-select rev, prev from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by rev desc limit 1;
+select revision, previous_revision from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by revision desc limit 1;
 
 -- name: InsertAudit :exec
 insert into audit_log (actor, action, object, before, after, request_id)

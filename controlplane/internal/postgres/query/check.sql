@@ -1,7 +1,7 @@
 -- name: CheckPools :one
 -- Conservation: total = free + settled + what is handed out.
 with sums as (
-    select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0) as got
+    select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.granted - l.returned - l.charged), 0) as got
     from pools p
     left join leases l on l.pool_id = p.id
     group by p.id
@@ -112,7 +112,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select want from first), 0)::bigint as want,
     coalesce((select got from first), 0)::bigint as got;
 
--- name: CountSealed :many
+-- name: CountSecretsByMasterKey :many
 -- How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
 select coalesce(d.master_key_id, s.key_id)::text as key_id, count(*) as secrets
 from (

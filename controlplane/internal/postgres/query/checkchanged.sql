@@ -5,10 +5,10 @@
 -- name: CheckLeases :one
 -- No lease holds less than nothing, and those of closed sessions hold nothing.
 with odd as (
-    select l.pool_id, l.session_id, l.g - l.r - l.c as got
+    select l.pool_id, l.session_id, l.granted - l.returned - l.charged as got
     from leases l
-    join dataplane_sessions s on s.id = l.session_id
-    where l.g - l.r - l.c < 0 or (s.state = 3 and l.g - l.r - l.c <> 0)
+    join proxy_sessions s on s.id = l.session_id
+    where l.granted - l.returned - l.charged < 0 or (s.state = 3 and l.granted - l.returned - l.charged <> 0)
 ), first as (
     select pool_id, session_id, got from odd order by pool_id, session_id limit 1
 )
@@ -18,8 +18,8 @@ select (select count(*) from leases)::bigint as compared,
     coalesce((select session_id from first), 0)::bigint as session_id,
     coalesce((select got from first), 0)::bigint as got;
 
--- name: CheckState :one
-select upto, extract(epoch from clock_timestamp() - upto)::float8 as age_seconds from ledger_check_state;
+-- name: LedgerCheckState :one
+select summed_until, extract(epoch from clock_timestamp() - summed_until)::float8 as age_seconds from ledger_check_state;
 
 -- name: CheckChangedTransactions :one
 with sums as (
@@ -42,9 +42,9 @@ select count(*) from pools where kind in (1, 2);
 -- part among the others, and not joined to their sums: of those nobody can estimate how many there are, and a plan made
 -- for few takes minutes for many.
 with parts as (
-    select owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
+    select owner_id as owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
         null::bigint as pool, null::smallint as kind, null::bigint as settled, null::bigint as balance
-    from ledger_check_base
+    from ledger_check_sums
     union all
     select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end, sum(r.cost), 0, 0, null, null, null, null
     from usage_records r
@@ -70,12 +70,12 @@ having max(pool) is not null
 order by id
 limit @max_rows;
 
--- name: TryLockCheck :one
+-- name: TryLockLedgerCheck :one
 select pg_try_advisory_xact_lock(7310013);
 
--- name: KeepSums :exec
+-- name: AddLedgerCheckSums :exec
 -- Adds what was written from since to upto to the kept sums.
-insert into ledger_check_base as b (owner, used, charged, entries)
+insert into ledger_check_sums as b (owner_id, used, charged, entries)
 select owner, sum(used), sum(charged), sum(entries)
 from (
     select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end as owner, sum(r.cost) as used, 0 as charged, 0 as entries
@@ -98,16 +98,16 @@ from (
 ) as parts
 where owner is not null
 group by owner
-on conflict (owner) do update
+on conflict (owner_id) do update
 set used = b.used + excluded.used, charged = b.charged + excluded.charged, entries = b.entries + excluded.entries;
 
--- name: NoteKept :exec
-insert into ledger_check_state (upto) values (@upto) on conflict (one) do update set upto = excluded.upto;
+-- name: SetLedgerCheckState :exec
+insert into ledger_check_state (summed_until) values (@summed_until) on conflict (one) do update set summed_until = excluded.summed_until;
 
--- name: KeepUpto :one
+-- name: LedgerCheckMoment :one
 -- The moment up to which sums can be kept: no transaction runs for two minutes.
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto;
 
--- name: ForgetSums :exec
+-- name: DeleteLedgerCheckSums :exec
 with forgotten as (delete from ledger_check_state)
-delete from ledger_check_base;
+delete from ledger_check_sums;

@@ -1,39 +1,39 @@
 -- Credentials that their provider refuses, as the sessions of live proxies
 -- report it.
 
--- name: RefuseCredentials :many
+-- name: MarkRefusedCredentials :many
 -- Notes those that some proxy finds refused, unless that is noted already.
 update provider_credentials c
 set refused_at = now(), refused_reason = r.reason
 from (
     select f.refusal ->> 'credential' as credential, min(f.refusal ->> 'reason')::text as reason
     from (
-        select jsonb_array_elements(s.refused) as refusal
-        from dataplane_sessions s
-        where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused <> '[]'
+        select jsonb_array_elements(s.refused_credentials) as refusal
+        from proxy_sessions s
+        where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused_credentials <> '[]'
     ) as f
     group by 1
 ) as r
 where c.id = r.credential and c.refused_at is null
 returning c.id, c.provider_id, c.name, c.refused_reason;
 
--- name: AcceptCredentials :many
+-- name: ClearRefusedCredentials :many
 -- Clears those that no proxy finds refused any more.
 update provider_credentials c
 set refused_at = null, refused_reason = ''
 where c.refused_at is not null and not exists (
-    select from dataplane_sessions s
-    where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused @> jsonb_build_array(jsonb_build_object('credential', c.id)))
+    select from proxy_sessions s
+    where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused_credentials @> jsonb_build_array(jsonb_build_object('credential', c.id)))
 returning c.id, c.provider_id, c.name;
 
 -- name: RefusedCredentials :many
 -- With the proxies that find them refused.
 select c.id, c.provider_id, c.name, c.refused_at::timestamptz as since, c.refused_reason,
     array(
-        select s.name from dataplane_sessions s
-        where s.state = 1 and s.refused @> jsonb_build_array(jsonb_build_object('credential', c.id))
+        select s.name from proxy_sessions s
+        where s.state = 1 and s.refused_credentials @> jsonb_build_array(jsonb_build_object('credential', c.id))
         order by s.name, s.id
-    )::text[] as dataplanes
+    )::text[] as proxies
 from provider_credentials c
 where c.refused_at is not null
 order by c.provider_id, c.name;

@@ -1,17 +1,17 @@
 -- name: InsertKey :one
 -- No row comes back if the id, the hash or the external id exists already.
-insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, rev)
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
 select @id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash::bytea, nullif(@pepper_id::text, ''), sqlc.narg('ciphertext')::bytea,
-    sqlc.narg('cipher_key_id')::text, @hint, sqlc.narg('spend_limit')::bigint, @rev::bigint
+    sqlc.narg('cipher_key_id')::text, @hint, sqlc.narg('spend_limit')::bigint, @revision::bigint
 where not exists (select from key_hashes h where h.hash = @lookup_hash::bytea)
 on conflict do nothing
 returning *;
 
 -- name: InsertLimitPool :exec
 -- A key without limit has an unlimited pool with nothing in it.
-insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_percent)
+insert into pools (account_id, kind, key_id, unlimited, total, free, limit_alert_percent)
 select @account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
-    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.alarm_percent
+    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.limit_alert_percent
 from pools b
 where b.account_id = @account_id and b.kind = 1 and b.key_id is null;
 
@@ -33,15 +33,15 @@ limit @row_limit;
 
 -- name: UpdateKey :one
 update api_keys
-set name = @name, spend_limit = @spend_limit, rev = @rev, updated_at = now()
+set name = @name, spend_limit = @spend_limit, revision = @revision, updated_at = now()
 where id = @id
 returning *;
 
 -- name: RevokeKey :one
-update api_keys set revoked_at = now(), rev = @rev, updated_at = now() where id = @id returning *;
+update api_keys set revoked_at = now(), revision = @revision, updated_at = now() where id = @id returning *;
 
 -- name: KeySpending :many
 select p.key_id::uuid as key_id, p.settled as spent,
-    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+    (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.key_id = any(@key_ids::uuid[]);

@@ -5,27 +5,27 @@
 
 -- name: ShareSessions :many
 -- A key-share lock lets renewals and settlement pass, and holds off closing.
-select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where id = any(@ids::bigint[])
 order by id
 for key share;
 
 -- name: LockPools :many
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where id = any(@ids::bigint[])
 order by id
 for no key update;
 
 -- name: LockAccountPool :one
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where account_id = @account_id and kind = @kind and key_id is null
 for no key update;
 
 -- name: LockKeyPool :one
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where key_id = @key_id::uuid and kind = 2
 for no key update;
@@ -33,107 +33,107 @@ for no key update;
 -- name: ResizePool :exec
 -- What a pool was given has changed, and with it what is free and how it is shared out.
 update pools
-set total = @total, unlimited = @unlimited, free = @free, central = @central, gen = @gen
+set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation
 where id = @id;
 
--- name: LeasesOf :many
-select pool_id, session_id, g, r, c, recalled_gen
+-- name: LockLeases :many
+select pool_id, session_id, granted, returned, charged, recalled_generation
 from leases
 where pool_id = any(@pool_ids::bigint[])
     and session_id = any(@session_ids::bigint[])
 order by pool_id, session_id
 for no key update;
 
--- name: Holders :many
+-- name: LeaseHolders :many
 -- The live sessions that hold units of some pools. A session counts as live until it is fenced:
 -- until then its proxy may still admit.
-select l.pool_id, l.session_id, l.recalled_gen
+select l.pool_id, l.session_id, l.recalled_generation
 from leases l
-join dataplane_sessions s on s.id = l.session_id
+join proxy_sessions s on s.id = l.session_id
 where l.pool_id = any(@pool_ids::bigint[])
-    and l.g - l.r - l.c > 0
+    and l.granted - l.returned - l.charged > 0
     and s.state = 1;
 
 -- name: CountLiveSessions :one
-select count(*) from dataplane_sessions where state = 1 and valid_until >= clock_timestamp();
+select count(*) from proxy_sessions where state = 1 and valid_until >= clock_timestamp();
 
--- name: LeaseOps :many
-select o.session_id, o.account_id, o.op_no, o.result
-from lease_ops o
+-- name: LeaseResponses :many
+select o.session_id, o.account_id, o.request_number, o.response
+from lease_responses o
 join (select unnest(@session_ids::bigint[]) as session_id, unnest(@account_ids::uuid[]) as account_id) as k
     on k.session_id = o.session_id and k.account_id = o.account_id;
 
 -- name: UpdatePools :exec
 update pools p
-set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, gen = n.gen
+set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
 from (
     select unnest(@ids::bigint[]) as id, unnest(@free::bigint[]) as free, unnest(@settled::bigint[]) as settled, unnest(@overrun::bigint[]) as overrun,
-        unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@gen::bigint[]) as gen
+        unnest(@late::bigint[]) as late, unnest(@central::boolean[]) as central, unnest(@generation::bigint[]) as generation
 ) as n
 where p.id = n.id;
 
 -- name: UpsertLeases :exec
-insert into leases (pool_id, session_id, g, r, c, recalled_gen)
-select unnest(@pool_ids::bigint[]), unnest(@session_ids::bigint[]), unnest(@g::bigint[]), unnest(@r::bigint[]), unnest(@c::bigint[]), unnest(@recalled_gen::bigint[])
+insert into leases (pool_id, session_id, granted, returned, charged, recalled_generation)
+select unnest(@pool_ids::bigint[]), unnest(@session_ids::bigint[]), unnest(@granted::bigint[]), unnest(@returned::bigint[]), unnest(@charged::bigint[]), unnest(@recalled_generation::bigint[])
 on conflict (pool_id, session_id) do update
-set g = excluded.g, r = excluded.r, c = excluded.c, recalled_gen = excluded.recalled_gen;
+set granted = excluded.granted, returned = excluded.returned, charged = excluded.charged, recalled_generation = excluded.recalled_generation;
 
--- name: UpsertLeaseOps :exec
-insert into lease_ops (session_id, account_id, op_no, result)
-select unnest(@session_ids::bigint[]), unnest(@account_ids::uuid[]), unnest(@op_nos::bigint[]), unnest(@results::bytea[])
+-- name: UpsertLeaseResponses :exec
+insert into lease_responses (session_id, account_id, request_number, response)
+select unnest(@session_ids::bigint[]), unnest(@account_ids::uuid[]), unnest(@request_numbers::bigint[]), unnest(@responses::bytea[])
 on conflict (session_id, account_id) do update
-set op_no = excluded.op_no, result = excluded.result;
+set request_number = excluded.request_number, response = excluded.response;
 
--- name: ShareMeta :one
+-- name: ShareClusterState :one
 -- Whoever holds this lock is serialised with every change of keys and
 -- accounts: those lock the row to take the next revision.
-select rev, cluster_epoch, stream_incarnation from meta for share;
+select revision, cluster_epoch, stream_incarnation from cluster_state for share;
 
 -- name: InsertSession :one
-insert into dataplane_sessions (name, boot_id, build, capacity, applied_rev, valid_until)
-values (@name, @boot_id, @build, @capacity, @applied_rev, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
+insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, valid_until)
+values (@name, @boot_id, @build, @spool_capacity, @applied_revision, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
 returning id;
 
--- name: LockRenewal :one
+-- name: LockSessionForHeartbeat :one
 -- Ops and settlement share the session meanwhile.
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where id = @id
 for no key update;
 
--- name: RenewSession :exec
-update dataplane_sessions
-set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), renewed_at = clock_timestamp(),
-    applied_rev = @applied_rev, catalog_rev = @catalog_rev, running = @running, spool_used = @spool_used, draining = @draining,
-    refused = @refused
+-- name: ExtendSession :exec
+update proxy_sessions
+set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), last_heartbeat_at = clock_timestamp(),
+    applied_revision = @applied_revision, catalog_revision = @catalog_revision, running = @running, spool_used = @spool_used, draining = @draining,
+    refused_credentials = @refused_credentials
 where id = @id;
 
 -- name: ChangesAfter :many
-select c.rev, c.prev, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
+select c.revision, c.previous_revision, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
 from key_changes c
 left join api_keys k on k.id = c.key_id
-where c.rev > @rev
-order by c.rev
+where c.revision > @revision
+order by c.revision
 limit @max_rows;
 
 -- name: ActiveSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where state = 1;
 
 -- name: EndSession :exec
-update dataplane_sessions
+update proxy_sessions
 set state = @state, final_count = coalesce(sqlc.narg('final_count'), final_count)
 where id = @id;
 
 -- name: CountSettled :one
-select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled) as r), 0)::bigint as settled_count
-from dataplane_sessions s
+select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled_seqs) as r), 0)::bigint as settled_count
+from proxy_sessions s
 where s.id = @id;
 
 -- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where id = @id
 for update;
 
@@ -143,29 +143,29 @@ select pool_id from leases where session_id = @session_id order by pool_id;
 -- name: ExpiredSessions :many
 -- Rows that another transaction holds are left to the next sweep: they may be locked in another order.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
-from dataplane_sessions
+from proxy_sessions
 where state = 1 and valid_until < clock_timestamp()
 order by id
 for no key update skip locked;
 
 -- name: FenceSessions :exec
-update dataplane_sessions set state = 2 where id = any(@ids::bigint[]);
+update proxy_sessions set state = 2 where id = any(@ids::bigint[]);
 
 -- name: FencedSessions :many
 -- Those that have been silent for longest.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
-from dataplane_sessions
+from proxy_sessions
 where state = 2
 order by valid_until
 limit 100;
 
 -- name: LoadKeys :many
 -- One statement, so that revision and records are of one snapshot.
-select w.hash::bytea as lookup_hash, m.rev, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
-from meta m
+from cluster_state m
 cross join unnest(@lookup_hashes::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
     (select f.id from api_keys f where f.lookup_hash = w.hash), (select h.key_id from key_hashes h where h.hash = w.hash))

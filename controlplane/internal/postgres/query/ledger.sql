@@ -32,7 +32,7 @@ join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
 where t.request_id = @request_id::uuid and t.kind = 'correction'
 order by t.created_at, t.id;
 
--- name: BookedAt :one
+-- name: TransactionCreatedAt :one
 select created_at from ledger_transactions where id = @id;
 
 -- name: ExportLedger :many

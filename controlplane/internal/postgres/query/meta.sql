@@ -1,10 +1,10 @@
--- name: NextRev :one
+-- name: TakeRevision :one
 -- Takes the next revision. The row stays locked until commit, so revisions are
 -- in commit order.
-update meta set rev = rev + 1 returning rev;
+update cluster_state set revision = revision + 1 returning revision;
 
 -- name: CurrentRev :one
-select rev from meta;
+select revision from cluster_state;
 
--- name: RenewIncarnation :exec
-update meta set stream_incarnation = gen_random_uuid();
+-- name: RenewStreamIncarnation :exec
+update cluster_state set stream_incarnation = gen_random_uuid();

@@ -1,14 +1,14 @@
 -- Events that could not be settled, and what people decided about them.
 
 -- name: ListQuarantined :many
-select id, session_id, n, request_id, reason, at, resolved_at, resolution, note
+select id, session_id, seq, request_id, reason, created_at, resolved_at, resolution, note
 from quarantine
 where resolution = @resolution and (@before_id::bigint = 0 or id < @before_id)
 order by id desc
 limit @row_limit;
 
 -- name: GetQuarantined :one
-select id, session_id, n, request_id, reason, payload, at, resolved_at, resolution, note from quarantine where id = @id;
+select id, session_id, seq, request_id, reason, payload, created_at, resolved_at, resolution, note from quarantine where id = @id;
 
 -- name: ResolveQuarantined :execrows
 -- What has been released is charged, whatever was decided in the meantime.

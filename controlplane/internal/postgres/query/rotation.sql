@@ -66,7 +66,7 @@ select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_
 -- name: ResealWebhookSecret :exec
 update webhook_secrets set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;
 
--- name: CountSecrets :many
+-- name: CountUnrotatedSecrets :many
 -- How many data keys and, sealed directly, secrets there are under each master key.
 select master_key_id::text as master_key_id, sum(data_keys)::bigint as data_keys, sum(secrets)::bigint as secrets
 from (
@@ -95,7 +95,7 @@ update api_keys set pepper_id = @pepper::text where id = @id;
 -- name: InsertKeyHash :exec
 insert into key_hashes (hash, key_id, pepper_id) values (@hash, @key_id, @pepper_id) on conflict do nothing;
 
--- name: OtherHashes :many
+-- name: FurtherHashes :many
 select hash from key_hashes where key_id = @key_id order by created_at, hash;
 
 -- name: HashOnlyKeys :many

@@ -15,19 +15,19 @@ join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
 join pools l on l.key_id = k.id
 where k.id = any(@key_ids::uuid[]);
 
--- name: SettledNumbers :many
+-- name: SettledSeqs :many
 -- What the sessions' settled numbers were a moment ago; it holds nobody off.
-select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled) as r), '[]')::jsonb as ranges
-from dataplane_sessions s
+select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
+from proxy_sessions s
 where s.id = any(@ids::bigint[]);
 
 -- name: TransactionTime :one
 -- When this transaction began. What it settles is settled at that time, as its ledger transaction is.
 select now()::timestamptz as began;
 
--- name: AddUsage :exec
+-- name: UpdateRollups :exec
 -- Adds sums of records that were copied into partitions, where no trigger adds them up.
-select add_usage(array(
+select update_rollups(array(
     select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
     from (
@@ -44,8 +44,8 @@ select add_usage(array(
 select request_id, fingerprint from usage_records where request_id = any(@request_ids::uuid[]);
 
 -- name: QuarantineEvents :exec
-insert into quarantine (session_id, n, request_id, reason, payload)
-select unnest(@session_ids::bigint[]), unnest(@ns::bigint[]), unnest(@request_ids::text[]), unnest(@reasons::text[]), unnest(@payloads::bytea[])
+insert into quarantine (session_id, seq, request_id, reason, payload)
+select unnest(@session_ids::bigint[]), unnest(@seqs::bigint[]), unnest(@request_ids::text[]), unnest(@reasons::text[]), unnest(@payloads::bytea[])
 on conflict do nothing;
 
 -- name: InsertUsageTransaction :exec
@@ -56,23 +56,23 @@ insert into ledger_transactions (id, kind, reference, actor) values (@id, 'usage
 insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
 select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
 
--- name: QueueForNumbers :exec
+-- name: QueueForSettledSeqs :exec
 -- Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
 -- by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
 -- wait behind who closes the session, and that one for the queue.
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest(@ids::bigint[]) as id order by 1) as s;
 
--- name: SettleNumbers :many
+-- name: AddSettledSeqs :many
 -- Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.
-with numbers as (
+with seqs as (
     select session_id, range_agg(int8range(lowest, highest, '[]')) as settled
     from (select unnest(@session_ids::bigint[]) as session_id, unnest(@lowest::bigint[]) as lowest, unnest(@highest::bigint[]) as highest) as e
     group by session_id
 ), locked as (
-    select s.id from dataplane_sessions s join numbers on numbers.session_id = s.id order by s.id for no key update of s
+    select s.id from proxy_sessions s join seqs on seqs.session_id = s.id order by s.id for no key update of s
 )
-update dataplane_sessions s
-set settled = s.settled + numbers.settled
-from numbers, locked
-where s.id = numbers.session_id and s.id = locked.id
-returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled) as r)::jsonb as ranges;
+update proxy_sessions s
+set settled_seqs = s.settled_seqs + seqs.settled
+from seqs, locked
+where s.id = seqs.session_id and s.id = locked.id
+returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r)::jsonb as ranges;

@@ -6,14 +6,14 @@ values (@id, @account_id, @key_id, @request_id, @status, @record)
 on conflict (id) do nothing;
 
 -- name: VideoJob :one
-select record, rev from video_jobs where id = @id and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'));
+select record, version from video_jobs where id = @id and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'));
 
 -- name: UpdateVideoJob :one
 update video_jobs
-set status = @status, record = @record, rev = rev + 1, updated_at = clock_timestamp(),
+set status = @status, record = @record, version = version + 1, updated_at = clock_timestamp(),
     ended_at = case when @ended::boolean then clock_timestamp() end
-where id = @id and rev = @rev and ended_at is null
-returning rev;
+where id = @id and version = @version and ended_at is null
+returning version;
 
 -- name: OpenVideoJobs :many
 select id, updated_at from video_jobs
@@ -22,7 +22,7 @@ where ended_at is null and updated_at < clock_timestamp() - make_interval(secs =
 order by updated_at, id
 limit @max_rows;
 
--- name: AlteredVideoJobs :many
+-- name: ConflictingVideoJobs :many
 -- Those of the jobs that are on record as another one's.
 select j.id
 from (
@@ -34,24 +34,24 @@ where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.k
 
 -- name: RestoreVideoJobs :exec
 -- Puts jobs back, and forward to a state that was lost. What has ended stays as it is.
-insert into video_jobs (id, account_id, key_id, request_id, status, record, rev, created_at, ended_at)
-select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.rev, j.created_at,
+insert into video_jobs (id, account_id, key_id, request_id, status, record, version, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.version, j.created_at,
     case when j.ended then clock_timestamp() end
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@key_ids::uuid[]) as key_id,
         unnest(@request_ids::uuid[]) as request_id, unnest(@statuses::text[]) as status, unnest(@records::text[]) as record,
-        unnest(@revs::bigint[]) as rev, unnest(@created::timestamptz[]) as created_at, unnest(@ended::boolean[]) as ended
+        unnest(@versions::bigint[]) as version, unnest(@created::timestamptz[]) as created_at, unnest(@ended::boolean[]) as ended
 ) as j
 on conflict (id) do update
-set status = excluded.status, record = excluded.record, rev = excluded.rev, updated_at = clock_timestamp(), ended_at = excluded.ended_at
-where video_jobs.ended_at is null and video_jobs.rev < excluded.rev;
+set status = excluded.status, record = excluded.record, version = excluded.version, updated_at = clock_timestamp(), ended_at = excluded.ended_at
+where video_jobs.ended_at is null and video_jobs.version < excluded.version;
 
 -- name: ListVideoJobs :many
 -- The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
 -- open for two hours is stuck.
-select j.id, j.record, j.rev, j.created_at, j.updated_at, j.ended_at, j.state::text as state
+select j.id, j.record, j.version, j.created_at, j.updated_at, j.ended_at, j.state::text as state
 from (
-    select v.id, v.record, v.rev, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
+    select v.id, v.record, v.version, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
         case
             when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
             when v.ended_at is not null then v.status

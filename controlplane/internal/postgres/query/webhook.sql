@@ -3,24 +3,24 @@
 
 -- name: InsertEvents :exec
 -- Several at once, in one statement.
-insert into webhook_events (id, type, account_id, key_id, facts, once)
+insert into webhook_events (id, type, account_id, key_id, facts, deduplication_key)
 select unnest(@ids::uuid[]), unnest(@types::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
-    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@facts::jsonb[]), nullif(unnest(@once::text[]), '')
+    nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@facts::jsonb[]), nullif(unnest(@deduplication_keys::text[]), '')
 on conflict do nothing;
 
--- name: EventWritten :one
-select exists (select from webhook_events where once = @once::text)::boolean as written;
+-- name: EventExists :one
+select exists (select from webhook_events where deduplication_key = @deduplication_key::text)::boolean as written;
 
--- name: SetAlarmed :exec
+-- name: SetRaisedAlerts :exec
 update pools p
-set alarmed = n.alarmed
-from (select unnest(@ids::bigint[]) as id, unnest(@alarmed::smallint[]) as alarmed) as n
+set raised_alerts = n.raised_alerts
+from (select unnest(@ids::bigint[]) as id, unnest(@raised_alerts::smallint[]) as raised_alerts) as n
 where p.id = n.id;
 
 -- name: AccountAlerts :one
-select alarm_at, alarm_percent from pools where account_id = @account_id::uuid and kind = 1 and key_id is null;
+select low_balance_threshold, limit_alert_percent from pools where account_id = @account_id::uuid and kind = 1 and key_id is null;
 
--- name: AlarmPoolsOfAccount :many
+-- name: LockAlertPools :many
 -- Locked by id, as everywhere.
 select id from pools
 where (account_id = @account_id::uuid and kind = 1 and key_id is null)
@@ -30,7 +30,7 @@ for no key update;
 
 -- name: SetAlerts :exec
 update pools
-set alarm_at = case when kind = 1 then sqlc.narg('alarm_at')::bigint end, alarm_percent = @alarm_percent
+set low_balance_threshold = case when kind = 1 then sqlc.narg('low_balance_threshold')::bigint end, limit_alert_percent = @limit_alert_percent
 where id = any(@ids::bigint[]);
 
 -- name: InsertEndpoint :one
@@ -50,7 +50,7 @@ select * from webhook_secrets where endpoint_id = @endpoint_id order by id limit
 -- name: GetWebhookSecret :one
 select * from webhook_secrets where id = @id and endpoint_id = @endpoint_id;
 
--- name: EndWebhookSecrets :exec
+-- name: ExpireWebhookSecrets :exec
 -- What has ended is removed; what would end sooner stays so.
 with gone as (
     delete from webhook_secrets w where w.endpoint_id = @endpoint_id and w.expires_at <= now()
@@ -78,9 +78,9 @@ select * from webhook_endpoints where id > @after order by id limit @row_limit;
 -- One that is enabled anew starts with a clean slate.
 update webhook_endpoints
 set url = @url, description = @description, event_types = @event_types, enabled = @enabled, disabled_reason = @disabled_reason,
-    failures = case when @anew::boolean then 0 else failures end,
-    failing_since = case when @anew::boolean then null else failing_since end,
-    rest_until = case when @anew::boolean then null else rest_until end,
+    failures = case when @reset::boolean then 0 else failures end,
+    failing_since = case when @reset::boolean then null else failing_since end,
+    paused_until = case when @reset::boolean then null else paused_until end,
     updated_at = now()
 where id = @id
 returning *;
@@ -92,7 +92,7 @@ delete from webhook_endpoints where id = @id;
 insert into webhook_events (id, type, facts, endpoint_id) values (@id, @type, '{}', @endpoint_id)
 on conflict do nothing;
 
--- name: NewEvents :many
+-- name: LockNewEvents :many
 select * from webhook_events where body is null order by id limit @row_limit for update skip locked;
 
 -- name: EventSubjects :many
@@ -137,47 +137,47 @@ with due as (
             select count(*) from webhook_deliveries f where f.endpoint_id = e.id and f.claimed_until >= clock_timestamp()), 0)
         for update skip locked
     ) as d
-    where e.enabled and (e.rest_until is null or e.rest_until <= clock_timestamp())
+    where e.enabled and (e.paused_until is null or e.paused_until <= clock_timestamp())
     order by d.next_attempt_at
     limit @row_limit
 ), claimed as (
     update webhook_deliveries d
-    set claim = d.claim + 1, claimed_until = clock_timestamp() + make_interval(secs => @lease_seconds::float8)
+    set claim_number = d.claim_number + 1, claimed_until = clock_timestamp() + make_interval(secs => @claim_seconds::float8)
     from due
     where d.id = due.id
-    returning d.id, d.claim, d.round, d.endpoint_id, d.event_id
+    returning d.id, d.claim_number, d.attempts_since_request, d.endpoint_id, d.event_id
 )
-select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
+select c.id, c.claim_number, c.attempts_since_request, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
     coalesce(extract(epoch from clock_timestamp() - e.failing_since), 0)::float8 as failing_seconds
 from claimed c
 join webhook_events v on v.id = c.event_id
 join webhook_endpoints e on e.id = c.endpoint_id;
 
--- name: ConcludeDelivery :one
+-- name: FinishDelivery :one
 -- No row comes back if the delivery was claimed again since.
 update webhook_deliveries
-set state = @state, attempts = attempts + 1, round = round + 1, claimed_until = null,
+set state = @state, attempts = attempts + 1, attempts_since_request = attempts_since_request + 1, claimed_until = null,
     next_attempt_at = clock_timestamp() + make_interval(secs => @pause_seconds::float8),
     ended_at = case when @state::text = 'pending' then null else clock_timestamp() end
-where id = @id and claim = @claim and state = 'pending'
+where id = @id and claim_number = @claim_number and state = 'pending'
 returning attempts;
 
 -- name: ReleaseDelivery :exec
-update webhook_deliveries set claimed_until = null where id = @id and claim = @claim and state = 'pending';
+update webhook_deliveries set claimed_until = null where id = @id and claim_number = @claim_number and state = 'pending';
 
 -- name: InsertAttempt :exec
-insert into webhook_attempts (delivery_id, n, at, status, latency_ms, error, excerpt)
-values (@delivery_id, @n, @at, @status, @latency_ms, @error, @excerpt);
+insert into webhook_attempts (delivery_id, number, started_at, status, latency_ms, error, excerpt)
+values (@delivery_id, @number, @started_at, @status, @latency_ms, @error, @excerpt);
 
--- name: EndpointAnswered :exec
+-- name: ResetEndpointFailures :exec
 update webhook_endpoints
-set failures = 0, failing_since = null, rest_until = null
-where id = @id and (failures > 0 or rest_until is not null);
+set failures = 0, failing_since = null, paused_until = null
+where id = @id and (failures > 0 or paused_until is not null);
 
--- name: EndpointFailed :exec
+-- name: CountEndpointFailure :exec
 update webhook_endpoints
 set failures = least(failures + 1, 1000000), failing_since = coalesce(failing_since, clock_timestamp()),
-    rest_until = clock_timestamp() + make_interval(secs => @rest_seconds::float8)
+    paused_until = clock_timestamp() + make_interval(secs => @pause_seconds::float8)
 where id = @id;
 
 -- name: DisableEndpoint :one
@@ -188,7 +188,7 @@ where id = @id and enabled
 returning *;
 
 -- name: Backlog :one
-select count(*) as waiting, coalesce(extract(epoch from clock_timestamp() - min(v.at)), 0)::float8 as oldest_seconds
+select count(*) as waiting, coalesce(extract(epoch from clock_timestamp() - min(v.created_at)), 0)::float8 as oldest_seconds
 from webhook_deliveries d
 join webhook_endpoints e on e.id = d.endpoint_id and e.enabled
 join webhook_events v on v.id = d.event_id
@@ -201,11 +201,11 @@ where v.id < uuid_floor(now() - make_interval(secs => @age_seconds::float8)) and
 
 -- name: ListDeliveries :many
 select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type,
-    coalesce(a.n, 0)::integer as n, coalesce(a.at, d.created_at) as at, coalesce(a.status, 0)::integer as status,
+    coalesce(a.number, 0)::integer as number, coalesce(a.started_at, d.created_at) as started_at, coalesce(a.status, 0)::integer as status,
     coalesce(a.latency_ms, 0)::bigint as latency_ms, coalesce(a.error, '') as error, coalesce(a.excerpt, '') as excerpt
 from webhook_deliveries d
 join webhook_events v on v.id = d.event_id
-left join webhook_attempts a on a.delivery_id = d.id and a.n = d.attempts
+left join webhook_attempts a on a.delivery_id = d.id and a.number = d.attempts
 where d.endpoint_id = @endpoint_id and (@state::text = '' or d.state = @state) and (@first_page::boolean or d.id < @before)
 order by d.id desc
 limit @row_limit;
@@ -217,15 +217,15 @@ join webhook_events v on v.id = d.event_id
 where d.id = @id;
 
 -- name: ListAttempts :many
-select * from webhook_attempts where delivery_id = @delivery_id order by n;
+select * from webhook_attempts where delivery_id = @delivery_id order by number;
 
 -- name: RedeliverOne :execrows
 -- A claim that is under way loses its right to say what became of it.
 update webhook_deliveries
-set state = 'pending', round = 0, claim = claim + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
+set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where id = @id;
 
 -- name: RedeliverFailed :execrows
 update webhook_deliveries
-set state = 'pending', round = 0, claim = claim + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
+set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where endpoint_id = @endpoint_id and state = 'failed' and created_at >= @since;

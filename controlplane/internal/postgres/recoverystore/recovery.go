@@ -20,11 +20,11 @@ import (
 )
 
 func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err error) {
-	row, err := sqlcgen.New(db).ReadMark(ctx)
+	row, err := sqlcgen.New(db).ReadHighWaterMark(ctx)
 	if err != nil {
 		return f, postgres.Translate("read high-water mark", err)
 	}
-	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Rev, Session: row.Session, Pool: row.Pool}
+	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Revision, Session: row.Session, Pool: row.Pool}
 	f.Incarnation, err = postgres.ReadIncarnation(ctx, db)
 	return f, err
 }
@@ -58,17 +58,17 @@ func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) e
 
 // Observe implements recovery.Store.
 func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f rollback.Observation, err error) {
-	var arg sqlcgen.MissingWitnessesParams
+	var arg sqlcgen.MissingCommitMarkersParams
 	for _, w := range markers {
-		arg.Replicas, arg.Ns = append(arg.Replicas, w.Replica), append(arg.Ns, w.N)
+		arg.ReplicaIds, arg.Numbers = append(arg.ReplicaIds, w.Replica), append(arg.Numbers, w.N)
 	}
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		if f, err = find(ctx, conn); err != nil {
 			return err
 		}
-		rows, err := sqlcgen.New(conn).MissingWitnesses(ctx, arg)
+		rows, err := sqlcgen.New(conn).MissingCommitMarkers(ctx, arg)
 		for _, row := range rows {
-			f.MissingMarkers = append(f.MissingMarkers, rollback.CommitMarker{Replica: row.Replica, N: row.N})
+			f.MissingMarkers = append(f.MissingMarkers, rollback.CommitMarker{Replica: row.ReplicaID, N: row.Number})
 		}
 		return postgres.Translate("look for commit markers", err)
 	})
@@ -79,11 +79,11 @@ func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f
 func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (known bool, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		q := sqlcgen.New(conn)
-		n, err := q.Attend(ctx, sqlcgen.AttendParams{ID: id, ClusterEpoch: clusterEpoch})
+		n, err := q.RegisterReplica(ctx, sqlcgen.RegisterReplicaParams{ID: id, ClusterEpoch: clusterEpoch})
 		if known = n > 0; err != nil {
 			return postgres.Translate("add replica", err)
 		}
-		return postgres.Translate("delete commit markers", q.ForgetGoneReplicas(ctx))
+		return postgres.Translate("delete commit markers", q.DeleteOrphanedCommitMarkers(ctx))
 	})
 	return known, err
 }
@@ -95,7 +95,7 @@ func (s *Store) Checkpoint(ctx context.Context, marker rollback.CommitMarker, ol
 		if err := postgres.WriteCommitMarker(ctx, q, marker); err != nil {
 			return err
 		}
-		if err := q.ForgetWitnesses(ctx, sqlcgen.ForgetWitnessesParams{Replica: marker.Replica, Oldest: oldest}); err != nil {
+		if err := q.DeleteCommitMarkers(ctx, sqlcgen.DeleteCommitMarkersParams{ReplicaID: marker.Replica, Oldest: oldest}); err != nil {
 			return postgres.Translate("delete commit markers", err)
 		}
 		if len(fence) > 0 {
@@ -112,7 +112,7 @@ func (s *Store) Checkpoint(ctx context.Context, marker rollback.CommitMarker, ol
 // LastCheckpoint implements recovery.Store.
 func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
-		until, err = sqlcgen.New(conn).LastWitness(ctx)
+		until, err = sqlcgen.New(conn).LastCommitMarker(ctx)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -126,7 +126,7 @@ func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollba
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
-			if err := q.LockMeta(ctx); err != nil {
+			if err := q.LockClusterState(ctx); err != nil {
 				return fmt.Errorf("lock revision: %w", err)
 			}
 			f, err := find(ctx, tx)
@@ -154,16 +154,16 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	}
 	for _, hash := range lost {
 		mark.Revision++
-		key, err := q.RevokeLost(ctx, sqlcgen.RevokeLostParams{LookupHash: hash, Rev: mark.Revision})
+		key, err := q.RestoreRevocation(ctx, sqlcgen.RestoreRevocationParams{LookupHash: hash, Revision: mark.Revision})
 		if err != nil {
 			return fmt.Errorf("revoke again: %w", err)
 		}
-		change := sqlcgen.InsertKeyChangeParams{Rev: mark.Revision, Kind: string(wire.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
+		change := sqlcgen.InsertKeyChangeParams{Revision: mark.Revision, Kind: string(wire.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
 		if _, err := q.InsertKeyChange(ctx, change); err != nil {
 			return fmt.Errorf("number revocation: %w", err)
 		}
 	}
-	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Rev: mark.Revision}); err != nil {
+	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Revision: mark.Revision}); err != nil {
 		return fmt.Errorf("begin epoch: %w", err)
 	}
 	if err := q.FenceAllReplicas(ctx); err != nil {
@@ -172,7 +172,7 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	if err := q.RaiseIDs(ctx, sqlcgen.RaiseIDsParams{Session: mark.Session, Pool: mark.Pool}); err != nil {
 		return fmt.Errorf("raise ids: %w", err)
 	}
-	if err := q.FenceAll(ctx, sessionTTL.Seconds()); err != nil {
+	if err := q.FenceAllSessions(ctx, sessionTTL.Seconds()); err != nil {
 		return fmt.Errorf("fence sessions: %w", err)
 	}
 	return nil
@@ -180,13 +180,13 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 
 // UsageReplay implements bus.Incarnations.
 func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error) {
-	row, err := s.db.Queries().Replay(ctx)
-	return row.ClusterEpoch, row.ReplayFrom, postgres.Translate("read epoch", err)
+	row, err := s.db.Queries().UsageReplay(ctx)
+	return row.ClusterEpoch, row.UsageReplayFrom, postgres.Translate("read epoch", err)
 }
 
 // StreamCreated records that the usage stream was created again. Proxies see the
 // new stream incarnation in the response to their next heartbeat, and publish
 // unsettled events again.
 func (s *Store) StreamCreated(ctx context.Context) error {
-	return postgres.Translate("change stream incarnation", s.db.Queries().RenewIncarnation(ctx))
+	return postgres.Translate("change stream incarnation", s.db.Queries().RenewStreamIncarnation(ctx))
 }

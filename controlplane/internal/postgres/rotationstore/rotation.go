@@ -123,7 +123,7 @@ func toRotation(row *sqlcgen.Rotation) rotation.Rotation {
 
 // Holdings implements rotation.Store.
 func (s *Store) Holdings(ctx context.Context) ([]rotation.Holding, error) {
-	rows, err := s.db.Queries().CountSecrets(ctx)
+	rows, err := s.db.Queries().CountUnrotatedSecrets(ctx)
 	holdings := make([]rotation.Holding, len(rows))
 	for i, r := range rows {
 		holdings[i] = rotation.Holding{MasterKey: r.MasterKeyID, DataKeys: r.DataKeys, Secrets: r.Secrets}
@@ -211,7 +211,7 @@ func (t *rotationStep) masterKey(age float64) error {
 		return nil
 	}
 	// What another transaction has locked was not found, but counts.
-	rows, err := t.q.CountSecrets(t.ctx)
+	rows, err := t.q.CountUnrotatedSecrets(t.ctx)
 	t.finished = err == nil
 	for _, r := range rows {
 		t.finished = t.finished && r.MasterKeyID == t.with.Target && r.Secrets == 0

@@ -17,7 +17,7 @@ func (t *settleTx) insert() ([]int, error) {
 	if err != nil || len(absent) == 0 {
 		return nil, err
 	}
-	if err := t.copyRecords(absent, transaction); err != nil {
+	if err := t.copy(absent, transaction); err != nil {
 		return nil, fmt.Errorf("insert usage: %w", err)
 	}
 	took := make(map[[16]byte]bool, len(absent))
@@ -58,22 +58,15 @@ func (t *settleTx) findAbsent() ([]int, error) {
 	return absent, nil
 }
 
-// copyRecords writes the records of these items, each into its month.
-func (t *settleTx) copyRecords(indices []int, transaction ident.UUID) error {
+// copy writes the records of these items.
+func (t *settleTx) copy(indices []int, transaction ident.UUID) error {
 	began, err := t.q.TransactionTime(t.ctx)
 	if err != nil {
 		return err
 	}
-	for len(indices) > 0 {
-		month, n := monthOf(t.items[indices[0]].RequestID.Time()), 1
-		for end := month.AddDate(0, 1, 0); n < len(indices) && t.items[indices[n]].RequestID.Time().Before(end); {
-			n++
-		}
-		records := &recordCopy{items: t.items, indices: indices[:n], transaction: transaction, settledAt: began}
-		if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyInto(month)); err != nil {
-			return fmt.Errorf("copy records: %w", err)
-		}
-		indices = indices[n:]
+	records := &recordCopy{items: t.items, indices: indices, transaction: transaction, settledAt: began}
+	if _, err := t.tx.Conn().PgConn().CopyFrom(t.ctx, records, copyRecords); err != nil {
+		return fmt.Errorf("copy records: %w", err)
 	}
 	return nil
 }
@@ -101,7 +94,7 @@ func (t *settleTx) sort() (expected, doubtful []int, err error) {
 }
 
 func (t *settleTx) settledNumbers() (map[int64]settlement.IntervalSet, error) {
-	rows, err := t.q.SettledNumbers(t.ctx, t.sessions())
+	rows, err := t.q.SettledSeqs(t.ctx, t.sessions())
 	if err != nil {
 		return nil, fmt.Errorf("read settled numbers: %w", err)
 	}

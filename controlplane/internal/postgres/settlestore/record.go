@@ -2,7 +2,6 @@ package settlestore
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -12,27 +11,14 @@ import (
 	"modelgateway/shared/price"
 )
 
-// recordColumns are the columns of a record, in the order of recordCopy.append.
-const recordColumns = `request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status,
-	stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, price_multiplier,
-	transaction_id, settled_at`
+// copyRecords is the SQL that copies records, with the columns in the order of
+// recordCopy.append.
+const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status,
+	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job, fingerprint,
+	price_multiplier, transaction_id, settled_at) from stdin (format binary)`
 
-// recordFields is how many they are.
+// recordFields is the number of columns.
 const recordFields = 27
-
-// monthOf is the first moment of a UTC month, which a partition begins with.
-func monthOf(at time.Time) time.Time {
-	at = at.UTC()
-	return time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-}
-
-// copyInto is the SQL that copies records of requests begun in a month.
-//
-// They go straight into its partition: through usage_records each would be
-// noted for the trigger that adds them up, and this settler has their sums.
-func copyInto(month time.Time) string {
-	return fmt.Sprintf("copy usage_records_%s (%s) from stdin (format binary)", month.Format("200601"), recordColumns)
-}
 
 // recordCopy writes records as COPY takes them, while Postgres is storing those
 // before. It is encoded by hand: a queue of a million events spends a third of

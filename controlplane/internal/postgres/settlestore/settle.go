@@ -265,7 +265,7 @@ func (t *settleTx) addUp(fresh []int) error {
 	if sums.over {
 		return errSums
 	}
-	if err := t.q.AddUsage(t.ctx, sums.total); err != nil {
+	if err := t.q.UpdateRollups(t.ctx, sums.total); err != nil {
 		return fmt.Errorf("add up usage: %w", err)
 	}
 	return nil
@@ -280,18 +280,18 @@ func (t *settleTx) quarantine() error {
 			id = item.Event.RequestID
 		}
 		arg.SessionIds = append(arg.SessionIds, item.Session)
-		arg.Ns = append(arg.Ns, item.N)
+		arg.Seqs = append(arg.Seqs, item.N)
 		arg.RequestIds = append(arg.RequestIds, id)
 		arg.Reasons = append(arg.Reasons, fault)
 		arg.Payloads = append(arg.Payloads, item.Payload)
 	}
-	if len(arg.Ns) == 0 {
+	if len(arg.Seqs) == 0 {
 		return nil
 	}
 	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return eventstore.InsertHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Ns))}}, "")
+	return eventstore.InsertHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Seqs))}}, "")
 }
 
 func (t *settleTx) compareEvents(i, j int) int {
@@ -302,7 +302,7 @@ func (t *settleTx) compareEvents(i, j int) int {
 // number adds the events to their sessions' settled numbers. A session that
 // Postgres does not know, because it lost commits, is told its numbers too.
 func (t *settleTx) number() ([]event.Settled, error) {
-	var arg sqlcgen.SettleNumbersParams
+	var arg sqlcgen.AddSettledSeqsParams
 	numbers := map[int64]settlement.IntervalSet{}
 	for i := range t.items {
 		if item := &t.items[i]; item.N > 0 {
@@ -314,10 +314,10 @@ func (t *settleTx) number() ([]event.Settled, error) {
 			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
 		}
 	}
-	if err := t.q.QueueForNumbers(t.ctx, arg.SessionIds); err != nil {
+	if err := t.q.QueueForSettledSeqs(t.ctx, arg.SessionIds); err != nil {
 		return nil, fmt.Errorf("queue for numbers: %w", err)
 	}
-	rows, err := t.q.SettleNumbers(t.ctx, arg)
+	rows, err := t.q.AddSettledSeqs(t.ctx, arg)
 	if err != nil {
 		return nil, fmt.Errorf("number events: %w", err)
 	}

@@ -28,7 +28,7 @@ var errSums = errors.New("counts are out of range")
 // daySums adds up records as the trigger of usage_records does in SQL.
 type daySums struct {
 	rows  map[dayOf]int
-	total sqlcgen.AddUsageParams
+	total sqlcgen.UpdateRollupsParams
 	over  bool
 }
 

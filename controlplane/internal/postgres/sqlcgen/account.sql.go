@@ -13,7 +13,7 @@ import (
 
 const accountBalances = `-- name: AccountBalances :many
 select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, p.free as available,
-    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+    (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.kind = 1 and p.key_id is null and p.account_id = any($1::uuid[])
 `
@@ -53,7 +53,7 @@ func (q *Queries) AccountBalances(ctx context.Context, accountIds []ident.UUID) 
 }
 
 const getAccount = `-- name: GetAccount :one
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts where id = $1
+select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -65,20 +65,20 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
-		&i.Rev,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
 
 const insertAccount = `-- name: InsertAccount :one
-insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, rev)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
 values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8)
 on conflict do nothing
-returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers
+returning id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
 
 type InsertAccountParams struct {
@@ -89,7 +89,7 @@ type InsertAccountParams struct {
 	MaxConcurrentRequests int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
-	Rev                   int64
+	Revision              int64
 }
 
 // No row comes back if the id or the external id exists already.
@@ -102,7 +102,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.MaxConcurrentRequests,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
-		arg.Rev,
+		arg.Revision,
 	)
 	var i Account
 	err := row.Scan(
@@ -111,11 +111,11 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
-		&i.Rev,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -136,7 +136,7 @@ func (q *Queries) InsertAccountPools(ctx context.Context, arg InsertAccountPools
 }
 
 const listAccounts = `-- name: ListAccounts :many
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts
+select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts
 where id > $1 and ($2::text = '' or external_id = $2)
 order by id
 limit $3
@@ -163,11 +163,11 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 			&i.Name,
 			&i.Status,
 			&i.MaxConcurrentRequests,
-			&i.Rev,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.Revision,
+			&i.CreatedAt,
+			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -180,7 +180,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 }
 
 const lockAccount = `-- name: LockAccount :one
-select id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers from accounts where id = $1 for update
+select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1 for update
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -192,11 +192,11 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
-		&i.Rev,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }
@@ -204,9 +204,9 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 const updateAccount = `-- name: UpdateAccount :one
 update accounts
 set name = $1, status = $2, max_concurrent_requests = $3, price_multiplier = $4,
-    model_multipliers = $5, rev = $6, updated_at = now()
+    model_multipliers = $5, revision = $6, updated_at = now()
 where id = $7
-returning id, external_id, name, status, max_concurrent_requests, rev, created_at, updated_at, price_multiplier, model_multipliers
+returning id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
 
 type UpdateAccountParams struct {
@@ -215,7 +215,7 @@ type UpdateAccountParams struct {
 	MaxConcurrentRequests int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
-	Rev                   int64
+	Revision              int64
 	ID                    ident.UUID
 }
 
@@ -226,7 +226,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.MaxConcurrentRequests,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
-		arg.Rev,
+		arg.Revision,
 		arg.ID,
 	)
 	var i Account
@@ -236,11 +236,11 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
-		&i.Rev,
-		&i.CreatedAt,
-		&i.UpdatedAt,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Revision,
+		&i.CreatedAt,
+		&i.UpdatedAt,
 	)
 	return i, err
 }

@@ -68,7 +68,7 @@ func (q *Queries) FinishIdempotencyKey(ctx context.Context, arg FinishIdempotenc
 }
 
 const getIdempotencyKey = `-- name: GetIdempotencyKey :one
-select actor, key, method, path, body_hash, operation_id, status, content_type, body, cipher_key_id, created_at, etag from idempotency_keys where actor = $1 and key = $2
+select actor, key, method, path, body_hash, operation_id, status, content_type, etag, body, cipher_key_id, created_at from idempotency_keys where actor = $1 and key = $2
 `
 
 type GetIdempotencyKeyParams struct {
@@ -88,10 +88,10 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 		&i.OperationID,
 		&i.Status,
 		&i.ContentType,
+		&i.Etag,
 		&i.Body,
 		&i.CipherKeyID,
 		&i.CreatedAt,
-		&i.Etag,
 	)
 	return i, err
 }
@@ -99,7 +99,7 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 const getToken = `-- name: GetToken :one
 select t.id, t.name, t.token_hash, t.scopes, t.expires_at, t.last_used_at, t.revoked_at, t.created_at, coalesce(t.expires_at <= now(), false)::boolean as expired,
     (t.revoked_at is null and coalesce(t.expires_at > now(), true)
-        and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as unnoted
+        and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as touch_due
 from admin_tokens t
 where t.token_hash = $1
 `
@@ -107,10 +107,10 @@ where t.token_hash = $1
 type GetTokenRow struct {
 	AdminToken AdminToken
 	Expired    bool
-	Unnoted    bool
+	TouchDue   bool
 }
 
-// Unnoted: it is valid, and its use was not noted for a minute, which is exact enough and spares a write per request.
+// touch_due: it is valid, and its use was not recorded for a minute, which is exact enough and spares a write per request.
 func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (GetTokenRow, error) {
 	row := q.db.QueryRow(ctx, getToken, tokenHash)
 	var i GetTokenRow
@@ -124,7 +124,7 @@ func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (GetTokenRow, 
 		&i.AdminToken.RevokedAt,
 		&i.AdminToken.CreatedAt,
 		&i.Expired,
-		&i.Unnoted,
+		&i.TouchDue,
 	)
 	return i, err
 }
@@ -197,7 +197,7 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Admin
 }
 
 const latestChange = `-- name: LatestChange :one
-select coalesce(max(rev), 0)::bigint from key_changes
+select coalesce(max(revision), 0)::bigint from key_changes
 `
 
 func (q *Queries) LatestChange(ctx context.Context) (int64, error) {
@@ -207,41 +207,41 @@ func (q *Queries) LatestChange(ctx context.Context) (int64, error) {
 	return column_1, err
 }
 
-const listDataplanes = `-- name: ListDataplanes :many
-select id, name, boot_id, build, state, valid_until, registered_at, renewed_at, applied_rev, catalog_rev, capacity, running,
+const listSessions = `-- name: ListSessions :many
+select id, name, boot_id, build, state, valid_until, registered_at, last_heartbeat_at, applied_revision, catalog_revision, spool_capacity, running,
     spool_used, draining, (valid_until < clock_timestamp())::boolean as expired
-from dataplane_sessions
+from proxy_sessions
 where state < 3
 order by name, id
 `
 
-type ListDataplanesRow struct {
-	ID           int64
-	Name         string
-	BootID       string
-	Build        string
-	State        int16
-	ValidUntil   time.Time
-	RegisteredAt time.Time
-	RenewedAt    time.Time
-	AppliedRev   int64
-	CatalogRev   int64
-	Capacity     int64
-	Running      int64
-	SpoolUsed    int64
-	Draining     bool
-	Expired      bool
+type ListSessionsRow struct {
+	ID              int64
+	Name            string
+	BootID          string
+	Build           string
+	State           int16
+	ValidUntil      time.Time
+	RegisteredAt    time.Time
+	LastHeartbeatAt time.Time
+	AppliedRevision int64
+	CatalogRevision int64
+	SpoolCapacity   int64
+	Running         int64
+	SpoolUsed       int64
+	Draining        bool
+	Expired         bool
 }
 
-func (q *Queries) ListDataplanes(ctx context.Context) ([]ListDataplanesRow, error) {
-	rows, err := q.db.Query(ctx, listDataplanes)
+func (q *Queries) ListSessions(ctx context.Context) ([]ListSessionsRow, error) {
+	rows, err := q.db.Query(ctx, listSessions)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListDataplanesRow
+	var items []ListSessionsRow
 	for rows.Next() {
-		var i ListDataplanesRow
+		var i ListSessionsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Name,
@@ -250,10 +250,10 @@ func (q *Queries) ListDataplanes(ctx context.Context) ([]ListDataplanesRow, erro
 			&i.State,
 			&i.ValidUntil,
 			&i.RegisteredAt,
-			&i.RenewedAt,
-			&i.AppliedRev,
-			&i.CatalogRev,
-			&i.Capacity,
+			&i.LastHeartbeatAt,
+			&i.AppliedRevision,
+			&i.CatalogRevision,
+			&i.SpoolCapacity,
 			&i.Running,
 			&i.SpoolUsed,
 			&i.Draining,

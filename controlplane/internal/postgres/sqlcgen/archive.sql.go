@@ -13,9 +13,9 @@ import (
 )
 
 const auditBefore = `-- name: AuditBefore :many
-select a.id, a.at, a.actor, a.action, a.object, a.before, a.after, a.request_id
+select a.id, a.created_at, a.actor, a.action, a.object, a.before, a.after, a.request_id
 from audit_log a
-where a.id > $1 and a.id < coalesce((select min(later.id) from audit_log later where later.at >= $2), 9223372036854775807)
+where a.id > $1 and a.id < coalesce((select min(later.id) from audit_log later where later.created_at >= $2), 9223372036854775807)
 order by a.id
 limit $3
 `
@@ -38,7 +38,7 @@ func (q *Queries) AuditBefore(ctx context.Context, arg AuditBeforeParams) ([]Aud
 		var i AuditLog
 		if err := rows.Scan(
 			&i.ID,
-			&i.At,
+			&i.CreatedAt,
 			&i.Actor,
 			&i.Action,
 			&i.Object,
@@ -70,7 +70,7 @@ func (q *Queries) CloseUsageMonth(ctx context.Context, month pgtype.Date) (bool,
 const dropUsageMonth = `-- name: DropUsageMonth :one
 select (case
     when exists (
-        select from ledger_check_state s join usage_months m on m.month = $1::date where s.upto <= m.closed_at + interval '1 minute'
+        select from ledger_check_state s join usage_months m on m.month = $1::date where s.summed_until <= m.closed_at + interval '1 minute'
     ) then false
     else drop_usage_month($1)
 end)::boolean as dropped
@@ -83,6 +83,27 @@ func (q *Queries) DropUsageMonth(ctx context.Context, month pgtype.Date) (bool, 
 	var dropped bool
 	err := row.Scan(&dropped)
 	return dropped, err
+}
+
+const insertAuditArchive = `-- name: InsertAuditArchive :exec
+insert into audit_archives (last_id, entries, file, sha256) values ($1, $2, $3, $4)
+`
+
+type InsertAuditArchiveParams struct {
+	LastID  int64
+	Entries int64
+	File    string
+	Sha256  []byte
+}
+
+func (q *Queries) InsertAuditArchive(ctx context.Context, arg InsertAuditArchiveParams) error {
+	_, err := q.db.Exec(ctx, insertAuditArchive,
+		arg.LastID,
+		arg.Entries,
+		arg.File,
+		arg.Sha256,
+	)
+	return err
 }
 
 const lockUsageMonth = `-- name: LockUsageMonth :one
@@ -127,27 +148,6 @@ func (q *Queries) MarkMonthExported(ctx context.Context, arg MarkMonthExportedPa
 	return err
 }
 
-const noteAuditArchive = `-- name: NoteAuditArchive :exec
-insert into audit_archives (upto_id, entries, file, sha256) values ($1, $2, $3, $4)
-`
-
-type NoteAuditArchiveParams struct {
-	UptoID  int64
-	Entries int64
-	File    string
-	Sha256  []byte
-}
-
-func (q *Queries) NoteAuditArchive(ctx context.Context, arg NoteAuditArchiveParams) error {
-	_, err := q.db.Exec(ctx, noteAuditArchive,
-		arg.UptoID,
-		arg.Entries,
-		arg.File,
-		arg.Sha256,
-	)
-	return err
-}
-
 const now = `-- name: Now :one
 
 select clock_timestamp()::timestamptz as now
@@ -165,8 +165,8 @@ const removeAudit = `-- name: RemoveAudit :execrows
 delete from audit_log where id <= $1
 `
 
-func (q *Queries) RemoveAudit(ctx context.Context, uptoID int64) (int64, error) {
-	result, err := q.db.Exec(ctx, removeAudit, uptoID)
+func (q *Queries) RemoveAudit(ctx context.Context, lastID int64) (int64, error) {
+	result, err := q.db.Exec(ctx, removeAudit, lastID)
 	if err != nil {
 		return 0, err
 	}

@@ -13,31 +13,47 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const activeByModel = `-- name: ActiveByModel :many
+const activeAccounts = `-- name: ActiveAccounts :one
+select count(distinct account_id)::bigint from usage_daily where used_on >= $1 and model = any($2::text[])
+`
+
+type ActiveAccountsParams struct {
+	Since  pgtype.Date
+	Models []string
+}
+
+func (q *Queries) ActiveAccounts(ctx context.Context, arg ActiveAccountsParams) (int64, error) {
+	row := q.db.QueryRow(ctx, activeAccounts, arg.Since, arg.Models)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const activeAccountsByModel = `-- name: ActiveAccountsByModel :many
 select model, count(distinct account_id)::bigint as accounts from usage_daily
 where used_on >= $1 and model = any($2::text[])
 group by model
 `
 
-type ActiveByModelParams struct {
+type ActiveAccountsByModelParams struct {
 	Since  pgtype.Date
 	Models []string
 }
 
-type ActiveByModelRow struct {
+type ActiveAccountsByModelRow struct {
 	Model    string
 	Accounts int64
 }
 
-func (q *Queries) ActiveByModel(ctx context.Context, arg ActiveByModelParams) ([]ActiveByModelRow, error) {
-	rows, err := q.db.Query(ctx, activeByModel, arg.Since, arg.Models)
+func (q *Queries) ActiveAccountsByModel(ctx context.Context, arg ActiveAccountsByModelParams) ([]ActiveAccountsByModelRow, error) {
+	rows, err := q.db.Query(ctx, activeAccountsByModel, arg.Since, arg.Models)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ActiveByModelRow
+	var items []ActiveAccountsByModelRow
 	for rows.Next() {
-		var i ActiveByModelRow
+		var i ActiveAccountsByModelRow
 		if err := rows.Scan(&i.Model, &i.Accounts); err != nil {
 			return nil, err
 		}
@@ -47,22 +63,6 @@ func (q *Queries) ActiveByModel(ctx context.Context, arg ActiveByModelParams) ([
 		return nil, err
 	}
 	return items, nil
-}
-
-const activeTogether = `-- name: ActiveTogether :one
-select count(distinct account_id)::bigint from usage_daily where used_on >= $1 and model = any($2::text[])
-`
-
-type ActiveTogetherParams struct {
-	Since  pgtype.Date
-	Models []string
-}
-
-func (q *Queries) ActiveTogether(ctx context.Context, arg ActiveTogetherParams) (int64, error) {
-	row := q.db.QueryRow(ctx, activeTogether, arg.Since, arg.Models)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const anyPriceDue = `-- name: AnyPriceDue :one
@@ -76,15 +76,19 @@ func (q *Queries) AnyPriceDue(ctx context.Context) (bool, error) {
 	return exists, err
 }
 
-const anythingBooked = `-- name: AnythingBooked :one
-select exists (select 1 from ledger_transactions)
+const deleteModels = `-- name: DeleteModels :exec
+update models set deleted_at = now(), revision = $1 where id = any($2::text[])
 `
 
-func (q *Queries) AnythingBooked(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, anythingBooked)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+type DeleteModelsParams struct {
+	Revision int64
+	Ids      []string
+}
+
+// Usage and receipts refer to models and their prices, so they are kept.
+func (q *Queries) DeleteModels(ctx context.Context, arg DeleteModelsParams) error {
+	_, err := q.db.Exec(ctx, deleteModels, arg.Revision, arg.Ids)
+	return err
 }
 
 const enableCredential = `-- name: EnableCredential :exec
@@ -112,19 +116,15 @@ func (q *Queries) GetSetting(ctx context.Context, name string) ([]byte, error) {
 	return value, err
 }
 
-const hideModels = `-- name: HideModels :exec
-update models set deleted_at = now(), rev = $1 where id = any($2::text[])
+const hasLedgerTransactions = `-- name: HasLedgerTransactions :one
+select exists (select 1 from ledger_transactions)
 `
 
-type HideModelsParams struct {
-	Rev int64
-	Ids []string
-}
-
-// Usage and receipts refer to models and their prices, so they are kept.
-func (q *Queries) HideModels(ctx context.Context, arg HideModelsParams) error {
-	_, err := q.db.Exec(ctx, hideModels, arg.Rev, arg.Ids)
-	return err
+func (q *Queries) HasLedgerTransactions(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, hasLedgerTransactions)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const insertCredential = `-- name: InsertCredential :exec
@@ -307,7 +307,7 @@ type ListModelsRow struct {
 	Sheet     []byte
 }
 
-// The price in force is the newest version: versions are given out under the lock of meta, times are not.
+// The price in force is the newest version: versions are given out under the lock of cluster_state, times are not.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, listModels)
 	if err != nil {
@@ -522,6 +522,15 @@ func (q *Queries) ModelTraffic(ctx context.Context, arg ModelTrafficParams) ([]M
 	return items, nil
 }
 
+const notifyOutbox = `-- name: NotifyOutbox :exec
+select pg_notify('mgw_outbox', '')
+`
+
+func (q *Queries) NotifyOutbox(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, notifyOutbox)
+	return err
+}
+
 const oldestOutbox = `-- name: OldestOutbox :many
 select id, subject, payload from outbox order by id limit $1
 `
@@ -532,7 +541,7 @@ type OldestOutboxRow struct {
 	Payload []byte
 }
 
-// Ids are given out under the lock of meta, so their order is the order of commits.
+// Ids are given out under the lock of cluster_state, so their order is the order of commits.
 func (q *Queries) OldestOutbox(ctx context.Context, rowLimit int32) ([]OldestOutboxRow, error) {
 	rows, err := q.db.Query(ctx, oldestOutbox, rowLimit)
 	if err != nil {
@@ -554,7 +563,7 @@ func (q *Queries) OldestOutbox(ctx context.Context, rowLimit int32) ([]OldestOut
 }
 
 const outboxAge = `-- name: OutboxAge :one
-select coalesce(extract(epoch from now() - min(at)), 0)::double precision as seconds from outbox
+select coalesce(extract(epoch from now() - min(created_at)), 0)::double precision as seconds from outbox
 `
 
 func (q *Queries) OutboxAge(ctx context.Context) (float64, error) {
@@ -564,30 +573,30 @@ func (q *Queries) OutboxAge(ctx context.Context) (float64, error) {
 	return seconds, err
 }
 
-const outboxFilled = `-- name: OutboxFilled :one
+const outboxHasRows = `-- name: OutboxHasRows :one
 select exists (select 1 from outbox)
 `
 
-func (q *Queries) OutboxFilled(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, outboxFilled)
+func (q *Queries) OutboxHasRows(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, outboxHasRows)
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
 }
 
 const putModel = `-- name: PutModel :exec
-insert into models (id, type, enabled, public, spec, rev) values ($1, $2, $3, $4, $5, $6)
+insert into models (id, type, enabled, public, spec, revision) values ($1, $2, $3, $4, $5, $6)
 on conflict (id) do update set type = excluded.type, enabled = excluded.enabled, public = excluded.public,
-    spec = excluded.spec, rev = excluded.rev, updated_at = now(), deleted_at = null
+    spec = excluded.spec, revision = excluded.revision, updated_at = now(), deleted_at = null
 `
 
 type PutModelParams struct {
-	ID      string
-	Type    string
-	Enabled bool
-	Public  bool
-	Spec    []byte
-	Rev     int64
+	ID       string
+	Type     string
+	Enabled  bool
+	Public   bool
+	Spec     []byte
+	Revision int64
 }
 
 func (q *Queries) PutModel(ctx context.Context, arg PutModelParams) error {
@@ -597,21 +606,21 @@ func (q *Queries) PutModel(ctx context.Context, arg PutModelParams) error {
 		arg.Enabled,
 		arg.Public,
 		arg.Spec,
-		arg.Rev,
+		arg.Revision,
 	)
 	return err
 }
 
 const putProvider = `-- name: PutProvider :exec
-insert into providers (id, name, spec, rev) values ($1, $2, $3, $4)
-on conflict (id) do update set name = excluded.name, spec = excluded.spec, rev = excluded.rev, updated_at = now()
+insert into providers (id, name, spec, revision) values ($1, $2, $3, $4)
+on conflict (id) do update set name = excluded.name, spec = excluded.spec, revision = excluded.revision, updated_at = now()
 `
 
 type PutProviderParams struct {
-	ID   string
-	Name string
-	Spec []byte
-	Rev  int64
+	ID       string
+	Name     string
+	Spec     []byte
+	Revision int64
 }
 
 func (q *Queries) PutProvider(ctx context.Context, arg PutProviderParams) error {
@@ -619,7 +628,7 @@ func (q *Queries) PutProvider(ctx context.Context, arg PutProviderParams) error 
 		arg.ID,
 		arg.Name,
 		arg.Spec,
-		arg.Rev,
+		arg.Revision,
 	)
 	return err
 }
@@ -734,13 +743,4 @@ func (q *Queries) TryLockOutbox(ctx context.Context) (bool, error) {
 	var pg_try_advisory_xact_lock bool
 	err := row.Scan(&pg_try_advisory_xact_lock)
 	return pg_try_advisory_xact_lock, err
-}
-
-const wakeOutbox = `-- name: WakeOutbox :exec
-select pg_notify('mgw_outbox', '')
-`
-
-func (q *Queries) WakeOutbox(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, wakeOutbox)
-	return err
 }

@@ -38,14 +38,14 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error 
 }
 
 const insertKeyChange = `-- name: InsertKeyChange :one
-insert into key_changes (rev, prev, kind, key_id, account_id, lookup_hash)
-select $1::bigint, coalesce(max(c.rev), 0), $2, $3::uuid, $4::uuid, $5::bytea
+insert into key_changes (revision, previous_revision, kind, key_id, account_id, lookup_hash)
+select $1::bigint, coalesce(max(c.revision), 0), $2, $3::uuid, $4::uuid, $5::bytea
 from key_changes c
-returning rev, prev
+returning revision, previous_revision
 `
 
 type InsertKeyChangeParams struct {
-	Rev        int64
+	Revision   int64
 	Kind       string
 	KeyID      *ident.UUID
 	AccountID  ident.UUID
@@ -53,26 +53,26 @@ type InsertKeyChangeParams struct {
 }
 
 type InsertKeyChangeRow struct {
-	Rev  int64
-	Prev int64
+	Revision         int64
+	PreviousRevision int64
 }
 
-// The caller has taken rev from meta, so no other change can come between.
+// The caller has taken revision from cluster_state, so no other change can come between.
 func (q *Queries) InsertKeyChange(ctx context.Context, arg InsertKeyChangeParams) (InsertKeyChangeRow, error) {
 	row := q.db.QueryRow(ctx, insertKeyChange,
-		arg.Rev,
+		arg.Revision,
 		arg.Kind,
 		arg.KeyID,
 		arg.AccountID,
 		arg.LookupHash,
 	)
 	var i InsertKeyChangeRow
-	err := row.Scan(&i.Rev, &i.Prev)
+	err := row.Scan(&i.Revision, &i.PreviousRevision)
 	return i, err
 }
 
 const listAudit = `-- name: ListAudit :many
-select id, at, actor, action, object, before, after, request_id from audit_log
+select id, created_at, actor, action, object, before, after, request_id from audit_log
 where ($1::text = '' or object = $1) and ($2::bigint = 0 or id < $2)
 order by id desc
 limit $3
@@ -95,7 +95,7 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 		var i AuditLog
 		if err := rows.Scan(
 			&i.ID,
-			&i.At,
+			&i.CreatedAt,
 			&i.Actor,
 			&i.Action,
 			&i.Object,
@@ -114,18 +114,18 @@ func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLo
 }
 
 const revocationOfKey = `-- name: RevocationOfKey :one
-select rev, prev from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by rev desc limit 1
+select revision, previous_revision from key_changes where key_id = $1::uuid and kind = 'key_revoked' order by revision desc limit 1
 `
 
 type RevocationOfKeyRow struct {
-	Rev  int64
-	Prev int64
+	Revision         int64
+	PreviousRevision int64
 }
 
 // The last of those that there are for the key's hashes, which is that of its own: it is confirmed when all are.
 func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
 	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
 	var i RevocationOfKeyRow
-	err := row.Scan(&i.Rev, &i.Prev)
+	err := row.Scan(&i.Revision, &i.PreviousRevision)
 	return i, err
 }

@@ -94,7 +94,7 @@ func (q *Queries) CheckModelTotals(ctx context.Context) (CheckModelTotalsRow, er
 
 const checkPools = `-- name: CheckPools :one
 with sums as (
-    select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.g - l.r - l.c), 0) as got
+    select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.granted - l.returned - l.charged), 0) as got
     from pools p
     left join leases l on l.pool_id = p.id
     group by p.id
@@ -339,7 +339,7 @@ func (q *Queries) CheckWeeklyTotals(ctx context.Context) (CheckWeeklyTotalsRow, 
 	return i, err
 }
 
-const countSealed = `-- name: CountSealed :many
+const countSecretsByMasterKey = `-- name: CountSecretsByMasterKey :many
 select coalesce(d.master_key_id, s.key_id)::text as key_id, count(*) as secrets
 from (
     select cipher_key_id as key_id from api_keys where cipher_key_id is not null
@@ -351,21 +351,21 @@ left join data_keys d on d.id = s.key_id
 group by 1
 `
 
-type CountSealedRow struct {
+type CountSecretsByMasterKeyRow struct {
 	KeyID   string
 	Secrets int64
 }
 
 // How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
-func (q *Queries) CountSealed(ctx context.Context) ([]CountSealedRow, error) {
-	rows, err := q.db.Query(ctx, countSealed)
+func (q *Queries) CountSecretsByMasterKey(ctx context.Context) ([]CountSecretsByMasterKeyRow, error) {
+	rows, err := q.db.Query(ctx, countSecretsByMasterKey)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []CountSealedRow
+	var items []CountSecretsByMasterKeyRow
 	for rows.Next() {
-		var i CountSealedRow
+		var i CountSecretsByMasterKeyRow
 		if err := rows.Scan(&i.KeyID, &i.Secrets); err != nil {
 			return nil, err
 		}

@@ -12,6 +12,46 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const addLedgerCheckSums = `-- name: AddLedgerCheckSums :exec
+insert into ledger_check_sums as b (owner_id, used, charged, entries)
+select owner, sum(used), sum(charged), sum(entries)
+from (
+    select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end as owner, sum(r.cost) as used, 0 as charged, 0 as entries
+    from usage_records r
+    where r.settled_at >= $1 and r.settled_at < $2
+    group by grouping sets ((r.account_id), (r.key_id))
+    union all
+    select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
+    from ledger_transactions t
+    cross join lateral (select n.account_id, n.amount from ledger_entries n where n.transaction_id = t.id offset 0) as e
+    where t.created_at >= $1 and t.created_at < $2 and e.account_id is not null
+    group by e.account_id
+    union all
+    -- The first time, also months whose records have been dropped.
+    select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
+    from usage_daily d
+    where $3::boolean and (d.used_on < usage_kept_from()
+        or exists (select from usage_months m where m.month = date_trunc('month', d.used_on::timestamp)::date and m.dropped_at is not null))
+    group by grouping sets ((d.account_id), (d.key_id))
+) as parts
+where owner is not null
+group by owner
+on conflict (owner_id) do update
+set used = b.used + excluded.used, charged = b.charged + excluded.charged, entries = b.entries + excluded.entries
+`
+
+type AddLedgerCheckSumsParams struct {
+	Since   time.Time
+	Upto    time.Time
+	Dropped bool
+}
+
+// Adds what was written from since to upto to the kept sums.
+func (q *Queries) AddLedgerCheckSums(ctx context.Context, arg AddLedgerCheckSumsParams) error {
+	_, err := q.db.Exec(ctx, addLedgerCheckSums, arg.Since, arg.Upto, arg.Dropped)
+	return err
+}
+
 const checkChangedTransactions = `-- name: CheckChangedTransactions :one
 with sums as (
     select t.id, coalesce((select sum(e.amount) from ledger_entries e where e.transaction_id = t.id), 0) as got
@@ -48,10 +88,10 @@ func (q *Queries) CheckChangedTransactions(ctx context.Context, since time.Time)
 const checkLeases = `-- name: CheckLeases :one
 
 with odd as (
-    select l.pool_id, l.session_id, l.g - l.r - l.c as got
+    select l.pool_id, l.session_id, l.granted - l.returned - l.charged as got
     from leases l
-    join dataplane_sessions s on s.id = l.session_id
-    where l.g - l.r - l.c < 0 or (s.state = 3 and l.g - l.r - l.c <> 0)
+    join proxy_sessions s on s.id = l.session_id
+    where l.granted - l.returned - l.charged < 0 or (s.state = 3 and l.granted - l.returned - l.charged <> 0)
 ), first as (
     select pool_id, session_id, got from odd order by pool_id, session_id limit 1
 )
@@ -87,22 +127,6 @@ func (q *Queries) CheckLeases(ctx context.Context) (CheckLeasesRow, error) {
 	return i, err
 }
 
-const checkState = `-- name: CheckState :one
-select upto, extract(epoch from clock_timestamp() - upto)::float8 as age_seconds from ledger_check_state
-`
-
-type CheckStateRow struct {
-	Upto       time.Time
-	AgeSeconds float64
-}
-
-func (q *Queries) CheckState(ctx context.Context) (CheckStateRow, error) {
-	row := q.db.QueryRow(ctx, checkState)
-	var i CheckStateRow
-	err := row.Scan(&i.Upto, &i.AgeSeconds)
-	return i, err
-}
-
 const countChargedPools = `-- name: CountChargedPools :one
 select count(*) from pools where kind in (1, 2)
 `
@@ -114,11 +138,21 @@ func (q *Queries) CountChargedPools(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const deleteLedgerCheckSums = `-- name: DeleteLedgerCheckSums :exec
+with forgotten as (delete from ledger_check_state)
+delete from ledger_check_sums
+`
+
+func (q *Queries) DeleteLedgerCheckSums(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, deleteLedgerCheckSums)
+	return err
+}
+
 const differingPools = `-- name: DifferingPools :many
 with parts as (
-    select owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
+    select owner_id as owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
         null::bigint as pool, null::smallint as kind, null::bigint as settled, null::bigint as balance
-    from ledger_check_base
+    from ledger_check_sums
     union all
     select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end, sum(r.cost), 0, 0, null, null, null, null
     from usage_records r
@@ -193,83 +227,49 @@ func (q *Queries) DifferingPools(ctx context.Context, arg DifferingPoolsParams) 
 	return items, nil
 }
 
-const forgetSums = `-- name: ForgetSums :exec
-with forgotten as (delete from ledger_check_state)
-delete from ledger_check_base
-`
-
-func (q *Queries) ForgetSums(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetSums)
-	return err
-}
-
-const keepSums = `-- name: KeepSums :exec
-insert into ledger_check_base as b (owner, used, charged, entries)
-select owner, sum(used), sum(charged), sum(entries)
-from (
-    select case when grouping(r.account_id) = 0 then r.account_id else r.key_id end as owner, sum(r.cost) as used, 0 as charged, 0 as entries
-    from usage_records r
-    where r.settled_at >= $1 and r.settled_at < $2
-    group by grouping sets ((r.account_id), (r.key_id))
-    union all
-    select e.account_id, 0, coalesce(-sum(e.amount) filter (where t.kind = 'usage'), 0), sum(e.amount)
-    from ledger_transactions t
-    cross join lateral (select n.account_id, n.amount from ledger_entries n where n.transaction_id = t.id offset 0) as e
-    where t.created_at >= $1 and t.created_at < $2 and e.account_id is not null
-    group by e.account_id
-    union all
-    -- The first time, also months whose records have been dropped.
-    select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
-    from usage_daily d
-    where $3::boolean and (d.used_on < usage_kept_from()
-        or exists (select from usage_months m where m.month = date_trunc('month', d.used_on::timestamp)::date and m.dropped_at is not null))
-    group by grouping sets ((d.account_id), (d.key_id))
-) as parts
-where owner is not null
-group by owner
-on conflict (owner) do update
-set used = b.used + excluded.used, charged = b.charged + excluded.charged, entries = b.entries + excluded.entries
-`
-
-type KeepSumsParams struct {
-	Since   time.Time
-	Upto    time.Time
-	Dropped bool
-}
-
-// Adds what was written from since to upto to the kept sums.
-func (q *Queries) KeepSums(ctx context.Context, arg KeepSumsParams) error {
-	_, err := q.db.Exec(ctx, keepSums, arg.Since, arg.Upto, arg.Dropped)
-	return err
-}
-
-const keepUpto = `-- name: KeepUpto :one
+const ledgerCheckMoment = `-- name: LedgerCheckMoment :one
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto
 `
 
 // The moment up to which sums can be kept: no transaction runs for two minutes.
-func (q *Queries) KeepUpto(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, keepUpto)
+func (q *Queries) LedgerCheckMoment(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, ledgerCheckMoment)
 	var upto time.Time
 	err := row.Scan(&upto)
 	return upto, err
 }
 
-const noteKept = `-- name: NoteKept :exec
-insert into ledger_check_state (upto) values ($1) on conflict (one) do update set upto = excluded.upto
+const ledgerCheckState = `-- name: LedgerCheckState :one
+select summed_until, extract(epoch from clock_timestamp() - summed_until)::float8 as age_seconds from ledger_check_state
 `
 
-func (q *Queries) NoteKept(ctx context.Context, upto time.Time) error {
-	_, err := q.db.Exec(ctx, noteKept, upto)
+type LedgerCheckStateRow struct {
+	SummedUntil time.Time
+	AgeSeconds  float64
+}
+
+func (q *Queries) LedgerCheckState(ctx context.Context) (LedgerCheckStateRow, error) {
+	row := q.db.QueryRow(ctx, ledgerCheckState)
+	var i LedgerCheckStateRow
+	err := row.Scan(&i.SummedUntil, &i.AgeSeconds)
+	return i, err
+}
+
+const setLedgerCheckState = `-- name: SetLedgerCheckState :exec
+insert into ledger_check_state (summed_until) values ($1) on conflict (one) do update set summed_until = excluded.summed_until
+`
+
+func (q *Queries) SetLedgerCheckState(ctx context.Context, summedUntil time.Time) error {
+	_, err := q.db.Exec(ctx, setLedgerCheckState, summedUntil)
 	return err
 }
 
-const tryLockCheck = `-- name: TryLockCheck :one
+const tryLockLedgerCheck = `-- name: TryLockLedgerCheck :one
 select pg_try_advisory_xact_lock(7310013)
 `
 
-func (q *Queries) TryLockCheck(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, tryLockCheck)
+func (q *Queries) TryLockLedgerCheck(ctx context.Context) (bool, error) {
+	row := q.db.QueryRow(ctx, tryLockLedgerCheck)
 	var pg_try_advisory_xact_lock bool
 	err := row.Scan(&pg_try_advisory_xact_lock)
 	return pg_try_advisory_xact_lock, err

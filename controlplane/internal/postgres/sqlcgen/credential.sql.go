@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-const acceptCredentials = `-- name: AcceptCredentials :many
+const clearRefusedCredentials = `-- name: ClearRefusedCredentials :many
 update provider_credentials c
 set refused_at = null, refused_reason = ''
 where c.refused_at is not null and not exists (
-    select from dataplane_sessions s
-    where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused @> jsonb_build_array(jsonb_build_object('credential', c.id)))
+    select from proxy_sessions s
+    where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused_credentials @> jsonb_build_array(jsonb_build_object('credential', c.id)))
 returning c.id, c.provider_id, c.name
 `
 
-type AcceptCredentialsRow struct {
+type ClearRefusedCredentialsRow struct {
 	ID         string
 	ProviderID string
 	Name       string
 }
 
 // Clears those that no proxy finds refused any more.
-func (q *Queries) AcceptCredentials(ctx context.Context) ([]AcceptCredentialsRow, error) {
-	rows, err := q.db.Query(ctx, acceptCredentials)
+func (q *Queries) ClearRefusedCredentials(ctx context.Context) ([]ClearRefusedCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, clearRefusedCredentials)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AcceptCredentialsRow
+	var items []ClearRefusedCredentialsRow
 	for rows.Next() {
-		var i AcceptCredentialsRow
+		var i ClearRefusedCredentialsRow
 		if err := rows.Scan(&i.ID, &i.ProviderID, &i.Name); err != nil {
 			return nil, err
 		}
@@ -46,16 +46,16 @@ func (q *Queries) AcceptCredentials(ctx context.Context) ([]AcceptCredentialsRow
 	return items, nil
 }
 
-const refuseCredentials = `-- name: RefuseCredentials :many
+const markRefusedCredentials = `-- name: MarkRefusedCredentials :many
 
 update provider_credentials c
 set refused_at = now(), refused_reason = r.reason
 from (
     select f.refusal ->> 'credential' as credential, min(f.refusal ->> 'reason')::text as reason
     from (
-        select jsonb_array_elements(s.refused) as refusal
-        from dataplane_sessions s
-        where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused <> '[]'
+        select jsonb_array_elements(s.refused_credentials) as refusal
+        from proxy_sessions s
+        where s.state = 1 and s.valid_until >= clock_timestamp() and s.refused_credentials <> '[]'
     ) as f
     group by 1
 ) as r
@@ -63,7 +63,7 @@ where c.id = r.credential and c.refused_at is null
 returning c.id, c.provider_id, c.name, c.refused_reason
 `
 
-type RefuseCredentialsRow struct {
+type MarkRefusedCredentialsRow struct {
 	ID            string
 	ProviderID    string
 	Name          string
@@ -73,15 +73,15 @@ type RefuseCredentialsRow struct {
 // Credentials that their provider refuses, as the sessions of live proxies
 // report it.
 // Notes those that some proxy finds refused, unless that is noted already.
-func (q *Queries) RefuseCredentials(ctx context.Context) ([]RefuseCredentialsRow, error) {
-	rows, err := q.db.Query(ctx, refuseCredentials)
+func (q *Queries) MarkRefusedCredentials(ctx context.Context) ([]MarkRefusedCredentialsRow, error) {
+	rows, err := q.db.Query(ctx, markRefusedCredentials)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RefuseCredentialsRow
+	var items []MarkRefusedCredentialsRow
 	for rows.Next() {
-		var i RefuseCredentialsRow
+		var i MarkRefusedCredentialsRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.ProviderID,
@@ -101,10 +101,10 @@ func (q *Queries) RefuseCredentials(ctx context.Context) ([]RefuseCredentialsRow
 const refusedCredentials = `-- name: RefusedCredentials :many
 select c.id, c.provider_id, c.name, c.refused_at::timestamptz as since, c.refused_reason,
     array(
-        select s.name from dataplane_sessions s
-        where s.state = 1 and s.refused @> jsonb_build_array(jsonb_build_object('credential', c.id))
+        select s.name from proxy_sessions s
+        where s.state = 1 and s.refused_credentials @> jsonb_build_array(jsonb_build_object('credential', c.id))
         order by s.name, s.id
-    )::text[] as dataplanes
+    )::text[] as proxies
 from provider_credentials c
 where c.refused_at is not null
 order by c.provider_id, c.name
@@ -116,7 +116,7 @@ type RefusedCredentialsRow struct {
 	Name          string
 	Since         time.Time
 	RefusedReason string
-	Dataplanes    []string
+	Proxies       []string
 }
 
 // With the proxies that find them refused.
@@ -135,7 +135,7 @@ func (q *Queries) RefusedCredentials(ctx context.Context) ([]RefusedCredentialsR
 			&i.Name,
 			&i.Since,
 			&i.RefusedReason,
-			&i.Dataplanes,
+			&i.Proxies,
 		); err != nil {
 			return nil, err
 		}

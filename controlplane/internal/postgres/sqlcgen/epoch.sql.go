@@ -12,34 +12,13 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const attend = `-- name: Attend :execrows
-insert into replicas (id)
-select $1 from meta where cluster_epoch = $2
-for share
-on conflict (id) do update set entered_at = excluded.entered_at
-`
-
-type AttendParams struct {
-	ID           string
-	ClusterEpoch int64
-}
-
-// Makes a replica known, unless a loss was declared that it does not know of.
-func (q *Queries) Attend(ctx context.Context, arg AttendParams) (int64, error) {
-	result, err := q.db.Exec(ctx, attend, arg.ID, arg.ClusterEpoch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const declareLoss = `-- name: DeclareLoss :exec
-update meta
-set cluster_epoch = $1, rev = $2, lost_at = clock_timestamp(), replay_from = (
+update cluster_state
+set cluster_epoch = $1, revision = $2, lost_at = clock_timestamp(), usage_replay_from = (
     select least(
         t.created_at - interval '1 hour',
         (select min(u.finished_at) from usage_records u where u.settled_at >= t.created_at - interval '1 minute') - interval '1 hour',
-        case when meta.lost_at > clock_timestamp() - interval '1 day' then coalesce(meta.replay_from, 'epoch') end)
+        case when cluster_state.lost_at > clock_timestamp() - interval '1 day' then coalesce(cluster_state.usage_replay_from, 'epoch') end)
     from ledger_transactions t
     where t.kind = 'usage'
     order by t.id desc
@@ -49,25 +28,37 @@ set cluster_epoch = $1, rev = $2, lost_at = clock_timestamp(), replay_from = (
 
 type DeclareLossParams struct {
 	ClusterEpoch int64
-	Rev          int64
+	Revision     int64
 }
 
 // Usage is settled once more from an hour before what was settled last, of what is left: after an outage that may be much
 // older than its settlement. The replay of a loss a short time ago may not have ended: it is begun again.
 func (q *Queries) DeclareLoss(ctx context.Context, arg DeclareLossParams) error {
-	_, err := q.db.Exec(ctx, declareLoss, arg.ClusterEpoch, arg.Rev)
+	_, err := q.db.Exec(ctx, declareLoss, arg.ClusterEpoch, arg.Revision)
 	return err
 }
 
-const fenceAll = `-- name: FenceAll :exec
-update dataplane_sessions
-set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_interval(secs => $1::float8)
-where state < 3
+const deleteCommitMarkers = `-- name: DeleteCommitMarkers :exec
+delete from commit_markers where replica_id = $1 and number < $2
 `
 
-// No session from before goes on. What it holds is kept as if it had just been renewed: it may be admitting still.
-func (q *Queries) FenceAll(ctx context.Context, validSeconds float64) error {
-	_, err := q.db.Exec(ctx, fenceAll, validSeconds)
+type DeleteCommitMarkersParams struct {
+	ReplicaID string
+	Oldest    int64
+}
+
+func (q *Queries) DeleteCommitMarkers(ctx context.Context, arg DeleteCommitMarkersParams) error {
+	_, err := q.db.Exec(ctx, deleteCommitMarkers, arg.ReplicaID, arg.Oldest)
+	return err
+}
+
+const deleteOrphanedCommitMarkers = `-- name: DeleteOrphanedCommitMarkers :exec
+delete from commit_markers m
+where committed_at < clock_timestamp() - interval '1 day' and not exists (select from replicas r where r.id = m.replica_id)
+`
+
+func (q *Queries) DeleteOrphanedCommitMarkers(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, deleteOrphanedCommitMarkers)
 	return err
 }
 
@@ -80,6 +71,18 @@ func (q *Queries) FenceAllReplicas(ctx context.Context) error {
 	return err
 }
 
+const fenceAllSessions = `-- name: FenceAllSessions :exec
+update proxy_sessions
+set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_interval(secs => $1::float8)
+where state < 3
+`
+
+// No session from before goes on. What it holds is kept as if it had just been renewed: it may be admitting still.
+func (q *Queries) FenceAllSessions(ctx context.Context, validSeconds float64) error {
+	_, err := q.db.Exec(ctx, fenceAllSessions, validSeconds)
+	return err
+}
+
 const fenceReplicas = `-- name: FenceReplicas :exec
 delete from replicas where id = any($1::text[])
 `
@@ -89,48 +92,55 @@ func (q *Queries) FenceReplicas(ctx context.Context, ids []string) error {
 	return err
 }
 
-const forgetGoneReplicas = `-- name: ForgetGoneReplicas :exec
-delete from witnesses w
-where at < clock_timestamp() - interval '1 day' and not exists (select from replicas r where r.id = w.replica)
+const insertCommitMarker = `-- name: InsertCommitMarker :execrows
+insert into commit_markers (replica_id, number)
+select r.id, $1 from replicas r where r.id = $2
+for key share
 `
 
-func (q *Queries) ForgetGoneReplicas(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, forgetGoneReplicas)
-	return err
+type InsertCommitMarkerParams struct {
+	Number    int64
+	ReplicaID string
 }
 
-const forgetWitnesses = `-- name: ForgetWitnesses :exec
-delete from witnesses where replica = $1 and n < $2
+// None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
+func (q *Queries) InsertCommitMarker(ctx context.Context, arg InsertCommitMarkerParams) (int64, error) {
+	result, err := q.db.Exec(ctx, insertCommitMarker, arg.Number, arg.ReplicaID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const isRevoked = `-- name: IsRevoked :one
+select exists (select from api_keys where lookup_hash = $1 and revoked_at is not null)
 `
 
-type ForgetWitnessesParams struct {
-	Replica string
-	Oldest  int64
+func (q *Queries) IsRevoked(ctx context.Context, lookupHash []byte) (bool, error) {
+	row := q.db.QueryRow(ctx, isRevoked, lookupHash)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
-func (q *Queries) ForgetWitnesses(ctx context.Context, arg ForgetWitnessesParams) error {
-	_, err := q.db.Exec(ctx, forgetWitnesses, arg.Replica, arg.Oldest)
-	return err
-}
-
-const lastWitness = `-- name: LastWitness :one
-select at from witnesses order by at desc limit 1
+const lastCommitMarker = `-- name: LastCommitMarker :one
+select committed_at from commit_markers order by committed_at desc limit 1
 `
 
 // About when the last commit that is there was made: a replica makes one each second.
-func (q *Queries) LastWitness(ctx context.Context) (time.Time, error) {
-	row := q.db.QueryRow(ctx, lastWitness)
-	var at time.Time
-	err := row.Scan(&at)
-	return at, err
+func (q *Queries) LastCommitMarker(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, lastCommitMarker)
+	var committed_at time.Time
+	err := row.Scan(&committed_at)
+	return committed_at, err
 }
 
-const lockMeta = `-- name: LockMeta :exec
-select from meta for update
+const lockClusterState = `-- name: LockClusterState :exec
+select from cluster_state for update
 `
 
-func (q *Queries) LockMeta(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, lockMeta)
+func (q *Queries) LockClusterState(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, lockClusterState)
 	return err
 }
 
@@ -161,32 +171,32 @@ func (q *Queries) LostRevocations(ctx context.Context, hashes [][]byte) ([][]byt
 	return items, nil
 }
 
-const missingWitnesses = `-- name: MissingWitnesses :many
-select asked.replica::text as replica, asked.n::bigint as n
-from (select unnest($1::text[]) as replica, unnest($2::bigint[]) as n) asked
-where not exists (select from witnesses w where w.replica = asked.replica and w.n = asked.n)
+const missingCommitMarkers = `-- name: MissingCommitMarkers :many
+select asked.replica_id::text as replica_id, asked.number::bigint as number
+from (select unnest($1::text[]) as replica_id, unnest($2::bigint[]) as number) asked
+where not exists (select from commit_markers m where m.replica_id = asked.replica_id and m.number = asked.number)
 `
 
-type MissingWitnessesParams struct {
-	Replicas []string
-	Ns       []int64
+type MissingCommitMarkersParams struct {
+	ReplicaIds []string
+	Numbers    []int64
 }
 
-type MissingWitnessesRow struct {
-	Replica string
-	N       int64
+type MissingCommitMarkersRow struct {
+	ReplicaID string
+	Number    int64
 }
 
-func (q *Queries) MissingWitnesses(ctx context.Context, arg MissingWitnessesParams) ([]MissingWitnessesRow, error) {
-	rows, err := q.db.Query(ctx, missingWitnesses, arg.Replicas, arg.Ns)
+func (q *Queries) MissingCommitMarkers(ctx context.Context, arg MissingCommitMarkersParams) ([]MissingCommitMarkersRow, error) {
+	rows, err := q.db.Query(ctx, missingCommitMarkers, arg.ReplicaIds, arg.Numbers)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []MissingWitnessesRow
+	var items []MissingCommitMarkersRow
 	for rows.Next() {
-		var i MissingWitnessesRow
-		if err := rows.Scan(&i.Replica, &i.N); err != nil {
+		var i MissingCommitMarkersRow
+		if err := rows.Scan(&i.ReplicaID, &i.Number); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -198,7 +208,7 @@ func (q *Queries) MissingWitnesses(ctx context.Context, arg MissingWitnessesPara
 }
 
 const raiseIDs = `-- name: RaiseIDs :exec
-select setval('dataplane_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint),
+select setval('proxy_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
     setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576)
 `
@@ -215,56 +225,84 @@ func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 	return err
 }
 
-const readMark = `-- name: ReadMark :one
+const readHighWaterMark = `-- name: ReadHighWaterMark :one
 
-select m.cluster_epoch, m.rev, coalesce(pg_sequence_last_value('dataplane_sessions_id_seq'), 0)::bigint as session,
+select m.cluster_epoch, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
     coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
-from meta m
+from cluster_state m
 `
 
-type ReadMarkRow struct {
+type ReadHighWaterMarkRow struct {
 	ClusterEpoch int64
-	Rev          int64
+	Revision     int64
 	Session      int64
 	Pool         int64
 }
 
 // Loss of commits: see lease.Attendant.
 // The greatest numbers given.
-func (q *Queries) ReadMark(ctx context.Context) (ReadMarkRow, error) {
-	row := q.db.QueryRow(ctx, readMark)
-	var i ReadMarkRow
+func (q *Queries) ReadHighWaterMark(ctx context.Context) (ReadHighWaterMarkRow, error) {
+	row := q.db.QueryRow(ctx, readHighWaterMark)
+	var i ReadHighWaterMarkRow
 	err := row.Scan(
 		&i.ClusterEpoch,
-		&i.Rev,
+		&i.Revision,
 		&i.Session,
 		&i.Pool,
 	)
 	return i, err
 }
 
-const replay = `-- name: Replay :one
-select cluster_epoch, replay_from from meta
+const registerReplica = `-- name: RegisterReplica :execrows
+insert into replicas (id)
+select $1 from cluster_state where cluster_epoch = $2
+for share
+on conflict (id) do update set registered_at = excluded.registered_at
 `
 
-type ReplayRow struct {
+type RegisterReplicaParams struct {
+	ID           string
 	ClusterEpoch int64
-	ReplayFrom   *time.Time
 }
 
-func (q *Queries) Replay(ctx context.Context) (ReplayRow, error) {
-	row := q.db.QueryRow(ctx, replay)
-	var i ReplayRow
-	err := row.Scan(&i.ClusterEpoch, &i.ReplayFrom)
+// Makes a replica known, unless a loss was declared that it does not know of.
+func (q *Queries) RegisterReplica(ctx context.Context, arg RegisterReplicaParams) (int64, error) {
+	result, err := q.db.Exec(ctx, registerReplica, arg.ID, arg.ClusterEpoch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const restoreRevocation = `-- name: RestoreRevocation :one
+update api_keys set revoked_at = clock_timestamp(), revision = $1, updated_at = clock_timestamp()
+where lookup_hash = $2 and revoked_at is null
+returning id, account_id
+`
+
+type RestoreRevocationParams struct {
+	Revision   int64
+	LookupHash []byte
+}
+
+type RestoreRevocationRow struct {
+	ID        ident.UUID
+	AccountID ident.UUID
+}
+
+func (q *Queries) RestoreRevocation(ctx context.Context, arg RestoreRevocationParams) (RestoreRevocationRow, error) {
+	row := q.db.QueryRow(ctx, restoreRevocation, arg.Revision, arg.LookupHash)
+	var i RestoreRevocationRow
+	err := row.Scan(&i.ID, &i.AccountID)
 	return i, err
 }
 
 const restoreSession = `-- name: RestoreSession :exec
-insert into dataplane_sessions (id, name, boot_id, state, valid_until, applied_rev)
+insert into proxy_sessions (id, name, boot_id, state, valid_until, applied_revision)
 overriding system value
 select $1, $2, $3, 2, clock_timestamp(), 0
-from meta
-where meta.lost_at is not null
+from cluster_state
+where cluster_state.lost_at is not null
 on conflict do nothing
 `
 
@@ -280,42 +318,8 @@ func (q *Queries) RestoreSession(ctx context.Context, arg RestoreSessionParams) 
 	return err
 }
 
-const revokeLost = `-- name: RevokeLost :one
-update api_keys set revoked_at = clock_timestamp(), rev = $1, updated_at = clock_timestamp()
-where lookup_hash = $2 and revoked_at is null
-returning id, account_id
-`
-
-type RevokeLostParams struct {
-	Rev        int64
-	LookupHash []byte
-}
-
-type RevokeLostRow struct {
-	ID        ident.UUID
-	AccountID ident.UUID
-}
-
-func (q *Queries) RevokeLost(ctx context.Context, arg RevokeLostParams) (RevokeLostRow, error) {
-	row := q.db.QueryRow(ctx, revokeLost, arg.Rev, arg.LookupHash)
-	var i RevokeLostRow
-	err := row.Scan(&i.ID, &i.AccountID)
-	return i, err
-}
-
-const revoked = `-- name: Revoked :one
-select exists (select from api_keys where lookup_hash = $1 and revoked_at is not null)
-`
-
-func (q *Queries) Revoked(ctx context.Context, lookupHash []byte) (bool, error) {
-	row := q.db.QueryRow(ctx, revoked, lookupHash)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
-}
-
 const sinceLoss = `-- name: SinceLoss :one
-select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from meta
+select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from cluster_state
 `
 
 // Seconds since commits were lost; very many if they never were.
@@ -326,22 +330,18 @@ func (q *Queries) SinceLoss(ctx context.Context) (float64, error) {
 	return column_1, err
 }
 
-const witness = `-- name: Witness :execrows
-insert into witnesses (replica, n)
-select r.id, $1 from replicas r where r.id = $2
-for key share
+const usageReplay = `-- name: UsageReplay :one
+select cluster_epoch, usage_replay_from from cluster_state
 `
 
-type WitnessParams struct {
-	N       int64
-	Replica string
+type UsageReplayRow struct {
+	ClusterEpoch    int64
+	UsageReplayFrom *time.Time
 }
 
-// None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
-func (q *Queries) Witness(ctx context.Context, arg WitnessParams) (int64, error) {
-	result, err := q.db.Exec(ctx, witness, arg.N, arg.Replica)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) UsageReplay(ctx context.Context) (UsageReplayRow, error) {
+	row := q.db.QueryRow(ctx, usageReplay)
+	var i UsageReplayRow
+	err := row.Scan(&i.ClusterEpoch, &i.UsageReplayFrom)
+	return i, err
 }

@@ -12,7 +12,7 @@ import (
 )
 
 const getKey = `-- name: GetKey :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys where id = $1
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys where id = $1
 `
 
 func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -24,21 +24,21 @@ func (q *Queries) GetKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }
 
 const getKeyByHash = `-- name: GetKeyByHash :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys k
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys k
 where k.id = coalesce((select f.id from api_keys f where f.lookup_hash = $1), (select h.key_id from key_hashes h where h.hash = $1))
 `
 
@@ -51,26 +51,26 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }
 
 const insertKey = `-- name: InsertKey :one
-insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, rev)
+insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
 select $1, $2, nullif($3::text, ''), $4, $5::bytea, nullif($6::text, ''), $7::bytea,
     $8::text, $9, $10::bigint, $11::bigint
 where not exists (select from key_hashes h where h.hash = $5::bytea)
 on conflict do nothing
-returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
 `
 
 type InsertKeyParams struct {
@@ -84,7 +84,7 @@ type InsertKeyParams struct {
 	CipherKeyID *string
 	Hint        string
 	SpendLimit  *int64
-	Rev         int64
+	Revision    int64
 }
 
 // No row comes back if the id, the hash or the external id exists already.
@@ -100,7 +100,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 		arg.CipherKeyID,
 		arg.Hint,
 		arg.SpendLimit,
-		arg.Rev,
+		arg.Revision,
 	)
 	var i ApiKey
 	err := row.Scan(
@@ -109,23 +109,23 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }
 
 const insertLimitPool = `-- name: InsertLimitPool :exec
-insert into pools (account_id, kind, key_id, unlimited, total, free, alarm_percent)
+insert into pools (account_id, kind, key_id, unlimited, total, free, limit_alert_percent)
 select $1, 2, $2::uuid, $3::bigint is null,
-    coalesce($3::bigint, 0), coalesce($3::bigint, 0), b.alarm_percent
+    coalesce($3::bigint, 0), coalesce($3::bigint, 0), b.limit_alert_percent
 from pools b
 where b.account_id = $1 and b.kind = 1 and b.key_id is null
 `
@@ -144,7 +144,7 @@ func (q *Queries) InsertLimitPool(ctx context.Context, arg InsertLimitPoolParams
 
 const keySpending = `-- name: KeySpending :many
 select p.key_id::uuid as key_id, p.settled as spent,
-    (select coalesce(sum(l.g - l.r - l.c), 0) from leases l where l.pool_id = p.id)::bigint as reserved
+    (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.key_id = any($1::uuid[])
 `
@@ -176,7 +176,7 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 }
 
 const listKeys = `-- name: ListKeys :many
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys
 where account_id = $1 and id > $2 and ($3::text = '' or external_id = $3)
 order by id
 limit $4
@@ -209,15 +209,15 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 			&i.ExternalID,
 			&i.Name,
 			&i.LookupHash,
+			&i.PepperID,
 			&i.Ciphertext,
 			&i.CipherKeyID,
 			&i.Hint,
 			&i.SpendLimit,
 			&i.RevokedAt,
-			&i.Rev,
+			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
-			&i.PepperID,
 		); err != nil {
 			return nil, err
 		}
@@ -230,7 +230,7 @@ func (q *Queries) ListKeys(ctx context.Context, arg ListKeysParams) ([]ApiKey, e
 }
 
 const lockKey = `-- name: LockKey :one
-select id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id from api_keys where id = $1 for update
+select id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at from api_keys where id = $1 for update
 `
 
 func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
@@ -242,30 +242,30 @@ func (q *Queries) LockKey(ctx context.Context, id ident.UUID) (ApiKey, error) {
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }
 
 const revokeKey = `-- name: RevokeKey :one
-update api_keys set revoked_at = now(), rev = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
+update api_keys set revoked_at = now(), revision = $1, updated_at = now() where id = $2 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
 `
 
 type RevokeKeyParams struct {
-	Rev int64
-	ID  ident.UUID
+	Revision int64
+	ID       ident.UUID
 }
 
 func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, error) {
-	row := q.db.QueryRow(ctx, revokeKey, arg.Rev, arg.ID)
+	row := q.db.QueryRow(ctx, revokeKey, arg.Revision, arg.ID)
 	var i ApiKey
 	err := row.Scan(
 		&i.ID,
@@ -273,30 +273,30 @@ func (q *Queries) RevokeKey(ctx context.Context, arg RevokeKeyParams) (ApiKey, e
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }
 
 const updateKey = `-- name: UpdateKey :one
 update api_keys
-set name = $1, spend_limit = $2, rev = $3, updated_at = now()
+set name = $1, spend_limit = $2, revision = $3, updated_at = now()
 where id = $4
-returning id, account_id, external_id, name, lookup_hash, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, rev, created_at, updated_at, pepper_id
+returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
 `
 
 type UpdateKeyParams struct {
 	Name       string
 	SpendLimit *int64
-	Rev        int64
+	Revision   int64
 	ID         ident.UUID
 }
 
@@ -304,7 +304,7 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 	row := q.db.QueryRow(ctx, updateKey,
 		arg.Name,
 		arg.SpendLimit,
-		arg.Rev,
+		arg.Revision,
 		arg.ID,
 	)
 	var i ApiKey
@@ -314,15 +314,15 @@ func (q *Queries) UpdateKey(ctx context.Context, arg UpdateKeyParams) (ApiKey, e
 		&i.ExternalID,
 		&i.Name,
 		&i.LookupHash,
+		&i.PepperID,
 		&i.Ciphertext,
 		&i.CipherKeyID,
 		&i.Hint,
 		&i.SpendLimit,
 		&i.RevokedAt,
-		&i.Rev,
+		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
-		&i.PepperID,
 	)
 	return i, err
 }

@@ -12,15 +12,15 @@ import (
 )
 
 const activeSessions = `-- name: ActiveSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where state = 1
 `
 
 type ActiveSessionsRow struct {
-	ID          int64
-	LeftSeconds float64
-	AppliedRev  int64
+	ID              int64
+	LeftSeconds     float64
+	AppliedRevision int64
 }
 
 func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, error) {
@@ -32,7 +32,7 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 	var items []ActiveSessionsRow
 	for rows.Next() {
 		var i ActiveSessionsRow
-		if err := rows.Scan(&i.ID, &i.LeftSeconds, &i.AppliedRev); err != nil {
+		if err := rows.Scan(&i.ID, &i.LeftSeconds, &i.AppliedRevision); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -44,29 +44,29 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 }
 
 const changesAfter = `-- name: ChangesAfter :many
-select c.rev, c.prev, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
+select c.revision, c.previous_revision, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
 from key_changes c
 left join api_keys k on k.id = c.key_id
-where c.rev > $1
-order by c.rev
+where c.revision > $1
+order by c.revision
 limit $2
 `
 
 type ChangesAfterParams struct {
-	Rev     int64
-	MaxRows int32
+	Revision int64
+	MaxRows  int32
 }
 
 type ChangesAfterRow struct {
-	Rev        int64
-	Prev       int64
-	Kind       string
-	LookupHash []byte
-	AccountID  ident.UUID
+	Revision         int64
+	PreviousRevision int64
+	Kind             string
+	LookupHash       []byte
+	AccountID        ident.UUID
 }
 
 func (q *Queries) ChangesAfter(ctx context.Context, arg ChangesAfterParams) ([]ChangesAfterRow, error) {
-	rows, err := q.db.Query(ctx, changesAfter, arg.Rev, arg.MaxRows)
+	rows, err := q.db.Query(ctx, changesAfter, arg.Revision, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
@@ -75,8 +75,8 @@ func (q *Queries) ChangesAfter(ctx context.Context, arg ChangesAfterParams) ([]C
 	for rows.Next() {
 		var i ChangesAfterRow
 		if err := rows.Scan(
-			&i.Rev,
-			&i.Prev,
+			&i.Revision,
+			&i.PreviousRevision,
 			&i.Kind,
 			&i.LookupHash,
 			&i.AccountID,
@@ -92,7 +92,7 @@ func (q *Queries) ChangesAfter(ctx context.Context, arg ChangesAfterParams) ([]C
 }
 
 const countLiveSessions = `-- name: CountLiveSessions :one
-select count(*) from dataplane_sessions where state = 1 and valid_until >= clock_timestamp()
+select count(*) from proxy_sessions where state = 1 and valid_until >= clock_timestamp()
 `
 
 func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
@@ -103,8 +103,8 @@ func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
 }
 
 const countSettled = `-- name: CountSettled :one
-select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled) as r), 0)::bigint as settled_count
-from dataplane_sessions s
+select coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled_seqs) as r), 0)::bigint as settled_count
+from proxy_sessions s
 where s.id = $1
 `
 
@@ -116,7 +116,7 @@ func (q *Queries) CountSettled(ctx context.Context, id int64) (int64, error) {
 }
 
 const endSession = `-- name: EndSession :exec
-update dataplane_sessions
+update proxy_sessions
 set state = $1, final_count = coalesce($2, final_count)
 where id = $3
 `
@@ -134,7 +134,7 @@ func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) error {
 
 const expiredSessions = `-- name: ExpiredSessions :many
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
-from dataplane_sessions
+from proxy_sessions
 where state = 1 and valid_until < clock_timestamp()
 order by id
 for no key update skip locked
@@ -166,8 +166,41 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 	return items, nil
 }
 
+const extendSession = `-- name: ExtendSession :exec
+update proxy_sessions
+set valid_until = clock_timestamp() + make_interval(secs => $1::float8), last_heartbeat_at = clock_timestamp(),
+    applied_revision = $2, catalog_revision = $3, running = $4, spool_used = $5, draining = $6,
+    refused_credentials = $7
+where id = $8
+`
+
+type ExtendSessionParams struct {
+	ValidSeconds       float64
+	AppliedRevision    int64
+	CatalogRevision    int64
+	Running            int64
+	SpoolUsed          int64
+	Draining           bool
+	RefusedCredentials []byte
+	ID                 int64
+}
+
+func (q *Queries) ExtendSession(ctx context.Context, arg ExtendSessionParams) error {
+	_, err := q.db.Exec(ctx, extendSession,
+		arg.ValidSeconds,
+		arg.AppliedRevision,
+		arg.CatalogRevision,
+		arg.Running,
+		arg.SpoolUsed,
+		arg.Draining,
+		arg.RefusedCredentials,
+		arg.ID,
+	)
+	return err
+}
+
 const fenceSessions = `-- name: FenceSessions :exec
-update dataplane_sessions set state = 2 where id = any($1::bigint[])
+update proxy_sessions set state = 2 where id = any($1::bigint[])
 `
 
 func (q *Queries) FenceSessions(ctx context.Context, ids []int64) error {
@@ -177,7 +210,7 @@ func (q *Queries) FenceSessions(ctx context.Context, ids []int64) error {
 
 const fencedSessions = `-- name: FencedSessions :many
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
-from dataplane_sessions
+from proxy_sessions
 where state = 2
 order by valid_until
 limit 100
@@ -209,56 +242,19 @@ func (q *Queries) FencedSessions(ctx context.Context) ([]FencedSessionsRow, erro
 	return items, nil
 }
 
-const holders = `-- name: Holders :many
-select l.pool_id, l.session_id, l.recalled_gen
-from leases l
-join dataplane_sessions s on s.id = l.session_id
-where l.pool_id = any($1::bigint[])
-    and l.g - l.r - l.c > 0
-    and s.state = 1
-`
-
-type HoldersRow struct {
-	PoolID      int64
-	SessionID   int64
-	RecalledGen int64
-}
-
-// The live sessions that hold units of some pools. A session counts as live until it is fenced:
-// until then its proxy may still admit.
-func (q *Queries) Holders(ctx context.Context, poolIds []int64) ([]HoldersRow, error) {
-	rows, err := q.db.Query(ctx, holders, poolIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HoldersRow
-	for rows.Next() {
-		var i HoldersRow
-		if err := rows.Scan(&i.PoolID, &i.SessionID, &i.RecalledGen); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const insertSession = `-- name: InsertSession :one
-insert into dataplane_sessions (name, boot_id, build, capacity, applied_rev, valid_until)
+insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, valid_until)
 values ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6::float8))
 returning id
 `
 
 type InsertSessionParams struct {
-	Name         string
-	BootID       string
-	Build        string
-	Capacity     int64
-	AppliedRev   int64
-	ValidSeconds float64
+	Name            string
+	BootID          string
+	Build           string
+	SpoolCapacity   int64
+	AppliedRevision int64
+	ValidSeconds    float64
 }
 
 func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (int64, error) {
@@ -266,8 +262,8 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 		arg.Name,
 		arg.BootID,
 		arg.Build,
-		arg.Capacity,
-		arg.AppliedRev,
+		arg.SpoolCapacity,
+		arg.AppliedRevision,
 		arg.ValidSeconds,
 	)
 	var id int64
@@ -275,33 +271,33 @@ func (q *Queries) InsertSession(ctx context.Context, arg InsertSessionParams) (i
 	return id, err
 }
 
-const leaseOps = `-- name: LeaseOps :many
-select o.session_id, o.account_id, o.op_no, o.result
-from lease_ops o
-join (select unnest($1::bigint[]) as session_id, unnest($2::uuid[]) as account_id) as k
-    on k.session_id = o.session_id and k.account_id = o.account_id
+const leaseHolders = `-- name: LeaseHolders :many
+select l.pool_id, l.session_id, l.recalled_generation
+from leases l
+join proxy_sessions s on s.id = l.session_id
+where l.pool_id = any($1::bigint[])
+    and l.granted - l.returned - l.charged > 0
+    and s.state = 1
 `
 
-type LeaseOpsParams struct {
-	SessionIds []int64
-	AccountIds []ident.UUID
+type LeaseHoldersRow struct {
+	PoolID             int64
+	SessionID          int64
+	RecalledGeneration int64
 }
 
-func (q *Queries) LeaseOps(ctx context.Context, arg LeaseOpsParams) ([]LeaseOp, error) {
-	rows, err := q.db.Query(ctx, leaseOps, arg.SessionIds, arg.AccountIds)
+// The live sessions that hold units of some pools. A session counts as live until it is fenced:
+// until then its proxy may still admit.
+func (q *Queries) LeaseHolders(ctx context.Context, poolIds []int64) ([]LeaseHoldersRow, error) {
+	rows, err := q.db.Query(ctx, leaseHolders, poolIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LeaseOp
+	var items []LeaseHoldersRow
 	for rows.Next() {
-		var i LeaseOp
-		if err := rows.Scan(
-			&i.SessionID,
-			&i.AccountID,
-			&i.OpNo,
-			&i.Result,
-		); err != nil {
+		var i LeaseHoldersRow
+		if err := rows.Scan(&i.PoolID, &i.SessionID, &i.RecalledGeneration); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -312,36 +308,32 @@ func (q *Queries) LeaseOps(ctx context.Context, arg LeaseOpsParams) ([]LeaseOp, 
 	return items, nil
 }
 
-const leasesOf = `-- name: LeasesOf :many
-select pool_id, session_id, g, r, c, recalled_gen
-from leases
-where pool_id = any($1::bigint[])
-    and session_id = any($2::bigint[])
-order by pool_id, session_id
-for no key update
+const leaseResponses = `-- name: LeaseResponses :many
+select o.session_id, o.account_id, o.request_number, o.response
+from lease_responses o
+join (select unnest($1::bigint[]) as session_id, unnest($2::uuid[]) as account_id) as k
+    on k.session_id = o.session_id and k.account_id = o.account_id
 `
 
-type LeasesOfParams struct {
-	PoolIds    []int64
+type LeaseResponsesParams struct {
 	SessionIds []int64
+	AccountIds []ident.UUID
 }
 
-func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]Lease, error) {
-	rows, err := q.db.Query(ctx, leasesOf, arg.PoolIds, arg.SessionIds)
+func (q *Queries) LeaseResponses(ctx context.Context, arg LeaseResponsesParams) ([]LeaseResponse, error) {
+	rows, err := q.db.Query(ctx, leaseResponses, arg.SessionIds, arg.AccountIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Lease
+	var items []LeaseResponse
 	for rows.Next() {
-		var i Lease
+		var i LeaseResponse
 		if err := rows.Scan(
-			&i.PoolID,
 			&i.SessionID,
-			&i.G,
-			&i.R,
-			&i.C,
-			&i.RecalledGen,
+			&i.AccountID,
+			&i.RequestNumber,
+			&i.Response,
 		); err != nil {
 			return nil, err
 		}
@@ -354,11 +346,11 @@ func (q *Queries) LeasesOf(ctx context.Context, arg LeasesOfParams) ([]Lease, er
 }
 
 const loadKeys = `-- name: LoadKeys :many
-select w.hash::bytea as lookup_hash, m.rev, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
-from meta m
+from cluster_state m
 cross join unnest($1::bytea[]) as w (hash)
 left join api_keys k on k.id = coalesce(
     (select f.id from api_keys f where f.lookup_hash = w.hash), (select h.key_id from key_hashes h where h.hash = w.hash))
@@ -370,7 +362,7 @@ left join pools l on l.key_id = k.id
 
 type LoadKeysRow struct {
 	LookupHash       []byte
-	Rev              int64
+	Revision         int64
 	KeyID            *ident.UUID
 	AccountID        *ident.UUID
 	Active           bool
@@ -393,7 +385,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 		var i LoadKeysRow
 		if err := rows.Scan(
 			&i.LookupHash,
-			&i.Rev,
+			&i.Revision,
 			&i.KeyID,
 			&i.AccountID,
 			&i.Active,
@@ -414,7 +406,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 }
 
 const lockAccountPool = `-- name: LockAccountPool :one
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where account_id = $1 and kind = $2 and key_id is null
 for no key update
@@ -426,21 +418,21 @@ type LockAccountPoolParams struct {
 }
 
 type LockAccountPoolRow struct {
-	ID           int64
-	Kind         int16
-	Unlimited    bool
-	Central      bool
-	Gen          int64
-	Total        int64
-	Free         int64
-	Settled      int64
-	Overrun      int64
-	Late         int64
-	AccountID    ident.UUID
-	KeyID        *ident.UUID
-	AlarmAt      *int64
-	AlarmPercent int16
-	Alarmed      int16
+	ID                  int64
+	Kind                int16
+	Unlimited           bool
+	Central             bool
+	Generation          int64
+	Total               int64
+	Free                int64
+	Settled             int64
+	Overrun             int64
+	Late                int64
+	AccountID           ident.UUID
+	KeyID               *ident.UUID
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	RaisedAlerts        int16
 }
 
 func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams) (LockAccountPoolRow, error) {
@@ -451,7 +443,7 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.Kind,
 		&i.Unlimited,
 		&i.Central,
-		&i.Gen,
+		&i.Generation,
 		&i.Total,
 		&i.Free,
 		&i.Settled,
@@ -459,36 +451,36 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.Late,
 		&i.AccountID,
 		&i.KeyID,
-		&i.AlarmAt,
-		&i.AlarmPercent,
-		&i.Alarmed,
+		&i.LowBalanceThreshold,
+		&i.LimitAlertPercent,
+		&i.RaisedAlerts,
 	)
 	return i, err
 }
 
 const lockKeyPool = `-- name: LockKeyPool :one
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where key_id = $1::uuid and kind = 2
 for no key update
 `
 
 type LockKeyPoolRow struct {
-	ID           int64
-	Kind         int16
-	Unlimited    bool
-	Central      bool
-	Gen          int64
-	Total        int64
-	Free         int64
-	Settled      int64
-	Overrun      int64
-	Late         int64
-	AccountID    ident.UUID
-	KeyID        *ident.UUID
-	AlarmAt      *int64
-	AlarmPercent int16
-	Alarmed      int16
+	ID                  int64
+	Kind                int16
+	Unlimited           bool
+	Central             bool
+	Generation          int64
+	Total               int64
+	Free                int64
+	Settled             int64
+	Overrun             int64
+	Late                int64
+	AccountID           ident.UUID
+	KeyID               *ident.UUID
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	RaisedAlerts        int16
 }
 
 func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
@@ -499,7 +491,7 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.Kind,
 		&i.Unlimited,
 		&i.Central,
-		&i.Gen,
+		&i.Generation,
 		&i.Total,
 		&i.Free,
 		&i.Settled,
@@ -507,15 +499,56 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.Late,
 		&i.AccountID,
 		&i.KeyID,
-		&i.AlarmAt,
-		&i.AlarmPercent,
-		&i.Alarmed,
+		&i.LowBalanceThreshold,
+		&i.LimitAlertPercent,
+		&i.RaisedAlerts,
 	)
 	return i, err
 }
 
+const lockLeases = `-- name: LockLeases :many
+select pool_id, session_id, granted, returned, charged, recalled_generation
+from leases
+where pool_id = any($1::bigint[])
+    and session_id = any($2::bigint[])
+order by pool_id, session_id
+for no key update
+`
+
+type LockLeasesParams struct {
+	PoolIds    []int64
+	SessionIds []int64
+}
+
+func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease, error) {
+	rows, err := q.db.Query(ctx, lockLeases, arg.PoolIds, arg.SessionIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Lease
+	for rows.Next() {
+		var i Lease
+		if err := rows.Scan(
+			&i.PoolID,
+			&i.SessionID,
+			&i.Granted,
+			&i.Returned,
+			&i.Charged,
+			&i.RecalledGeneration,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockPools = `-- name: LockPools :many
-select id, kind, unlimited, central, gen, total, free, settled, overrun, late, account_id, key_id, alarm_at, alarm_percent, alarmed
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
 from pools
 where id = any($1::bigint[])
 order by id
@@ -523,21 +556,21 @@ for no key update
 `
 
 type LockPoolsRow struct {
-	ID           int64
-	Kind         int16
-	Unlimited    bool
-	Central      bool
-	Gen          int64
-	Total        int64
-	Free         int64
-	Settled      int64
-	Overrun      int64
-	Late         int64
-	AccountID    ident.UUID
-	KeyID        *ident.UUID
-	AlarmAt      *int64
-	AlarmPercent int16
-	Alarmed      int16
+	ID                  int64
+	Kind                int16
+	Unlimited           bool
+	Central             bool
+	Generation          int64
+	Total               int64
+	Free                int64
+	Settled             int64
+	Overrun             int64
+	Late                int64
+	AccountID           ident.UUID
+	KeyID               *ident.UUID
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	RaisedAlerts        int16
 }
 
 func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, error) {
@@ -554,7 +587,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.Kind,
 			&i.Unlimited,
 			&i.Central,
-			&i.Gen,
+			&i.Generation,
 			&i.Total,
 			&i.Free,
 			&i.Settled,
@@ -562,9 +595,9 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.Late,
 			&i.AccountID,
 			&i.KeyID,
-			&i.AlarmAt,
-			&i.AlarmPercent,
-			&i.Alarmed,
+			&i.LowBalanceThreshold,
+			&i.LimitAlertPercent,
+			&i.RaisedAlerts,
 		); err != nil {
 			return nil, err
 		}
@@ -576,45 +609,18 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 	return items, nil
 }
 
-const lockRenewal = `-- name: LockRenewal :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
-where id = $1
-for no key update
-`
-
-type LockRenewalRow struct {
-	BootID      string
-	State       int16
-	LeftSeconds float64
-	AppliedRev  int64
-}
-
-// Ops and settlement share the session meanwhile.
-func (q *Queries) LockRenewal(ctx context.Context, id int64) (LockRenewalRow, error) {
-	row := q.db.QueryRow(ctx, lockRenewal, id)
-	var i LockRenewalRow
-	err := row.Scan(
-		&i.BootID,
-		&i.State,
-		&i.LeftSeconds,
-		&i.AppliedRev,
-	)
-	return i, err
-}
-
 const lockSession = `-- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where id = $1
 for update
 `
 
 type LockSessionRow struct {
-	BootID      string
-	State       int16
-	LeftSeconds float64
-	AppliedRev  int64
+	BootID          string
+	State           int16
+	LeftSeconds     float64
+	AppliedRevision int64
 }
 
 func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, error) {
@@ -624,7 +630,34 @@ func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, er
 		&i.BootID,
 		&i.State,
 		&i.LeftSeconds,
-		&i.AppliedRev,
+		&i.AppliedRevision,
+	)
+	return i, err
+}
+
+const lockSessionForHeartbeat = `-- name: LockSessionForHeartbeat :one
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
+where id = $1
+for no key update
+`
+
+type LockSessionForHeartbeatRow struct {
+	BootID          string
+	State           int16
+	LeftSeconds     float64
+	AppliedRevision int64
+}
+
+// Ops and settlement share the session meanwhile.
+func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSessionForHeartbeatRow, error) {
+	row := q.db.QueryRow(ctx, lockSessionForHeartbeat, id)
+	var i LockSessionForHeartbeatRow
+	err := row.Scan(
+		&i.BootID,
+		&i.State,
+		&i.LeftSeconds,
+		&i.AppliedRevision,
 	)
 	return i, err
 }
@@ -694,52 +727,19 @@ func (q *Queries) ReadBalance(ctx context.Context, arg ReadBalanceParams) (ReadB
 	return i, err
 }
 
-const renewSession = `-- name: RenewSession :exec
-update dataplane_sessions
-set valid_until = clock_timestamp() + make_interval(secs => $1::float8), renewed_at = clock_timestamp(),
-    applied_rev = $2, catalog_rev = $3, running = $4, spool_used = $5, draining = $6,
-    refused = $7
-where id = $8
-`
-
-type RenewSessionParams struct {
-	ValidSeconds float64
-	AppliedRev   int64
-	CatalogRev   int64
-	Running      int64
-	SpoolUsed    int64
-	Draining     bool
-	Refused      []byte
-	ID           int64
-}
-
-func (q *Queries) RenewSession(ctx context.Context, arg RenewSessionParams) error {
-	_, err := q.db.Exec(ctx, renewSession,
-		arg.ValidSeconds,
-		arg.AppliedRev,
-		arg.CatalogRev,
-		arg.Running,
-		arg.SpoolUsed,
-		arg.Draining,
-		arg.Refused,
-		arg.ID,
-	)
-	return err
-}
-
 const resizePool = `-- name: ResizePool :exec
 update pools
-set total = $1, unlimited = $2, free = $3, central = $4, gen = $5
+set total = $1, unlimited = $2, free = $3, central = $4, generation = $5
 where id = $6
 `
 
 type ResizePoolParams struct {
-	Total     int64
-	Unlimited bool
-	Free      int64
-	Central   bool
-	Gen       int64
-	ID        int64
+	Total      int64
+	Unlimited  bool
+	Free       int64
+	Central    bool
+	Generation int64
+	ID         int64
 }
 
 // What a pool was given has changed, and with it what is free and how it is shared out.
@@ -749,46 +749,46 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 		arg.Unlimited,
 		arg.Free,
 		arg.Central,
-		arg.Gen,
+		arg.Generation,
 		arg.ID,
 	)
 	return err
 }
 
-const shareMeta = `-- name: ShareMeta :one
-select rev, cluster_epoch, stream_incarnation from meta for share
+const shareClusterState = `-- name: ShareClusterState :one
+select revision, cluster_epoch, stream_incarnation from cluster_state for share
 `
 
-type ShareMetaRow struct {
-	Rev               int64
+type ShareClusterStateRow struct {
+	Revision          int64
 	ClusterEpoch      int64
 	StreamIncarnation ident.UUID
 }
 
 // Whoever holds this lock is serialised with every change of keys and
 // accounts: those lock the row to take the next revision.
-func (q *Queries) ShareMeta(ctx context.Context) (ShareMetaRow, error) {
-	row := q.db.QueryRow(ctx, shareMeta)
-	var i ShareMetaRow
-	err := row.Scan(&i.Rev, &i.ClusterEpoch, &i.StreamIncarnation)
+func (q *Queries) ShareClusterState(ctx context.Context) (ShareClusterStateRow, error) {
+	row := q.db.QueryRow(ctx, shareClusterState)
+	var i ShareClusterStateRow
+	err := row.Scan(&i.Revision, &i.ClusterEpoch, &i.StreamIncarnation)
 	return i, err
 }
 
 const shareSessions = `-- name: ShareSessions :many
 
-select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_rev
-from dataplane_sessions
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
 where id = any($1::bigint[])
 order by id
 for key share
 `
 
 type ShareSessionsRow struct {
-	ID          int64
-	BootID      string
-	State       int16
-	LeftSeconds float64
-	AppliedRev  int64
+	ID              int64
+	BootID          string
+	State           int16
+	LeftSeconds     float64
+	AppliedRevision int64
 }
 
 // The control plane's side of the lease protocol. Locks are taken in one
@@ -810,7 +810,7 @@ func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessio
 			&i.BootID,
 			&i.State,
 			&i.LeftSeconds,
-			&i.AppliedRev,
+			&i.AppliedRevision,
 		); err != nil {
 			return nil, err
 		}
@@ -824,22 +824,22 @@ func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessio
 
 const updatePools = `-- name: UpdatePools :exec
 update pools p
-set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, gen = n.gen
+set free = n.free, settled = n.settled, overrun = n.overrun, late = n.late, central = n.central, generation = n.generation
 from (
     select unnest($1::bigint[]) as id, unnest($2::bigint[]) as free, unnest($3::bigint[]) as settled, unnest($4::bigint[]) as overrun,
-        unnest($5::bigint[]) as late, unnest($6::boolean[]) as central, unnest($7::bigint[]) as gen
+        unnest($5::bigint[]) as late, unnest($6::boolean[]) as central, unnest($7::bigint[]) as generation
 ) as n
 where p.id = n.id
 `
 
 type UpdatePoolsParams struct {
-	Ids     []int64
-	Free    []int64
-	Settled []int64
-	Overrun []int64
-	Late    []int64
-	Central []bool
-	Gen     []int64
+	Ids        []int64
+	Free       []int64
+	Settled    []int64
+	Overrun    []int64
+	Late       []int64
+	Central    []bool
+	Generation []int64
 }
 
 func (q *Queries) UpdatePools(ctx context.Context, arg UpdatePoolsParams) error {
@@ -850,59 +850,59 @@ func (q *Queries) UpdatePools(ctx context.Context, arg UpdatePoolsParams) error 
 		arg.Overrun,
 		arg.Late,
 		arg.Central,
-		arg.Gen,
+		arg.Generation,
 	)
 	return err
 }
 
-const upsertLeaseOps = `-- name: UpsertLeaseOps :exec
-insert into lease_ops (session_id, account_id, op_no, result)
+const upsertLeaseResponses = `-- name: UpsertLeaseResponses :exec
+insert into lease_responses (session_id, account_id, request_number, response)
 select unnest($1::bigint[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[])
 on conflict (session_id, account_id) do update
-set op_no = excluded.op_no, result = excluded.result
+set request_number = excluded.request_number, response = excluded.response
 `
 
-type UpsertLeaseOpsParams struct {
-	SessionIds []int64
-	AccountIds []ident.UUID
-	OpNos      []int64
-	Results    [][]byte
+type UpsertLeaseResponsesParams struct {
+	SessionIds     []int64
+	AccountIds     []ident.UUID
+	RequestNumbers []int64
+	Responses      [][]byte
 }
 
-func (q *Queries) UpsertLeaseOps(ctx context.Context, arg UpsertLeaseOpsParams) error {
-	_, err := q.db.Exec(ctx, upsertLeaseOps,
+func (q *Queries) UpsertLeaseResponses(ctx context.Context, arg UpsertLeaseResponsesParams) error {
+	_, err := q.db.Exec(ctx, upsertLeaseResponses,
 		arg.SessionIds,
 		arg.AccountIds,
-		arg.OpNos,
-		arg.Results,
+		arg.RequestNumbers,
+		arg.Responses,
 	)
 	return err
 }
 
 const upsertLeases = `-- name: UpsertLeases :exec
-insert into leases (pool_id, session_id, g, r, c, recalled_gen)
+insert into leases (pool_id, session_id, granted, returned, charged, recalled_generation)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[])
 on conflict (pool_id, session_id) do update
-set g = excluded.g, r = excluded.r, c = excluded.c, recalled_gen = excluded.recalled_gen
+set granted = excluded.granted, returned = excluded.returned, charged = excluded.charged, recalled_generation = excluded.recalled_generation
 `
 
 type UpsertLeasesParams struct {
-	PoolIds     []int64
-	SessionIds  []int64
-	G           []int64
-	R           []int64
-	C           []int64
-	RecalledGen []int64
+	PoolIds            []int64
+	SessionIds         []int64
+	Granted            []int64
+	Returned           []int64
+	Charged            []int64
+	RecalledGeneration []int64
 }
 
 func (q *Queries) UpsertLeases(ctx context.Context, arg UpsertLeasesParams) error {
 	_, err := q.db.Exec(ctx, upsertLeases,
 		arg.PoolIds,
 		arg.SessionIds,
-		arg.G,
-		arg.R,
-		arg.C,
-		arg.RecalledGen,
+		arg.Granted,
+		arg.Returned,
+		arg.Charged,
+		arg.RecalledGeneration,
 	)
 	return err
 }

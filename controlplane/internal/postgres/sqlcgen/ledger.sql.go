@@ -12,19 +12,8 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const bookedAt = `-- name: BookedAt :one
-select created_at from ledger_transactions where id = $1
-`
-
-func (q *Queries) BookedAt(ctx context.Context, id ident.UUID) (time.Time, error) {
-	row := q.db.QueryRow(ctx, bookedAt, id)
-	var created_at time.Time
-	err := row.Scan(&created_at)
-	return created_at, err
-}
-
 const correctionsOfRequest = `-- name: CorrectionsOfRequest :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
 where t.request_id = $1::uuid and t.kind = 'correction'
@@ -37,8 +26,8 @@ type CorrectionsOfRequestRow struct {
 	Reference string
 	Reason    string
 	Actor     string
-	CreatedAt time.Time
 	RequestID *ident.UUID
+	CreatedAt time.Time
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -59,8 +48,8 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 			&i.Reference,
 			&i.Reason,
 			&i.Actor,
-			&i.CreatedAt,
 			&i.RequestID,
+			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {
@@ -223,7 +212,7 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 }
 
 const getCustomerTransaction = `-- name: GetCustomerTransaction :one
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
 where t.kind = $1 and t.reference = $2
@@ -240,8 +229,8 @@ type GetCustomerTransactionRow struct {
 	Reference string
 	Reason    string
 	Actor     string
-	CreatedAt time.Time
 	RequestID *ident.UUID
+	CreatedAt time.Time
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -255,8 +244,8 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 		&i.Reference,
 		&i.Reason,
 		&i.Actor,
-		&i.CreatedAt,
 		&i.RequestID,
+		&i.CreatedAt,
 		&i.AccountID,
 		&i.Amount,
 	)
@@ -294,7 +283,7 @@ const insertTransaction = `-- name: InsertTransaction :one
 insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
 values ($1, $2, $3, $4, $5, $6)
 on conflict do nothing
-returning id, kind, reference, reason, actor, created_at, request_id
+returning id, kind, reference, reason, actor, request_id, created_at
 `
 
 type InsertTransactionParams struct {
@@ -323,14 +312,14 @@ func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionPa
 		&i.Reference,
 		&i.Reason,
 		&i.Actor,
-		&i.CreatedAt,
 		&i.RequestID,
+		&i.CreatedAt,
 	)
 	return i, err
 }
 
 const listAccountTransactions = `-- name: ListAccountTransactions :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and ($2::boolean or e.transaction_id < $3)
@@ -351,8 +340,8 @@ type ListAccountTransactionsRow struct {
 	Reference string
 	Reason    string
 	Actor     string
-	CreatedAt time.Time
 	RequestID *ident.UUID
+	CreatedAt time.Time
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -377,8 +366,8 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 			&i.Reference,
 			&i.Reason,
 			&i.Actor,
-			&i.CreatedAt,
 			&i.RequestID,
+			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {
@@ -390,4 +379,15 @@ func (q *Queries) ListAccountTransactions(ctx context.Context, arg ListAccountTr
 		return nil, err
 	}
 	return items, nil
+}
+
+const transactionCreatedAt = `-- name: TransactionCreatedAt :one
+select created_at from ledger_transactions where id = $1
+`
+
+func (q *Queries) TransactionCreatedAt(ctx context.Context, id ident.UUID) (time.Time, error) {
+	row := q.db.QueryRow(ctx, transactionCreatedAt, id)
+	var created_at time.Time
+	err := row.Scan(&created_at)
+	return created_at, err
 }

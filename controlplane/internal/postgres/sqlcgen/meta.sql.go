@@ -10,34 +10,34 @@ import (
 )
 
 const currentRev = `-- name: CurrentRev :one
-select rev from meta
+select revision from cluster_state
 `
 
 func (q *Queries) CurrentRev(ctx context.Context) (int64, error) {
 	row := q.db.QueryRow(ctx, currentRev)
-	var rev int64
-	err := row.Scan(&rev)
-	return rev, err
+	var revision int64
+	err := row.Scan(&revision)
+	return revision, err
 }
 
-const nextRev = `-- name: NextRev :one
-update meta set rev = rev + 1 returning rev
+const renewStreamIncarnation = `-- name: RenewStreamIncarnation :exec
+update cluster_state set stream_incarnation = gen_random_uuid()
+`
+
+func (q *Queries) RenewStreamIncarnation(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, renewStreamIncarnation)
+	return err
+}
+
+const takeRevision = `-- name: TakeRevision :one
+update cluster_state set revision = revision + 1 returning revision
 `
 
 // Takes the next revision. The row stays locked until commit, so revisions are
 // in commit order.
-func (q *Queries) NextRev(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, nextRev)
-	var rev int64
-	err := row.Scan(&rev)
-	return rev, err
-}
-
-const renewIncarnation = `-- name: RenewIncarnation :exec
-update meta set stream_incarnation = gen_random_uuid()
-`
-
-func (q *Queries) RenewIncarnation(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, renewIncarnation)
-	return err
+func (q *Queries) TakeRevision(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, takeRevision)
+	var revision int64
+	err := row.Scan(&revision)
+	return revision, err
 }

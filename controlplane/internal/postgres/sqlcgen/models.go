@@ -17,11 +17,11 @@ type Account struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
-	Rev                   int64
-	CreatedAt             time.Time
-	UpdatedAt             time.Time
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	Revision              int64
+	CreatedAt             time.Time
+	UpdatedAt             time.Time
 }
 
 type AdminToken struct {
@@ -41,19 +41,19 @@ type ApiKey struct {
 	ExternalID  *string
 	Name        string
 	LookupHash  []byte
+	PepperID    *string
 	Ciphertext  []byte
 	CipherKeyID *string
 	Hint        string
 	SpendLimit  *int64
 	RevokedAt   *time.Time
-	Rev         int64
+	Revision    int64
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	PepperID    *string
 }
 
 type AuditArchive struct {
-	UptoID     int64
+	LastID     int64
 	Entries    int64
 	File       string
 	Sha256     []byte
@@ -62,7 +62,7 @@ type AuditArchive struct {
 
 type AuditLog struct {
 	ID        int64
-	At        time.Time
+	CreatedAt time.Time
 	Actor     string
 	Action    string
 	Object    string
@@ -71,37 +71,26 @@ type AuditLog struct {
 	RequestID string
 }
 
+type ClusterState struct {
+	One               bool
+	Revision          int64
+	ClusterEpoch      int64
+	LostAt            *time.Time
+	UsageReplayFrom   *time.Time
+	StreamIncarnation ident.UUID
+}
+
+type CommitMarker struct {
+	ReplicaID   string
+	Number      int64
+	CommittedAt time.Time
+}
+
 type DataKey struct {
 	ID          string
 	Sealed      []byte
 	MasterKeyID string
 	CreatedAt   time.Time
-}
-
-type DataplaneSession struct {
-	ID           int64
-	Name         string
-	BootID       string
-	Build        string
-	State        int16
-	ValidUntil   time.Time
-	RegisteredAt time.Time
-	RenewedAt    time.Time
-	AppliedRev   int64
-	CatalogRev   int64
-	Capacity     int64
-	Running      int64
-	SpoolUsed    int64
-	Draining     bool
-	FinalCount   *int64
-	Settled      pgtype.Multirange[pgtype.Range[pgtype.Int8]]
-	Cleared      bool
-	Refused      []byte
-}
-
-type Heartbeat struct {
-	One  bool
-	Beat int64
 }
 
 type IdempotencyKey struct {
@@ -113,20 +102,20 @@ type IdempotencyKey struct {
 	OperationID ident.UUID
 	Status      *int32
 	ContentType *string
+	Etag        string
 	Body        []byte
 	CipherKeyID *string
 	CreatedAt   time.Time
-	Etag        string
 }
 
 type KeyChange struct {
-	Rev        int64
-	Prev       int64
-	Kind       string
-	KeyID      *ident.UUID
-	AccountID  ident.UUID
-	At         time.Time
-	LookupHash []byte
+	Revision         int64
+	PreviousRevision int64
+	Kind             string
+	KeyID            *ident.UUID
+	AccountID        ident.UUID
+	LookupHash       []byte
+	CreatedAt        time.Time
 }
 
 type KeyHash struct {
@@ -137,40 +126,40 @@ type KeyHash struct {
 }
 
 type Lease struct {
-	PoolID      int64
-	SessionID   int64
-	G           int64
-	R           int64
-	C           int64
-	RecalledGen int64
+	PoolID             int64
+	SessionID          int64
+	Granted            int64
+	Returned           int64
+	Charged            int64
+	RecalledGeneration int64
 }
 
-type LeaseOp struct {
-	SessionID int64
-	AccountID ident.UUID
-	OpNo      int64
-	Result    []byte
+type LeaseResponse struct {
+	SessionID     int64
+	AccountID     ident.UUID
+	RequestNumber int64
+	Response      []byte
 }
 
-type LedgerCheckBase struct {
-	Owner   ident.UUID
+type LedgerCheckState struct {
+	One         bool
+	SummedUntil time.Time
+}
+
+type LedgerCheckSum struct {
+	OwnerID ident.UUID
 	Used    int64
 	Charged int64
 	Entries int64
 }
 
-type LedgerCheckState struct {
-	One  bool
-	Upto time.Time
-}
-
 type LedgerEntry struct {
 	TransactionID ident.UUID
 	Line          int32
+	Kind          string
 	Book          string
 	AccountID     *ident.UUID
 	Amount        int64
-	Kind          *string
 }
 
 type LedgerTransaction struct {
@@ -179,17 +168,8 @@ type LedgerTransaction struct {
 	Reference string
 	Reason    string
 	Actor     string
-	CreatedAt time.Time
 	RequestID *ident.UUID
-}
-
-type Meta struct {
-	One               bool
-	Rev               int64
-	ClusterEpoch      int64
-	StreamIncarnation ident.UUID
-	LostAt            *time.Time
-	ReplayFrom        *time.Time
+	CreatedAt time.Time
 }
 
 type Model struct {
@@ -198,7 +178,7 @@ type Model struct {
 	Enabled   bool
 	Public    bool
 	Spec      []byte
-	Rev       int64
+	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	DeletedAt *time.Time
@@ -219,35 +199,35 @@ type ModelPrice struct {
 }
 
 type Outbox struct {
-	ID      int64
-	Subject string
-	Payload []byte
-	At      time.Time
+	ID        int64
+	Subject   string
+	Payload   []byte
+	CreatedAt time.Time
 }
 
 type Pool struct {
-	ID           int64
-	AccountID    ident.UUID
-	Kind         int16
-	KeyID        *ident.UUID
-	Unlimited    bool
-	Total        int64
-	Free         int64
-	Settled      int64
-	Overrun      int64
-	Late         int64
-	Central      bool
-	Gen          int64
-	AlarmAt      *int64
-	AlarmPercent int16
-	Alarmed      int16
+	ID                  int64
+	AccountID           ident.UUID
+	Kind                int16
+	KeyID               *ident.UUID
+	Unlimited           bool
+	Total               int64
+	Free                int64
+	Settled             int64
+	Overrun             int64
+	Late                int64
+	Central             bool
+	Generation          int64
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	RaisedAlerts        int16
 }
 
 type Provider struct {
 	ID        string
 	Name      string
 	Spec      []byte
-	Rev       int64
+	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -259,27 +239,48 @@ type ProviderCredential struct {
 	Sealed        []byte
 	CipherKeyID   string
 	Enabled       bool
-	CreatedAt     time.Time
 	RefusedAt     *time.Time
 	RefusedReason string
+	CreatedAt     time.Time
+}
+
+type ProxySession struct {
+	ID                 int64
+	Name               string
+	BootID             string
+	Build              string
+	State              int16
+	ValidUntil         time.Time
+	RegisteredAt       time.Time
+	LastHeartbeatAt    time.Time
+	AppliedRevision    int64
+	CatalogRevision    int64
+	SpoolCapacity      int64
+	SpoolUsed          int64
+	Running            int64
+	Draining           bool
+	RefusedCredentials []byte
+	SettledSeqs        pgtype.Multirange[pgtype.Range[pgtype.Int8]]
+	FinalCount         *int64
+	Cleared            bool
 }
 
 type Quarantine struct {
 	ID         int64
 	SessionID  int64
-	N          int64
+	Seq        int64
 	RequestID  string
 	Reason     string
 	Payload    []byte
-	At         time.Time
+	CreatedAt  time.Time
 	ResolvedAt *time.Time
 	Resolution string
 	Note       string
 }
 
 type Replica struct {
-	ID        string
-	EnteredAt time.Time
+	ID           string
+	RegisteredAt time.Time
 }
 
 type Rotation struct {
@@ -337,30 +338,10 @@ type UsageDaily struct {
 	Cost               int64
 }
 
-type UsageDailyAccount struct {
-	UsedOn             pgtype.Date
-	AccountID          ident.UUID
-	Requests           int64
-	Estimated          int64
-	Input              int64
-	CachedInput        int64
-	CacheWrite         int64
-	Output             int64
-	Reasoning          int64
-	AudioIn            int64
-	AudioOut           int64
-	ImageIn            int64
-	ImageOut           int64
-	Images             int64
-	Seconds            int64
-	ServerToolRequests int64
-	Cost               int64
-}
-
 type UsageDailyModel struct {
 	UsedOn             pgtype.Date
 	Model              string
-	Slot               int16
+	Shard              int16
 	Requests           int64
 	Estimated          int64
 	Input              int64
@@ -393,7 +374,7 @@ type UsageMonth struct {
 type UsageRecord struct {
 	RequestID         ident.UUID
 	SessionID         int64
-	N                 int64
+	Seq               int64
 	AccountID         ident.UUID
 	KeyID             ident.UUID
 	Model             string
@@ -411,13 +392,13 @@ type UsageRecord struct {
 	Rule              string
 	Estimated         bool
 	PriceVersion      int64
+	PriceMultiplier   int64
 	Cost              int64
-	Reserve           int64
+	Reservation       int64
 	VideoJob          string
 	Fingerprint       []byte
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
-	PriceMultiplier   int64
 }
 
 type UsageWeekly struct {
@@ -449,7 +430,7 @@ type VideoJob struct {
 	RequestID ident.UUID
 	Status    string
 	Record    []byte
-	Rev       int64
+	Version   int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	EndedAt   *time.Time
@@ -457,8 +438,8 @@ type VideoJob struct {
 
 type WebhookAttempt struct {
 	DeliveryID ident.UUID
-	N          int32
-	At         time.Time
+	Number     int32
+	StartedAt  time.Time
 	Status     int32
 	LatencyMs  int64
 	Error      string
@@ -466,17 +447,17 @@ type WebhookAttempt struct {
 }
 
 type WebhookDelivery struct {
-	ID            ident.UUID
-	EventID       ident.UUID
-	EndpointID    ident.UUID
-	State         string
-	Attempts      int32
-	Round         int32
-	NextAttemptAt time.Time
-	ClaimedUntil  *time.Time
-	Claim         int64
-	CreatedAt     time.Time
-	EndedAt       *time.Time
+	ID                   ident.UUID
+	EventID              ident.UUID
+	EndpointID           ident.UUID
+	State                string
+	Attempts             int32
+	AttemptsSinceRequest int32
+	NextAttemptAt        time.Time
+	ClaimedUntil         *time.Time
+	ClaimNumber          int64
+	CreatedAt            time.Time
+	EndedAt              *time.Time
 }
 
 type WebhookEndpoint struct {
@@ -488,21 +469,21 @@ type WebhookEndpoint struct {
 	DisabledReason string
 	Failures       int32
 	FailingSince   *time.Time
-	RestUntil      *time.Time
+	PausedUntil    *time.Time
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
 
 type WebhookEvent struct {
-	ID         ident.UUID
-	Type       string
-	AccountID  *ident.UUID
-	KeyID      *ident.UUID
-	Facts      []byte
-	Once       *string
-	EndpointID *ident.UUID
-	Body       []byte
-	At         time.Time
+	ID               ident.UUID
+	Type             string
+	AccountID        *ident.UUID
+	KeyID            *ident.UUID
+	Facts            []byte
+	DeduplicationKey *string
+	EndpointID       *ident.UUID
+	Body             []byte
+	CreatedAt        time.Time
 }
 
 type WebhookSecret struct {
@@ -512,10 +493,4 @@ type WebhookSecret struct {
 	CipherKeyID string
 	CreatedAt   time.Time
 	ExpiresAt   *time.Time
-}
-
-type Witness struct {
-	Replica string
-	N       int64
-	At      time.Time
 }

@@ -22,7 +22,7 @@ func (q *Queries) CountOpenQuarantined(ctx context.Context) (int64, error) {
 }
 
 const getQuarantined = `-- name: GetQuarantined :one
-select id, session_id, n, request_id, reason, payload, at, resolved_at, resolution, note from quarantine where id = $1
+select id, session_id, seq, request_id, reason, payload, created_at, resolved_at, resolution, note from quarantine where id = $1
 `
 
 func (q *Queries) GetQuarantined(ctx context.Context, id int64) (Quarantine, error) {
@@ -31,11 +31,11 @@ func (q *Queries) GetQuarantined(ctx context.Context, id int64) (Quarantine, err
 	err := row.Scan(
 		&i.ID,
 		&i.SessionID,
-		&i.N,
+		&i.Seq,
 		&i.RequestID,
 		&i.Reason,
 		&i.Payload,
-		&i.At,
+		&i.CreatedAt,
 		&i.ResolvedAt,
 		&i.Resolution,
 		&i.Note,
@@ -45,7 +45,7 @@ func (q *Queries) GetQuarantined(ctx context.Context, id int64) (Quarantine, err
 
 const listQuarantined = `-- name: ListQuarantined :many
 
-select id, session_id, n, request_id, reason, at, resolved_at, resolution, note
+select id, session_id, seq, request_id, reason, created_at, resolved_at, resolution, note
 from quarantine
 where resolution = $1 and ($2::bigint = 0 or id < $2)
 order by id desc
@@ -61,10 +61,10 @@ type ListQuarantinedParams struct {
 type ListQuarantinedRow struct {
 	ID         int64
 	SessionID  int64
-	N          int64
+	Seq        int64
 	RequestID  string
 	Reason     string
-	At         time.Time
+	CreatedAt  time.Time
 	ResolvedAt *time.Time
 	Resolution string
 	Note       string
@@ -83,10 +83,10 @@ func (q *Queries) ListQuarantined(ctx context.Context, arg ListQuarantinedParams
 		if err := rows.Scan(
 			&i.ID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.RequestID,
 			&i.Reason,
-			&i.At,
+			&i.CreatedAt,
 			&i.ResolvedAt,
 			&i.Resolution,
 			&i.Note,

@@ -11,7 +11,7 @@ import (
 
 const closedSessions = `-- name: ClosedSessions :many
 
-select id from dataplane_sessions where state = 3 and not cleared order by id limit $1
+select id from proxy_sessions where state = 3 and not cleared order by id limit $1
 `
 
 // What is removed when it can no longer matter, in small batches: each
@@ -37,16 +37,16 @@ func (q *Queries) ClosedSessions(ctx context.Context, maxRows int32) ([]int64, e
 	return items, nil
 }
 
-const noteCleared = `-- name: NoteCleared :execrows
-update dataplane_sessions s
+const markSessionCleared = `-- name: MarkSessionCleared :execrows
+update proxy_sessions s
 set cleared = true
 where s.id = $1 and s.state = 3
     and not exists (select from leases l where l.session_id = s.id)
-    and not exists (select from lease_ops o where o.session_id = s.id)
+    and not exists (select from lease_responses o where o.session_id = s.id)
 `
 
-func (q *Queries) NoteCleared(ctx context.Context, id int64) (int64, error) {
-	result, err := q.db.Exec(ctx, noteCleared, id)
+func (q *Queries) MarkSessionCleared(ctx context.Context, id int64) (int64, error) {
+	result, err := q.db.Exec(ctx, markSessionCleared, id)
 	if err != nil {
 		return 0, err
 	}
@@ -55,13 +55,13 @@ func (q *Queries) NoteCleared(ctx context.Context, id int64) (int64, error) {
 
 const removeKeyChanges = `-- name: RemoveKeyChanges :execrows
 delete from key_changes c
-where c.rev in (
-    select o.rev from key_changes o
-    where o.rev < (select max(rev) from key_changes)
-        and o.rev <= (select coalesce(min(s.applied_rev), 9223372036854775807) from dataplane_sessions s where s.state = 1)
-        and o.at < clock_timestamp() - make_interval(secs => $1::float8)
+where c.revision in (
+    select o.revision from key_changes o
+    where o.revision < (select max(revision) from key_changes)
+        and o.revision <= (select coalesce(min(s.applied_revision), 9223372036854775807) from proxy_sessions s where s.state = 1)
+        and o.created_at < clock_timestamp() - make_interval(secs => $1::float8)
         and o.kind <> 'key_revoked'
-    order by o.rev
+    order by o.revision
     limit $2
 )
 `
@@ -81,25 +81,25 @@ func (q *Queries) RemoveKeyChanges(ctx context.Context, arg RemoveKeyChangesPara
 	return result.RowsAffected(), nil
 }
 
-const removeLeaseOps = `-- name: RemoveLeaseOps :execrows
-delete from lease_ops o
+const removeLeaseResponses = `-- name: RemoveLeaseResponses :execrows
+delete from lease_responses o
 where o.session_id = $1 and o.account_id in (
     select p.account_id
-    from lease_ops p
-    join dataplane_sessions s on s.id = p.session_id
+    from lease_responses p
+    join proxy_sessions s on s.id = p.session_id
     where p.session_id = $1 and s.state = 3
     limit $2
     for update of p skip locked
 )
 `
 
-type RemoveLeaseOpsParams struct {
+type RemoveLeaseResponsesParams struct {
 	SessionID int64
 	MaxRows   int32
 }
 
-func (q *Queries) RemoveLeaseOps(ctx context.Context, arg RemoveLeaseOpsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, removeLeaseOps, arg.SessionID, arg.MaxRows)
+func (q *Queries) RemoveLeaseResponses(ctx context.Context, arg RemoveLeaseResponsesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, removeLeaseResponses, arg.SessionID, arg.MaxRows)
 	if err != nil {
 		return 0, err
 	}
@@ -111,8 +111,8 @@ delete from leases l
 where (l.pool_id, l.session_id) in (
     select o.pool_id, o.session_id
     from leases o
-    join dataplane_sessions s on s.id = o.session_id
-    where o.session_id = $1 and s.state = 3 and o.g - o.r - o.c = 0
+    join proxy_sessions s on s.id = o.session_id
+    where o.session_id = $1 and s.state = 3 and o.granted - o.returned - o.charged = 0
     order by o.pool_id
     limit $2
     for update of o skip locked
@@ -135,9 +135,9 @@ func (q *Queries) RemoveLeases(ctx context.Context, arg RemoveLeasesParams) (int
 }
 
 const removeSessions = `-- name: RemoveSessions :execrows
-delete from dataplane_sessions s
+delete from proxy_sessions s
 where s.id in (
-    select o.id from dataplane_sessions o
+    select o.id from proxy_sessions o
     where o.state = 3 and o.cleared and o.valid_until < clock_timestamp() - make_interval(secs => $1::float8)
     order by o.id
     limit $2

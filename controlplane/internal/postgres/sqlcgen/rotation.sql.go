@@ -91,7 +91,7 @@ func (q *Queries) CountPeppers(ctx context.Context, pepper string) (CountPeppers
 	return i, err
 }
 
-const countSecrets = `-- name: CountSecrets :many
+const countUnrotatedSecrets = `-- name: CountUnrotatedSecrets :many
 select master_key_id::text as master_key_id, sum(data_keys)::bigint as data_keys, sum(secrets)::bigint as secrets
 from (
     select master_key_id, 1 as data_keys, 0 as secrets from data_keys
@@ -104,22 +104,22 @@ group by master_key_id
 order by master_key_id
 `
 
-type CountSecretsRow struct {
+type CountUnrotatedSecretsRow struct {
 	MasterKeyID string
 	DataKeys    int64
 	Secrets     int64
 }
 
 // How many data keys and, sealed directly, secrets there are under each master key.
-func (q *Queries) CountSecrets(ctx context.Context) ([]CountSecretsRow, error) {
-	rows, err := q.db.Query(ctx, countSecrets)
+func (q *Queries) CountUnrotatedSecrets(ctx context.Context) ([]CountUnrotatedSecretsRow, error) {
+	rows, err := q.db.Query(ctx, countUnrotatedSecrets)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []CountSecretsRow
+	var items []CountUnrotatedSecretsRow
 	for rows.Next() {
-		var i CountSecretsRow
+		var i CountUnrotatedSecretsRow
 		if err := rows.Scan(&i.MasterKeyID, &i.DataKeys, &i.Secrets); err != nil {
 			return nil, err
 		}
@@ -270,6 +270,30 @@ func (q *Queries) DirectWebhookSecrets(ctx context.Context, arg DirectWebhookSec
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const furtherHashes = `-- name: FurtherHashes :many
+select hash from key_hashes where key_id = $1 order by created_at, hash
+`
+
+func (q *Queries) FurtherHashes(ctx context.Context, keyID ident.UUID) ([][]byte, error) {
+	rows, err := q.db.Query(ctx, furtherHashes, keyID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items [][]byte
+	for rows.Next() {
+		var hash []byte
+		if err := rows.Scan(&hash); err != nil {
+			return nil, err
+		}
+		items = append(items, hash)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -517,30 +541,6 @@ select pg_advisory_xact_lock(7310016)
 func (q *Queries) LockFirstDataKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockFirstDataKey)
 	return err
-}
-
-const otherHashes = `-- name: OtherHashes :many
-select hash from key_hashes where key_id = $1 order by created_at, hash
-`
-
-func (q *Queries) OtherHashes(ctx context.Context, keyID ident.UUID) ([][]byte, error) {
-	rows, err := q.db.Query(ctx, otherHashes, keyID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items [][]byte
-	for rows.Next() {
-		var hash []byte
-		if err := rows.Scan(&hash); err != nil {
-			return nil, err
-		}
-		items = append(items, hash)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const resealAnswer = `-- name: ResealAnswer :exec

@@ -13,67 +13,51 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const addUsage = `-- name: AddUsage :exec
-select add_usage(array(
-    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
-        t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
-    from (
-        select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::text[]) as model,
-            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as input,
-            unnest($8::bigint[]) as cached_input, unnest($9::bigint[]) as cache_write, unnest($10::bigint[]) as output,
-            unnest($11::bigint[]) as reasoning, unnest($12::bigint[]) as audio_in, unnest($13::bigint[]) as audio_out,
-            unnest($14::bigint[]) as image_in, unnest($15::bigint[]) as image_out, unnest($16::bigint[]) as images,
-            unnest($17::bigint[]) as seconds, unnest($18::bigint[]) as server_tool_requests, unnest($19::bigint[]) as cost
-    ) as t
-))
+const addSettledSeqs = `-- name: AddSettledSeqs :many
+with seqs as (
+    select session_id, range_agg(int8range(lowest, highest, '[]')) as settled
+    from (select unnest($1::bigint[]) as session_id, unnest($2::bigint[]) as lowest, unnest($3::bigint[]) as highest) as e
+    group by session_id
+), locked as (
+    select s.id from proxy_sessions s join seqs on seqs.session_id = s.id order by s.id for no key update of s
+)
+update proxy_sessions s
+set settled_seqs = s.settled_seqs + seqs.settled
+from seqs, locked
+where s.id = seqs.session_id and s.id = locked.id
+returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r)::jsonb as ranges
 `
 
-type AddUsageParams struct {
-	AccountIds         []ident.UUID
-	UsedOn             []pgtype.Date
-	KeyIds             []ident.UUID
-	Models             []string
-	Requests           []int64
-	Estimated          []int64
-	Input              []int64
-	CachedInput        []int64
-	CacheWrite         []int64
-	Output             []int64
-	Reasoning          []int64
-	AudioIn            []int64
-	AudioOut           []int64
-	ImageIn            []int64
-	ImageOut           []int64
-	Images             []int64
-	Seconds            []int64
-	ServerToolRequests []int64
-	Costs              []int64
+type AddSettledSeqsParams struct {
+	SessionIds []int64
+	Lowest     []int64
+	Highest    []int64
 }
 
-// Adds sums of records that were copied into partitions, where no trigger adds them up.
-func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
-	_, err := q.db.Exec(ctx, addUsage,
-		arg.AccountIds,
-		arg.UsedOn,
-		arg.KeyIds,
-		arg.Models,
-		arg.Requests,
-		arg.Estimated,
-		arg.Input,
-		arg.CachedInput,
-		arg.CacheWrite,
-		arg.Output,
-		arg.Reasoning,
-		arg.AudioIn,
-		arg.AudioOut,
-		arg.ImageIn,
-		arg.ImageOut,
-		arg.Images,
-		arg.Seconds,
-		arg.ServerToolRequests,
-		arg.Costs,
-	)
-	return err
+type AddSettledSeqsRow struct {
+	ID     int64
+	Ranges []byte
+}
+
+// Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.
+func (q *Queries) AddSettledSeqs(ctx context.Context, arg AddSettledSeqsParams) ([]AddSettledSeqsRow, error) {
+	rows, err := q.db.Query(ctx, addSettledSeqs, arg.SessionIds, arg.Lowest, arg.Highest)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AddSettledSeqsRow
+	for rows.Next() {
+		var i AddSettledSeqsRow
+		if err := rows.Scan(&i.ID, &i.Ranges); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ensureUsagePartitions = `-- name: EnsureUsagePartitions :one
@@ -168,14 +152,14 @@ func (q *Queries) PoolsOfEvents(ctx context.Context, keyIds []ident.UUID) ([]Poo
 }
 
 const quarantineEvents = `-- name: QuarantineEvents :exec
-insert into quarantine (session_id, n, request_id, reason, payload)
+insert into quarantine (session_id, seq, request_id, reason, payload)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[])
 on conflict do nothing
 `
 
 type QuarantineEventsParams struct {
 	SessionIds []int64
-	Ns         []int64
+	Seqs       []int64
 	RequestIds []string
 	Reasons    []string
 	Payloads   [][]byte
@@ -184,7 +168,7 @@ type QuarantineEventsParams struct {
 func (q *Queries) QuarantineEvents(ctx context.Context, arg QuarantineEventsParams) error {
 	_, err := q.db.Exec(ctx, quarantineEvents,
 		arg.SessionIds,
-		arg.Ns,
+		arg.Seqs,
 		arg.RequestIds,
 		arg.Reasons,
 		arg.Payloads,
@@ -192,86 +176,39 @@ func (q *Queries) QuarantineEvents(ctx context.Context, arg QuarantineEventsPara
 	return err
 }
 
-const queueForNumbers = `-- name: QueueForNumbers :exec
+const queueForSettledSeqs = `-- name: QueueForSettledSeqs :exec
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest($1::bigint[]) as id order by 1) as s
 `
 
 // Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
 // by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
 // wait behind who closes the session, and that one for the queue.
-func (q *Queries) QueueForNumbers(ctx context.Context, ids []int64) error {
-	_, err := q.db.Exec(ctx, queueForNumbers, ids)
+func (q *Queries) QueueForSettledSeqs(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, queueForSettledSeqs, ids)
 	return err
 }
 
-const settleNumbers = `-- name: SettleNumbers :many
-with numbers as (
-    select session_id, range_agg(int8range(lowest, highest, '[]')) as settled
-    from (select unnest($1::bigint[]) as session_id, unnest($2::bigint[]) as lowest, unnest($3::bigint[]) as highest) as e
-    group by session_id
-), locked as (
-    select s.id from dataplane_sessions s join numbers on numbers.session_id = s.id order by s.id for no key update of s
-)
-update dataplane_sessions s
-set settled = s.settled + numbers.settled
-from numbers, locked
-where s.id = numbers.session_id and s.id = locked.id
-returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled) as r)::jsonb as ranges
-`
-
-type SettleNumbersParams struct {
-	SessionIds []int64
-	Lowest     []int64
-	Highest    []int64
-}
-
-type SettleNumbersRow struct {
-	ID     int64
-	Ranges []byte
-}
-
-// Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.
-func (q *Queries) SettleNumbers(ctx context.Context, arg SettleNumbersParams) ([]SettleNumbersRow, error) {
-	rows, err := q.db.Query(ctx, settleNumbers, arg.SessionIds, arg.Lowest, arg.Highest)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SettleNumbersRow
-	for rows.Next() {
-		var i SettleNumbersRow
-		if err := rows.Scan(&i.ID, &i.Ranges); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const settledNumbers = `-- name: SettledNumbers :many
-select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled) as r), '[]')::jsonb as ranges
-from dataplane_sessions s
+const settledSeqs = `-- name: SettledSeqs :many
+select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
+from proxy_sessions s
 where s.id = any($1::bigint[])
 `
 
-type SettledNumbersRow struct {
+type SettledSeqsRow struct {
 	ID     int64
 	Ranges []byte
 }
 
 // What the sessions' settled numbers were a moment ago; it holds nobody off.
-func (q *Queries) SettledNumbers(ctx context.Context, ids []int64) ([]SettledNumbersRow, error) {
-	rows, err := q.db.Query(ctx, settledNumbers, ids)
+func (q *Queries) SettledSeqs(ctx context.Context, ids []int64) ([]SettledSeqsRow, error) {
+	rows, err := q.db.Query(ctx, settledSeqs, ids)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SettledNumbersRow
+	var items []SettledSeqsRow
 	for rows.Next() {
-		var i SettledNumbersRow
+		var i SettledSeqsRow
 		if err := rows.Scan(&i.ID, &i.Ranges); err != nil {
 			return nil, err
 		}
@@ -293,6 +230,69 @@ func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 	var began time.Time
 	err := row.Scan(&began)
 	return began, err
+}
+
+const updateRollups = `-- name: UpdateRollups :exec
+select update_rollups(array(
+    select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
+        t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
+    from (
+        select unnest($1::uuid[]) as account_id, unnest($2::date[]) as used_on, unnest($3::uuid[]) as key_id, unnest($4::text[]) as model,
+            unnest($5::bigint[]) as requests, unnest($6::bigint[]) as estimated, unnest($7::bigint[]) as input,
+            unnest($8::bigint[]) as cached_input, unnest($9::bigint[]) as cache_write, unnest($10::bigint[]) as output,
+            unnest($11::bigint[]) as reasoning, unnest($12::bigint[]) as audio_in, unnest($13::bigint[]) as audio_out,
+            unnest($14::bigint[]) as image_in, unnest($15::bigint[]) as image_out, unnest($16::bigint[]) as images,
+            unnest($17::bigint[]) as seconds, unnest($18::bigint[]) as server_tool_requests, unnest($19::bigint[]) as cost
+    ) as t
+))
+`
+
+type UpdateRollupsParams struct {
+	AccountIds         []ident.UUID
+	UsedOn             []pgtype.Date
+	KeyIds             []ident.UUID
+	Models             []string
+	Requests           []int64
+	Estimated          []int64
+	Input              []int64
+	CachedInput        []int64
+	CacheWrite         []int64
+	Output             []int64
+	Reasoning          []int64
+	AudioIn            []int64
+	AudioOut           []int64
+	ImageIn            []int64
+	ImageOut           []int64
+	Images             []int64
+	Seconds            []int64
+	ServerToolRequests []int64
+	Costs              []int64
+}
+
+// Adds sums of records that were copied into partitions, where no trigger adds them up.
+func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) error {
+	_, err := q.db.Exec(ctx, updateRollups,
+		arg.AccountIds,
+		arg.UsedOn,
+		arg.KeyIds,
+		arg.Models,
+		arg.Requests,
+		arg.Estimated,
+		arg.Input,
+		arg.CachedInput,
+		arg.CacheWrite,
+		arg.Output,
+		arg.Reasoning,
+		arg.AudioIn,
+		arg.AudioOut,
+		arg.ImageIn,
+		arg.ImageOut,
+		arg.Images,
+		arg.Seconds,
+		arg.ServerToolRequests,
+		arg.Costs,
+	)
+	return err
 }
 
 const usageFingerprints = `-- name: UsageFingerprints :many

@@ -261,7 +261,7 @@ select (
     coalesce((select sum(e.amount)
         from ledger_entries e
         join ledger_transactions t on t.id = e.transaction_id
-        where e.account_id = $1::uuid and e.kind is distinct from 'usage' and t.kind <> 'usage' and t.created_at < $2), 0)
+        where e.account_id = $1::uuid and e.kind <> 'usage' and t.created_at < $2), 0)
     - coalesce((select sum(d.cost) from usage_daily d where d.account_id = $1::uuid and d.booked_on < $3::date), 0)
 )::bigint as balance
 `
@@ -281,10 +281,10 @@ func (q *Queries) OpeningBalance(ctx context.Context, arg OpeningBalanceParams) 
 }
 
 const statementTransactions = `-- name: StatementTransactions :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.account_id::uuid as account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
-where e.account_id = $1::uuid and e.kind is distinct from 'usage' and t.kind <> 'usage'
+where e.account_id = $1::uuid and e.kind <> 'usage'
     and t.created_at >= $2 and t.created_at < $3
 order by t.created_at, t.id
 limit $4
@@ -303,8 +303,8 @@ type StatementTransactionsRow struct {
 	Reference string
 	Reason    string
 	Actor     string
-	CreatedAt time.Time
 	RequestID *ident.UUID
+	CreatedAt time.Time
 	AccountID ident.UUID
 	Amount    int64
 }
@@ -330,8 +330,8 @@ func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransa
 			&i.Reference,
 			&i.Reason,
 			&i.Actor,
-			&i.CreatedAt,
 			&i.RequestID,
+			&i.CreatedAt,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {
@@ -350,10 +350,10 @@ select account_id, key_id, model, requests, estimated, input, cached_input, cach
     select (case when $1::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when $2::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
         (case when $3::boolean then model else '' end)::text as model,
-        plain_sum(requests)::bigint as requests, plain_sum(estimated)::bigint as estimated, plain_sum(input)::bigint as input, plain_sum(cached_input)::bigint as cached_input,
-        plain_sum(cache_write)::bigint as cache_write, plain_sum(output)::bigint as output, plain_sum(reasoning)::bigint as reasoning, plain_sum(audio_in)::bigint as audio_in,
-        plain_sum(audio_out)::bigint as audio_out, plain_sum(image_in)::bigint as image_in, plain_sum(image_out)::bigint as image_out, plain_sum(images)::bigint as images,
-        plain_sum(seconds)::bigint as seconds, plain_sum(server_tool_requests)::bigint as server_tool_requests, plain_sum(cost)::bigint as cost
+        bigint_sum(requests)::bigint as requests, bigint_sum(estimated)::bigint as estimated, bigint_sum(input)::bigint as input, bigint_sum(cached_input)::bigint as cached_input,
+        bigint_sum(cache_write)::bigint as cache_write, bigint_sum(output)::bigint as output, bigint_sum(reasoning)::bigint as reasoning, bigint_sum(audio_in)::bigint as audio_in,
+        bigint_sum(audio_out)::bigint as audio_out, bigint_sum(image_in)::bigint as image_in, bigint_sum(image_out)::bigint as image_out, bigint_sum(images)::bigint as images,
+        bigint_sum(seconds)::bigint as seconds, bigint_sum(server_tool_requests)::bigint as server_tool_requests, bigint_sum(cost)::bigint as cost
     from (
         select account_id, key_id, model, requests, estimated, input, cached_input, cache_write, output, reasoning, audio_in, audio_out, image_in, image_out, images, seconds, server_tool_requests, cost
         from usage_weekly

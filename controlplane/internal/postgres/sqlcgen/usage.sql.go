@@ -23,7 +23,7 @@ func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (i
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -66,7 +66,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -84,13 +84,13 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -103,7 +103,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id
@@ -138,7 +138,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -156,13 +156,13 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -205,7 +205,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -223,13 +223,13 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -243,7 +243,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -268,7 +268,7 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -286,13 +286,13 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -317,7 +317,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so bounds of time are bounds of ids,
@@ -328,7 +328,7 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 	err := row.Scan(
 		&i.RequestID,
 		&i.SessionID,
-		&i.N,
+		&i.Seq,
 		&i.AccountID,
 		&i.KeyID,
 		&i.Model,
@@ -346,19 +346,19 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Rule,
 		&i.Estimated,
 		&i.PriceVersion,
+		&i.PriceMultiplier,
 		&i.Cost,
-		&i.Reserve,
+		&i.Reservation,
 		&i.VideoJob,
 		&i.Fingerprint,
 		&i.TransactionID,
 		&i.SettledAt,
-		&i.PriceMultiplier,
 	)
 	return i, err
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -402,7 +402,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -420,13 +420,13 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -439,7 +439,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listKeyUsage = `-- name: ListKeyUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id >= $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id desc
@@ -474,7 +474,7 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -492,13 +492,13 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -511,7 +511,7 @@ func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]U
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -541,7 +541,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -559,13 +559,13 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}
@@ -578,7 +578,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, n, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reserve, video_job, fingerprint, transaction_id, settled_at, price_multiplier from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id >= $1 and request_id < $2
 order by request_id desc
 limit $3
@@ -602,7 +602,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		if err := rows.Scan(
 			&i.RequestID,
 			&i.SessionID,
-			&i.N,
+			&i.Seq,
 			&i.AccountID,
 			&i.KeyID,
 			&i.Model,
@@ -620,13 +620,13 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Rule,
 			&i.Estimated,
 			&i.PriceVersion,
+			&i.PriceMultiplier,
 			&i.Cost,
-			&i.Reserve,
+			&i.Reservation,
 			&i.VideoJob,
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
-			&i.PriceMultiplier,
 		); err != nil {
 			return nil, err
 		}

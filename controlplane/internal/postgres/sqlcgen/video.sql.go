@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-const alteredVideoJobs = `-- name: AlteredVideoJobs :many
+const conflictingVideoJobs = `-- name: ConflictingVideoJobs :many
 select j.id
 from (
     select unnest($1::uuid[]) as id, unnest($2::uuid[]) as account_id, unnest($3::uuid[]) as key_id,
@@ -22,7 +22,7 @@ join video_jobs v on v.id = j.id
 where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.key_id, j.request_id)
 `
 
-type AlteredVideoJobsParams struct {
+type ConflictingVideoJobsParams struct {
 	Ids        []ident.UUID
 	AccountIds []ident.UUID
 	KeyIds     []ident.UUID
@@ -30,8 +30,8 @@ type AlteredVideoJobsParams struct {
 }
 
 // Those of the jobs that are on record as another one's.
-func (q *Queries) AlteredVideoJobs(ctx context.Context, arg AlteredVideoJobsParams) ([]interface{}, error) {
-	rows, err := q.db.Query(ctx, alteredVideoJobs,
+func (q *Queries) ConflictingVideoJobs(ctx context.Context, arg ConflictingVideoJobsParams) ([]interface{}, error) {
+	rows, err := q.db.Query(ctx, conflictingVideoJobs,
 		arg.Ids,
 		arg.AccountIds,
 		arg.KeyIds,
@@ -85,9 +85,9 @@ func (q *Queries) InsertVideoJob(ctx context.Context, arg InsertVideoJobParams) 
 }
 
 const listVideoJobs = `-- name: ListVideoJobs :many
-select j.id, j.record, j.rev, j.created_at, j.updated_at, j.ended_at, j.state::text as state
+select j.id, j.record, j.version, j.created_at, j.updated_at, j.ended_at, j.state::text as state
 from (
-    select v.id, v.record, v.rev, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
+    select v.id, v.record, v.version, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
         case
             when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
             when v.ended_at is not null then v.status
@@ -119,7 +119,7 @@ type ListVideoJobsParams struct {
 type ListVideoJobsRow struct {
 	ID        ident.UUID
 	Record    []byte
-	Rev       int64
+	Version   int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	EndedAt   *time.Time
@@ -148,7 +148,7 @@ func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([
 		if err := rows.Scan(
 			&i.ID,
 			&i.Record,
-			&i.Rev,
+			&i.Version,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 			&i.EndedAt,
@@ -210,17 +210,17 @@ func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([
 }
 
 const restoreVideoJobs = `-- name: RestoreVideoJobs :exec
-insert into video_jobs (id, account_id, key_id, request_id, status, record, rev, created_at, ended_at)
-select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.rev, j.created_at,
+insert into video_jobs (id, account_id, key_id, request_id, status, record, version, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.version, j.created_at,
     case when j.ended then clock_timestamp() end
 from (
     select unnest($1::uuid[]) as id, unnest($2::uuid[]) as account_id, unnest($3::uuid[]) as key_id,
         unnest($4::uuid[]) as request_id, unnest($5::text[]) as status, unnest($6::text[]) as record,
-        unnest($7::bigint[]) as rev, unnest($8::timestamptz[]) as created_at, unnest($9::boolean[]) as ended
+        unnest($7::bigint[]) as version, unnest($8::timestamptz[]) as created_at, unnest($9::boolean[]) as ended
 ) as j
 on conflict (id) do update
-set status = excluded.status, record = excluded.record, rev = excluded.rev, updated_at = clock_timestamp(), ended_at = excluded.ended_at
-where video_jobs.ended_at is null and video_jobs.rev < excluded.rev
+set status = excluded.status, record = excluded.record, version = excluded.version, updated_at = clock_timestamp(), ended_at = excluded.ended_at
+where video_jobs.ended_at is null and video_jobs.version < excluded.version
 `
 
 type RestoreVideoJobsParams struct {
@@ -230,7 +230,7 @@ type RestoreVideoJobsParams struct {
 	RequestIds []ident.UUID
 	Statuses   []string
 	Records    []string
-	Revs       []int64
+	Versions   []int64
 	Created    []time.Time
 	Ended      []bool
 }
@@ -244,7 +244,7 @@ func (q *Queries) RestoreVideoJobs(ctx context.Context, arg RestoreVideoJobsPara
 		arg.RequestIds,
 		arg.Statuses,
 		arg.Records,
-		arg.Revs,
+		arg.Versions,
 		arg.Created,
 		arg.Ended,
 	)
@@ -298,18 +298,18 @@ func (q *Queries) SummarizeVideoJobs(ctx context.Context) ([]SummarizeVideoJobsR
 
 const updateVideoJob = `-- name: UpdateVideoJob :one
 update video_jobs
-set status = $1, record = $2, rev = rev + 1, updated_at = clock_timestamp(),
+set status = $1, record = $2, version = version + 1, updated_at = clock_timestamp(),
     ended_at = case when $3::boolean then clock_timestamp() end
-where id = $4 and rev = $5 and ended_at is null
-returning rev
+where id = $4 and version = $5 and ended_at is null
+returning version
 `
 
 type UpdateVideoJobParams struct {
-	Status string
-	Record []byte
-	Ended  bool
-	ID     ident.UUID
-	Rev    int64
+	Status  string
+	Record  []byte
+	Ended   bool
+	ID      ident.UUID
+	Version int64
 }
 
 func (q *Queries) UpdateVideoJob(ctx context.Context, arg UpdateVideoJobParams) (int64, error) {
@@ -318,15 +318,15 @@ func (q *Queries) UpdateVideoJob(ctx context.Context, arg UpdateVideoJobParams) 
 		arg.Record,
 		arg.Ended,
 		arg.ID,
-		arg.Rev,
+		arg.Version,
 	)
-	var rev int64
-	err := row.Scan(&rev)
-	return rev, err
+	var version int64
+	err := row.Scan(&version)
+	return version, err
 }
 
 const videoJob = `-- name: VideoJob :one
-select record, rev from video_jobs where id = $1 and ($2::uuid is null or account_id = $2)
+select record, version from video_jobs where id = $1 and ($2::uuid is null or account_id = $2)
 `
 
 type VideoJobParams struct {
@@ -335,13 +335,13 @@ type VideoJobParams struct {
 }
 
 type VideoJobRow struct {
-	Record []byte
-	Rev    int64
+	Record  []byte
+	Version int64
 }
 
 func (q *Queries) VideoJob(ctx context.Context, arg VideoJobParams) (VideoJobRow, error) {
 	row := q.db.QueryRow(ctx, videoJob, arg.ID, arg.AccountID)
 	var i VideoJobRow
-	err := row.Scan(&i.Record, &i.Rev)
+	err := row.Scan(&i.Record, &i.Version)
 	return i, err
 }

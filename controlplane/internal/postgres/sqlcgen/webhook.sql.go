@@ -13,52 +13,23 @@ import (
 )
 
 const accountAlerts = `-- name: AccountAlerts :one
-select alarm_at, alarm_percent from pools where account_id = $1::uuid and kind = 1 and key_id is null
+select low_balance_threshold, limit_alert_percent from pools where account_id = $1::uuid and kind = 1 and key_id is null
 `
 
 type AccountAlertsRow struct {
-	AlarmAt      *int64
-	AlarmPercent int16
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
 }
 
 func (q *Queries) AccountAlerts(ctx context.Context, accountID ident.UUID) (AccountAlertsRow, error) {
 	row := q.db.QueryRow(ctx, accountAlerts, accountID)
 	var i AccountAlertsRow
-	err := row.Scan(&i.AlarmAt, &i.AlarmPercent)
+	err := row.Scan(&i.LowBalanceThreshold, &i.LimitAlertPercent)
 	return i, err
 }
 
-const alarmPoolsOfAccount = `-- name: AlarmPoolsOfAccount :many
-select id from pools
-where (account_id = $1::uuid and kind = 1 and key_id is null)
-    or key_id = any (array(select k.id from api_keys k where k.account_id = $1::uuid))
-order by id
-for no key update
-`
-
-// Locked by id, as everywhere.
-func (q *Queries) AlarmPoolsOfAccount(ctx context.Context, accountID ident.UUID) ([]int64, error) {
-	rows, err := q.db.Query(ctx, alarmPoolsOfAccount, accountID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const backlog = `-- name: Backlog :one
-select count(*) as waiting, coalesce(extract(epoch from clock_timestamp() - min(v.at)), 0)::float8 as oldest_seconds
+select count(*) as waiting, coalesce(extract(epoch from clock_timestamp() - min(v.created_at)), 0)::float8 as oldest_seconds
 from webhook_deliveries d
 join webhook_endpoints e on e.id = d.endpoint_id and e.enabled
 join webhook_events v on v.id = d.event_id
@@ -90,17 +61,17 @@ with due as (
             select count(*) from webhook_deliveries f where f.endpoint_id = e.id and f.claimed_until >= clock_timestamp()), 0)
         for update skip locked
     ) as d
-    where e.enabled and (e.rest_until is null or e.rest_until <= clock_timestamp())
+    where e.enabled and (e.paused_until is null or e.paused_until <= clock_timestamp())
     order by d.next_attempt_at
     limit $2
 ), claimed as (
     update webhook_deliveries d
-    set claim = d.claim + 1, claimed_until = clock_timestamp() + make_interval(secs => $3::float8)
+    set claim_number = d.claim_number + 1, claimed_until = clock_timestamp() + make_interval(secs => $3::float8)
     from due
     where d.id = due.id
-    returning d.id, d.claim, d.round, d.endpoint_id, d.event_id
+    returning d.id, d.claim_number, d.attempts_since_request, d.endpoint_id, d.event_id
 )
-select c.id, c.claim, c.round, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
+select c.id, c.claim_number, c.attempts_since_request, c.endpoint_id, c.event_id, v.body, e.url, e.failures,
     coalesce(extract(epoch from clock_timestamp() - e.failing_since), 0)::float8 as failing_seconds
 from claimed c
 join webhook_events v on v.id = c.event_id
@@ -110,24 +81,24 @@ join webhook_endpoints e on e.id = c.endpoint_id
 type ClaimDeliveriesParams struct {
 	PerEndpoint  int64
 	RowLimit     int32
-	LeaseSeconds float64
+	ClaimSeconds float64
 }
 
 type ClaimDeliveriesRow struct {
-	ID             ident.UUID
-	Claim          int64
-	Round          int32
-	EndpointID     ident.UUID
-	EventID        ident.UUID
-	Body           []byte
-	Url            string
-	Failures       int32
-	FailingSeconds float64
+	ID                   ident.UUID
+	ClaimNumber          int64
+	AttemptsSinceRequest int32
+	EndpointID           ident.UUID
+	EventID              ident.UUID
+	Body                 []byte
+	Url                  string
+	Failures             int32
+	FailingSeconds       float64
 }
 
 // No endpoint has more than its share under way, and one that fails only a single one.
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
-	rows, err := q.db.Query(ctx, claimDeliveries, arg.PerEndpoint, arg.RowLimit, arg.LeaseSeconds)
+	rows, err := q.db.Query(ctx, claimDeliveries, arg.PerEndpoint, arg.RowLimit, arg.ClaimSeconds)
 	if err != nil {
 		return nil, err
 	}
@@ -137,8 +108,8 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 		var i ClaimDeliveriesRow
 		if err := rows.Scan(
 			&i.ID,
-			&i.Claim,
-			&i.Round,
+			&i.ClaimNumber,
+			&i.AttemptsSinceRequest,
 			&i.EndpointID,
 			&i.EventID,
 			&i.Body,
@@ -156,33 +127,21 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 	return items, nil
 }
 
-const concludeDelivery = `-- name: ConcludeDelivery :one
-update webhook_deliveries
-set state = $1, attempts = attempts + 1, round = round + 1, claimed_until = null,
-    next_attempt_at = clock_timestamp() + make_interval(secs => $2::float8),
-    ended_at = case when $1::text = 'pending' then null else clock_timestamp() end
-where id = $3 and claim = $4 and state = 'pending'
-returning attempts
+const countEndpointFailure = `-- name: CountEndpointFailure :exec
+update webhook_endpoints
+set failures = least(failures + 1, 1000000), failing_since = coalesce(failing_since, clock_timestamp()),
+    paused_until = clock_timestamp() + make_interval(secs => $1::float8)
+where id = $2
 `
 
-type ConcludeDeliveryParams struct {
-	State        string
+type CountEndpointFailureParams struct {
 	PauseSeconds float64
 	ID           ident.UUID
-	Claim        int64
 }
 
-// No row comes back if the delivery was claimed again since.
-func (q *Queries) ConcludeDelivery(ctx context.Context, arg ConcludeDeliveryParams) (int32, error) {
-	row := q.db.QueryRow(ctx, concludeDelivery,
-		arg.State,
-		arg.PauseSeconds,
-		arg.ID,
-		arg.Claim,
-	)
-	var attempts int32
-	err := row.Scan(&attempts)
-	return attempts, err
+func (q *Queries) CountEndpointFailure(ctx context.Context, arg CountEndpointFailureParams) error {
+	_, err := q.db.Exec(ctx, countEndpointFailure, arg.PauseSeconds, arg.ID)
+	return err
 }
 
 const deleteEndpoint = `-- name: DeleteEndpoint :exec
@@ -198,7 +157,7 @@ const disableEndpoint = `-- name: DisableEndpoint :one
 update webhook_endpoints
 set enabled = false, disabled_reason = $1, updated_at = now()
 where id = $2 and enabled
-returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at
+returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at
 `
 
 type DisableEndpointParams struct {
@@ -219,60 +178,22 @@ func (q *Queries) DisableEndpoint(ctx context.Context, arg DisableEndpointParams
 		&i.DisabledReason,
 		&i.Failures,
 		&i.FailingSince,
-		&i.RestUntil,
+		&i.PausedUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
 	return i, err
 }
 
-const endWebhookSecrets = `-- name: EndWebhookSecrets :exec
-with gone as (
-    delete from webhook_secrets w where w.endpoint_id = $2 and w.expires_at <= now()
-)
-update webhook_secrets s
-set expires_at = least(s.expires_at, now() + make_interval(secs => $1::float8))
-where s.endpoint_id = $2 and s.id <> $3 and (s.expires_at is null or s.expires_at > now())
+const eventExists = `-- name: EventExists :one
+select exists (select from webhook_events where deduplication_key = $1::text)::boolean as written
 `
 
-type EndWebhookSecretsParams struct {
-	OverlapSeconds float64
-	EndpointID     ident.UUID
-	Keep           ident.UUID
-}
-
-// What has ended is removed; what would end sooner stays so.
-func (q *Queries) EndWebhookSecrets(ctx context.Context, arg EndWebhookSecretsParams) error {
-	_, err := q.db.Exec(ctx, endWebhookSecrets, arg.OverlapSeconds, arg.EndpointID, arg.Keep)
-	return err
-}
-
-const endpointAnswered = `-- name: EndpointAnswered :exec
-update webhook_endpoints
-set failures = 0, failing_since = null, rest_until = null
-where id = $1 and (failures > 0 or rest_until is not null)
-`
-
-func (q *Queries) EndpointAnswered(ctx context.Context, id ident.UUID) error {
-	_, err := q.db.Exec(ctx, endpointAnswered, id)
-	return err
-}
-
-const endpointFailed = `-- name: EndpointFailed :exec
-update webhook_endpoints
-set failures = least(failures + 1, 1000000), failing_since = coalesce(failing_since, clock_timestamp()),
-    rest_until = clock_timestamp() + make_interval(secs => $1::float8)
-where id = $2
-`
-
-type EndpointFailedParams struct {
-	RestSeconds float64
-	ID          ident.UUID
-}
-
-func (q *Queries) EndpointFailed(ctx context.Context, arg EndpointFailedParams) error {
-	_, err := q.db.Exec(ctx, endpointFailed, arg.RestSeconds, arg.ID)
-	return err
+func (q *Queries) EventExists(ctx context.Context, deduplicationKey string) (bool, error) {
+	row := q.db.QueryRow(ctx, eventExists, deduplicationKey)
+	var written bool
+	err := row.Scan(&written)
+	return written, err
 }
 
 const eventSubjects = `-- name: EventSubjects :many
@@ -328,17 +249,6 @@ func (q *Queries) EventSubjects(ctx context.Context, ids []ident.UUID) ([]EventS
 	return items, nil
 }
 
-const eventWritten = `-- name: EventWritten :one
-select exists (select from webhook_events where once = $1::text)::boolean as written
-`
-
-func (q *Queries) EventWritten(ctx context.Context, once string) (bool, error) {
-	row := q.db.QueryRow(ctx, eventWritten, once)
-	var written bool
-	err := row.Scan(&written)
-	return written, err
-}
-
 const expireEvents = `-- name: ExpireEvents :execrows
 delete from webhook_events v
 where v.id < uuid_floor(now() - make_interval(secs => $1::float8)) and v.body is not null
@@ -351,6 +261,56 @@ func (q *Queries) ExpireEvents(ctx context.Context, ageSeconds float64) (int64, 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const expireWebhookSecrets = `-- name: ExpireWebhookSecrets :exec
+with gone as (
+    delete from webhook_secrets w where w.endpoint_id = $2 and w.expires_at <= now()
+)
+update webhook_secrets s
+set expires_at = least(s.expires_at, now() + make_interval(secs => $1::float8))
+where s.endpoint_id = $2 and s.id <> $3 and (s.expires_at is null or s.expires_at > now())
+`
+
+type ExpireWebhookSecretsParams struct {
+	OverlapSeconds float64
+	EndpointID     ident.UUID
+	Keep           ident.UUID
+}
+
+// What has ended is removed; what would end sooner stays so.
+func (q *Queries) ExpireWebhookSecrets(ctx context.Context, arg ExpireWebhookSecretsParams) error {
+	_, err := q.db.Exec(ctx, expireWebhookSecrets, arg.OverlapSeconds, arg.EndpointID, arg.Keep)
+	return err
+}
+
+const finishDelivery = `-- name: FinishDelivery :one
+update webhook_deliveries
+set state = $1, attempts = attempts + 1, attempts_since_request = attempts_since_request + 1, claimed_until = null,
+    next_attempt_at = clock_timestamp() + make_interval(secs => $2::float8),
+    ended_at = case when $1::text = 'pending' then null else clock_timestamp() end
+where id = $3 and claim_number = $4 and state = 'pending'
+returning attempts
+`
+
+type FinishDeliveryParams struct {
+	State        string
+	PauseSeconds float64
+	ID           ident.UUID
+	ClaimNumber  int64
+}
+
+// No row comes back if the delivery was claimed again since.
+func (q *Queries) FinishDelivery(ctx context.Context, arg FinishDeliveryParams) (int32, error) {
+	row := q.db.QueryRow(ctx, finishDelivery,
+		arg.State,
+		arg.PauseSeconds,
+		arg.ID,
+		arg.ClaimNumber,
+	)
+	var attempts int32
+	err := row.Scan(&attempts)
+	return attempts, err
 }
 
 const firstWebhookSecret = `-- name: FirstWebhookSecret :one
@@ -410,7 +370,7 @@ func (q *Queries) GetDelivery(ctx context.Context, id ident.UUID) (GetDeliveryRo
 }
 
 const getEndpoint = `-- name: GetEndpoint :one
-select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at from webhook_endpoints where id = $1
+select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at from webhook_endpoints where id = $1
 `
 
 func (q *Queries) GetEndpoint(ctx context.Context, id ident.UUID) (WebhookEndpoint, error) {
@@ -425,7 +385,7 @@ func (q *Queries) GetEndpoint(ctx context.Context, id ident.UUID) (WebhookEndpoi
 		&i.DisabledReason,
 		&i.Failures,
 		&i.FailingSince,
-		&i.RestUntil,
+		&i.PausedUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
@@ -456,14 +416,14 @@ func (q *Queries) GetWebhookSecret(ctx context.Context, arg GetWebhookSecretPara
 }
 
 const insertAttempt = `-- name: InsertAttempt :exec
-insert into webhook_attempts (delivery_id, n, at, status, latency_ms, error, excerpt)
+insert into webhook_attempts (delivery_id, number, started_at, status, latency_ms, error, excerpt)
 values ($1, $2, $3, $4, $5, $6, $7)
 `
 
 type InsertAttemptParams struct {
 	DeliveryID ident.UUID
-	N          int32
-	At         time.Time
+	Number     int32
+	StartedAt  time.Time
 	Status     int32
 	LatencyMs  int64
 	Error      string
@@ -473,8 +433,8 @@ type InsertAttemptParams struct {
 func (q *Queries) InsertAttempt(ctx context.Context, arg InsertAttemptParams) error {
 	_, err := q.db.Exec(ctx, insertAttempt,
 		arg.DeliveryID,
-		arg.N,
-		arg.At,
+		arg.Number,
+		arg.StartedAt,
 		arg.Status,
 		arg.LatencyMs,
 		arg.Error,
@@ -502,7 +462,7 @@ const insertEndpoint = `-- name: InsertEndpoint :one
 insert into webhook_endpoints (id, url, description, event_types, enabled)
 values ($1, $2, $3, $4, $5)
 on conflict do nothing
-returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at
+returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at
 `
 
 type InsertEndpointParams struct {
@@ -532,7 +492,7 @@ func (q *Queries) InsertEndpoint(ctx context.Context, arg InsertEndpointParams) 
 		&i.DisabledReason,
 		&i.Failures,
 		&i.FailingSince,
-		&i.RestUntil,
+		&i.PausedUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
@@ -541,19 +501,19 @@ func (q *Queries) InsertEndpoint(ctx context.Context, arg InsertEndpointParams) 
 
 const insertEvents = `-- name: InsertEvents :exec
 
-insert into webhook_events (id, type, account_id, key_id, facts, once)
+insert into webhook_events (id, type, account_id, key_id, facts, deduplication_key)
 select unnest($1::uuid[]), unnest($2::text[]), nullif(unnest($3::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::jsonb[]), nullif(unnest($6::text[]), '')
 on conflict do nothing
 `
 
 type InsertEventsParams struct {
-	Ids        []ident.UUID
-	Types      []string
-	AccountIds []ident.UUID
-	KeyIds     []ident.UUID
-	Facts      [][]byte
-	Once       []string
+	Ids               []ident.UUID
+	Types             []string
+	AccountIds        []ident.UUID
+	KeyIds            []ident.UUID
+	Facts             [][]byte
+	DeduplicationKeys []string
 }
 
 // Webhooks: events are written with their cause, laid out for the endpoints
@@ -566,7 +526,7 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 		arg.AccountIds,
 		arg.KeyIds,
 		arg.Facts,
-		arg.Once,
+		arg.DeduplicationKeys,
 	)
 	return err
 }
@@ -613,7 +573,7 @@ func (q *Queries) InsertWebhookSecret(ctx context.Context, arg InsertWebhookSecr
 }
 
 const listAttempts = `-- name: ListAttempts :many
-select delivery_id, n, at, status, latency_ms, error, excerpt from webhook_attempts where delivery_id = $1 order by n
+select delivery_id, number, started_at, status, latency_ms, error, excerpt from webhook_attempts where delivery_id = $1 order by number
 `
 
 func (q *Queries) ListAttempts(ctx context.Context, deliveryID ident.UUID) ([]WebhookAttempt, error) {
@@ -627,8 +587,8 @@ func (q *Queries) ListAttempts(ctx context.Context, deliveryID ident.UUID) ([]We
 		var i WebhookAttempt
 		if err := rows.Scan(
 			&i.DeliveryID,
-			&i.N,
-			&i.At,
+			&i.Number,
+			&i.StartedAt,
 			&i.Status,
 			&i.LatencyMs,
 			&i.Error,
@@ -646,11 +606,11 @@ func (q *Queries) ListAttempts(ctx context.Context, deliveryID ident.UUID) ([]We
 
 const listDeliveries = `-- name: ListDeliveries :many
 select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type,
-    coalesce(a.n, 0)::integer as n, coalesce(a.at, d.created_at) as at, coalesce(a.status, 0)::integer as status,
+    coalesce(a.number, 0)::integer as number, coalesce(a.started_at, d.created_at) as started_at, coalesce(a.status, 0)::integer as status,
     coalesce(a.latency_ms, 0)::bigint as latency_ms, coalesce(a.error, '') as error, coalesce(a.excerpt, '') as excerpt
 from webhook_deliveries d
 join webhook_events v on v.id = d.event_id
-left join webhook_attempts a on a.delivery_id = d.id and a.n = d.attempts
+left join webhook_attempts a on a.delivery_id = d.id and a.number = d.attempts
 where d.endpoint_id = $1 and ($2::text = '' or d.state = $2) and ($3::boolean or d.id < $4)
 order by d.id desc
 limit $5
@@ -674,8 +634,8 @@ type ListDeliveriesRow struct {
 	CreatedAt     time.Time
 	EndedAt       *time.Time
 	Type          string
-	N             int32
-	At            time.Time
+	Number        int32
+	StartedAt     time.Time
 	Status        int32
 	LatencyMs     int64
 	Error         string
@@ -707,8 +667,8 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.CreatedAt,
 			&i.EndedAt,
 			&i.Type,
-			&i.N,
-			&i.At,
+			&i.Number,
+			&i.StartedAt,
 			&i.Status,
 			&i.LatencyMs,
 			&i.Error,
@@ -725,7 +685,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const listEndpoints = `-- name: ListEndpoints :many
-select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at from webhook_endpoints where id > $1 order by id limit $2
+select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at from webhook_endpoints where id > $1 order by id limit $2
 `
 
 type ListEndpointsParams struct {
@@ -751,7 +711,7 @@ func (q *Queries) ListEndpoints(ctx context.Context, arg ListEndpointsParams) ([
 			&i.DisabledReason,
 			&i.Failures,
 			&i.FailingSince,
-			&i.RestUntil,
+			&i.PausedUntil,
 			&i.CreatedAt,
 			&i.UpdatedAt,
 		); err != nil {
@@ -765,8 +725,37 @@ func (q *Queries) ListEndpoints(ctx context.Context, arg ListEndpointsParams) ([
 	return items, nil
 }
 
+const lockAlertPools = `-- name: LockAlertPools :many
+select id from pools
+where (account_id = $1::uuid and kind = 1 and key_id is null)
+    or key_id = any (array(select k.id from api_keys k where k.account_id = $1::uuid))
+order by id
+for no key update
+`
+
+// Locked by id, as everywhere.
+func (q *Queries) LockAlertPools(ctx context.Context, accountID ident.UUID) ([]int64, error) {
+	rows, err := q.db.Query(ctx, lockAlertPools, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockEndpoint = `-- name: LockEndpoint :one
-select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at from webhook_endpoints where id = $1 for update
+select id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at from webhook_endpoints where id = $1 for update
 `
 
 func (q *Queries) LockEndpoint(ctx context.Context, id ident.UUID) (WebhookEndpoint, error) {
@@ -781,19 +770,19 @@ func (q *Queries) LockEndpoint(ctx context.Context, id ident.UUID) (WebhookEndpo
 		&i.DisabledReason,
 		&i.Failures,
 		&i.FailingSince,
-		&i.RestUntil,
+		&i.PausedUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
 	return i, err
 }
 
-const newEvents = `-- name: NewEvents :many
-select id, type, account_id, key_id, facts, once, endpoint_id, body, at from webhook_events where body is null order by id limit $1 for update skip locked
+const lockNewEvents = `-- name: LockNewEvents :many
+select id, type, account_id, key_id, facts, deduplication_key, endpoint_id, body, created_at from webhook_events where body is null order by id limit $1 for update skip locked
 `
 
-func (q *Queries) NewEvents(ctx context.Context, rowLimit int32) ([]WebhookEvent, error) {
-	rows, err := q.db.Query(ctx, newEvents, rowLimit)
+func (q *Queries) LockNewEvents(ctx context.Context, rowLimit int32) ([]WebhookEvent, error) {
+	rows, err := q.db.Query(ctx, lockNewEvents, rowLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -807,10 +796,10 @@ func (q *Queries) NewEvents(ctx context.Context, rowLimit int32) ([]WebhookEvent
 			&i.AccountID,
 			&i.KeyID,
 			&i.Facts,
-			&i.Once,
+			&i.DeduplicationKey,
 			&i.EndpointID,
 			&i.Body,
-			&i.At,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -824,7 +813,7 @@ func (q *Queries) NewEvents(ctx context.Context, rowLimit int32) ([]WebhookEvent
 
 const redeliverFailed = `-- name: RedeliverFailed :execrows
 update webhook_deliveries
-set state = 'pending', round = 0, claim = claim + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
+set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where endpoint_id = $1 and state = 'failed' and created_at >= $2
 `
 
@@ -843,7 +832,7 @@ func (q *Queries) RedeliverFailed(ctx context.Context, arg RedeliverFailedParams
 
 const redeliverOne = `-- name: RedeliverOne :execrows
 update webhook_deliveries
-set state = 'pending', round = 0, claim = claim + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
+set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where id = $1
 `
 
@@ -857,16 +846,27 @@ func (q *Queries) RedeliverOne(ctx context.Context, id ident.UUID) (int64, error
 }
 
 const releaseDelivery = `-- name: ReleaseDelivery :exec
-update webhook_deliveries set claimed_until = null where id = $1 and claim = $2 and state = 'pending'
+update webhook_deliveries set claimed_until = null where id = $1 and claim_number = $2 and state = 'pending'
 `
 
 type ReleaseDeliveryParams struct {
-	ID    ident.UUID
-	Claim int64
+	ID          ident.UUID
+	ClaimNumber int64
 }
 
 func (q *Queries) ReleaseDelivery(ctx context.Context, arg ReleaseDeliveryParams) error {
-	_, err := q.db.Exec(ctx, releaseDelivery, arg.ID, arg.Claim)
+	_, err := q.db.Exec(ctx, releaseDelivery, arg.ID, arg.ClaimNumber)
+	return err
+}
+
+const resetEndpointFailures = `-- name: ResetEndpointFailures :exec
+update webhook_endpoints
+set failures = 0, failing_since = null, paused_until = null
+where id = $1 and (failures > 0 or paused_until is not null)
+`
+
+func (q *Queries) ResetEndpointFailures(ctx context.Context, id ident.UUID) error {
+	_, err := q.db.Exec(ctx, resetEndpointFailures, id)
 	return err
 }
 
@@ -904,37 +904,20 @@ func (q *Queries) SecretsOfEndpoints(ctx context.Context, endpointIds []ident.UU
 	return items, nil
 }
 
-const setAlarmed = `-- name: SetAlarmed :exec
-update pools p
-set alarmed = n.alarmed
-from (select unnest($1::bigint[]) as id, unnest($2::smallint[]) as alarmed) as n
-where p.id = n.id
-`
-
-type SetAlarmedParams struct {
-	Ids     []int64
-	Alarmed []int16
-}
-
-func (q *Queries) SetAlarmed(ctx context.Context, arg SetAlarmedParams) error {
-	_, err := q.db.Exec(ctx, setAlarmed, arg.Ids, arg.Alarmed)
-	return err
-}
-
 const setAlerts = `-- name: SetAlerts :exec
 update pools
-set alarm_at = case when kind = 1 then $1::bigint end, alarm_percent = $2
+set low_balance_threshold = case when kind = 1 then $1::bigint end, limit_alert_percent = $2
 where id = any($3::bigint[])
 `
 
 type SetAlertsParams struct {
-	AlarmAt      *int64
-	AlarmPercent int16
-	Ids          []int64
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	Ids                 []int64
 }
 
 func (q *Queries) SetAlerts(ctx context.Context, arg SetAlertsParams) error {
-	_, err := q.db.Exec(ctx, setAlerts, arg.AlarmAt, arg.AlarmPercent, arg.Ids)
+	_, err := q.db.Exec(ctx, setAlerts, arg.LowBalanceThreshold, arg.LimitAlertPercent, arg.Ids)
 	return err
 }
 
@@ -952,15 +935,32 @@ func (q *Queries) SetEventBody(ctx context.Context, arg SetEventBodyParams) erro
 	return err
 }
 
+const setRaisedAlerts = `-- name: SetRaisedAlerts :exec
+update pools p
+set raised_alerts = n.raised_alerts
+from (select unnest($1::bigint[]) as id, unnest($2::smallint[]) as raised_alerts) as n
+where p.id = n.id
+`
+
+type SetRaisedAlertsParams struct {
+	Ids          []int64
+	RaisedAlerts []int16
+}
+
+func (q *Queries) SetRaisedAlerts(ctx context.Context, arg SetRaisedAlertsParams) error {
+	_, err := q.db.Exec(ctx, setRaisedAlerts, arg.Ids, arg.RaisedAlerts)
+	return err
+}
+
 const updateEndpoint = `-- name: UpdateEndpoint :one
 update webhook_endpoints
 set url = $1, description = $2, event_types = $3, enabled = $4, disabled_reason = $5,
     failures = case when $6::boolean then 0 else failures end,
     failing_since = case when $6::boolean then null else failing_since end,
-    rest_until = case when $6::boolean then null else rest_until end,
+    paused_until = case when $6::boolean then null else paused_until end,
     updated_at = now()
 where id = $7
-returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, rest_until, created_at, updated_at
+returning id, url, description, event_types, enabled, disabled_reason, failures, failing_since, paused_until, created_at, updated_at
 `
 
 type UpdateEndpointParams struct {
@@ -969,7 +969,7 @@ type UpdateEndpointParams struct {
 	EventTypes     []string
 	Enabled        bool
 	DisabledReason string
-	Anew           bool
+	Reset          bool
 	ID             ident.UUID
 }
 
@@ -981,7 +981,7 @@ func (q *Queries) UpdateEndpoint(ctx context.Context, arg UpdateEndpointParams) 
 		arg.EventTypes,
 		arg.Enabled,
 		arg.DisabledReason,
-		arg.Anew,
+		arg.Reset,
 		arg.ID,
 	)
 	var i WebhookEndpoint
@@ -994,7 +994,7 @@ func (q *Queries) UpdateEndpoint(ctx context.Context, arg UpdateEndpointParams) 
 		&i.DisabledReason,
 		&i.Failures,
 		&i.FailingSince,
-		&i.RestUntil,
+		&i.PausedUntil,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)

@@ -68,7 +68,7 @@ func (s *Store) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired b
 	if err != nil {
 		return admin.Token{}, false, postgres.NotFoundAs("find token", err, admin.ErrNotFound)
 	}
-	if row.Unnoted {
+	if row.TouchDue {
 		if err := s.db.Queries().TouchToken(ctx, row.AdminToken.ID); err != nil {
 			return admin.Token{}, false, postgres.Translate("note use of token", err)
 		}

@@ -45,13 +45,13 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 		}
 		jobs = jobs[n:]
 	}
-	if len(r.faulty.Ns) == 0 {
+	if len(r.faulty.Seqs) == 0 {
 		return nil
 	}
 	if err := r.q.QuarantineEvents(ctx, r.faulty); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return eventstore.InsertHourly(ctx, r.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(r.faulty.Ns))}}, "")
+	return eventstore.InsertHourly(ctx, r.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(r.faulty.Seqs))}}, "")
 }
 
 // refuse has a state go into quarantine, as what belongs to no session.
@@ -60,7 +60,7 @@ func (r *restoring) refuse(k video.Backup, why string) {
 	if k.Video != nil {
 		request = k.Video.RequestID
 	}
-	r.faulty.SessionIds, r.faulty.Ns = append(r.faulty.SessionIds, 0), append(r.faulty.Ns, 0)
+	r.faulty.SessionIds, r.faulty.Seqs = append(r.faulty.SessionIds, 0), append(r.faulty.Seqs, 0)
 	r.faulty.RequestIds, r.faulty.Reasons = append(r.faulty.RequestIds, request), append(r.faulty.Reasons, settle.Reason(why))
 	r.faulty.Payloads = append(r.faulty.Payloads, k.Payload)
 }
@@ -97,9 +97,9 @@ func putBack(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error
 		request, _ := ident.Request.Parse(v.RequestID)
 		arg.Ids, arg.AccountIds, arg.KeyIds = append(arg.Ids, id), append(arg.AccountIds, account), append(arg.KeyIds, key)
 		arg.RequestIds, arg.Statuses, arg.Records = append(arg.RequestIds, request), append(arg.Statuses, v.Status), append(arg.Records, string(k.Payload))
-		arg.Revs, arg.Created, arg.Ended = append(arg.Revs, v.Rev), append(arg.Created, id.Time()), append(arg.Ended, v.Ended())
+		arg.Versions, arg.Created, arg.Ended = append(arg.Versions, v.Rev), append(arg.Created, id.Time()), append(arg.Ended, v.Ended())
 	}
-	altered, err := q.AlteredVideoJobs(ctx, sqlcgen.AlteredVideoJobsParams{
+	altered, err := q.ConflictingVideoJobs(ctx, sqlcgen.ConflictingVideoJobsParams{
 		Ids: arg.Ids, AccountIds: arg.AccountIds, KeyIds: arg.KeyIds, RequestIds: arg.RequestIds,
 	})
 	if err != nil {

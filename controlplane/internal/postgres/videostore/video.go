@@ -72,7 +72,7 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 	if err := json.Unmarshal(row.Record, v); err != nil {
 		return nil, fmt.Errorf("decode video job: %w", err)
 	}
-	v.Rev = row.Rev
+	v.Rev = row.Version
 	return v, nil
 }
 
@@ -89,7 +89,7 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 	updated := *v
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		updated.Rev, err = sqlcgen.New(tx).UpdateVideoJob(ctx, sqlcgen.UpdateVideoJobParams{
-			ID: id, Rev: v.Rev, Status: v.Status, Record: record, Ended: v.Ended(),
+			ID: id, Version: v.Rev, Status: v.Status, Record: record, Ended: v.Ended(),
 		})
 		return err
 	})

@@ -13,11 +13,11 @@ import (
 // and no part of renewals, which must not wait for a change of the catalog.
 func (s *Store) WatchCredentials(ctx context.Context) error {
 	return s.tx(ctx, "watch credentials", func(q *sqlcgen.Queries) error {
-		refused, err := q.RefuseCredentials(ctx)
+		refused, err := q.MarkRefusedCredentials(ctx)
 		if err != nil {
 			return err
 		}
-		accepted, err := q.AcceptCredentials(ctx)
+		accepted, err := q.ClearRefusedCredentials(ctx)
 		if err != nil {
 			return err
 		}

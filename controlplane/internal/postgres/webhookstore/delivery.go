@@ -22,7 +22,7 @@ import (
 // LayOut implements webhook.Queue.
 func (s *Store) LayOut(ctx context.Context, limit int, body func(*webhook.Event, *webhook.Subject) ([]byte, error)) (found int, err error) {
 	err = s.tx(ctx, "lay out events", func(q *sqlcgen.Queries) error {
-		rows, err := q.NewEvents(ctx, int32(limit))
+		rows, err := q.LockNewEvents(ctx, int32(limit))
 		if found = len(rows); err != nil || found == 0 {
 			return err
 		}
@@ -72,7 +72,7 @@ func readSubjects(ctx context.Context, q *sqlcgen.Queries, ids []ident.UUID) (ma
 }
 
 func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
-	e := &webhook.Event{ID: row.ID, Type: webhook.Type(row.Type), AccountID: pgconv.Deref(row.AccountID), KeyID: pgconv.Deref(row.KeyID), At: row.At}
+	e := &webhook.Event{ID: row.ID, Type: webhook.Type(row.Type), AccountID: pgconv.Deref(row.AccountID), KeyID: pgconv.Deref(row.KeyID), At: row.CreatedAt}
 	if err := json.Unmarshal(row.Facts, &e.Facts); err != nil {
 		return nil, fmt.Errorf("read facts of event %s: %w", ident.Event.Format(row.ID), err)
 	}
@@ -83,7 +83,7 @@ func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
 func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, lease time.Duration) (claims []webhook.Claim, err error) {
 	err = s.tx(ctx, "claim deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.ClaimDeliveries(ctx, sqlcgen.ClaimDeliveriesParams{
-			RowLimit: int32(limit), PerEndpoint: int64(perEndpoint), LeaseSeconds: lease.Seconds(),
+			RowLimit: int32(limit), PerEndpoint: int64(perEndpoint), ClaimSeconds: lease.Seconds(),
 		})
 		if err != nil || len(rows) == 0 {
 			claims = nil
@@ -104,7 +104,7 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, lease time.Du
 		claims = make([]webhook.Claim, len(rows))
 		for i, r := range rows {
 			claims[i] = webhook.Claim{
-				Delivery: webhook.DeliveryID(r.ID), Number: r.Claim, Round: int(r.Round), Endpoint: webhook.ID(r.EndpointID), URL: r.Url,
+				Delivery: webhook.DeliveryID(r.ID), Number: r.ClaimNumber, Round: int(r.AttemptsSinceRequest), Endpoint: webhook.ID(r.EndpointID), URL: r.Url,
 				EventID: r.EventID, Body: r.Body, Failures: int(r.Failures), FailingFor: pgconv.Seconds(r.FailingSeconds), Secrets: secrets[r.EndpointID],
 			}
 		}
@@ -116,8 +116,8 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, lease time.Du
 // Conclude implements webhook.Queue.
 func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 	return s.tx(ctx, "conclude delivery", func(q *sqlcgen.Queries) error {
-		n, err := q.ConcludeDelivery(ctx, sqlcgen.ConcludeDeliveryParams{
-			ID: ident.UUID(o.Claim.Delivery), Claim: o.Claim.Number, State: string(o.State), PauseSeconds: o.Pause.Seconds(),
+		n, err := q.FinishDelivery(ctx, sqlcgen.FinishDeliveryParams{
+			ID: ident.UUID(o.Claim.Delivery), ClaimNumber: o.Claim.Number, State: string(o.State), PauseSeconds: o.Pause.Seconds(),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // it has passed to another claim, or the endpoint is gone
@@ -127,13 +127,13 @@ func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 		}
 		a := &o.Attempt
 		if err := q.InsertAttempt(ctx, sqlcgen.InsertAttemptParams{
-			DeliveryID: ident.UUID(o.Claim.Delivery), N: n, At: a.At, Status: int32(a.Status), LatencyMs: a.Latency.Milliseconds(),
+			DeliveryID: ident.UUID(o.Claim.Delivery), Number: n, StartedAt: a.At, Status: int32(a.Status), LatencyMs: a.Latency.Milliseconds(),
 			Error: string(a.Error), Excerpt: a.Excerpt,
 		}); err != nil {
 			return err
 		}
 		if a.Error == "" {
-			return q.EndpointAnswered(ctx, ident.UUID(o.Claim.Endpoint))
+			return q.ResetEndpointFailures(ctx, ident.UUID(o.Claim.Endpoint))
 		}
 		return endpointFailed(ctx, q, o)
 	})
@@ -141,7 +141,7 @@ func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 
 func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome) error {
 	id := ident.UUID(o.Claim.Endpoint)
-	if err := q.EndpointFailed(ctx, sqlcgen.EndpointFailedParams{ID: id, RestSeconds: o.Rest.Seconds()}); err != nil {
+	if err := q.CountEndpointFailure(ctx, sqlcgen.CountEndpointFailureParams{ID: id, PauseSeconds: o.Rest.Seconds()}); err != nil {
 		return err
 	}
 	if o.Disable == "" {
@@ -162,7 +162,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 
 // Release implements webhook.Queue.
 func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
-	return postgres.Translate("release delivery", s.db.Queries().ReleaseDelivery(ctx, sqlcgen.ReleaseDeliveryParams{ID: ident.UUID(c.Delivery), Claim: c.Number}))
+	return postgres.Translate("release delivery", s.db.Queries().ReleaseDelivery(ctx, sqlcgen.ReleaseDeliveryParams{ID: ident.UUID(c.Delivery), ClaimNumber: c.Number}))
 }
 
 // Backlog implements webhook.Queue.
@@ -190,8 +190,8 @@ func (s *Store) Deliveries(ctx context.Context, query webhook.DeliveryQuery) ([]
 			ID: r.ID, EventID: r.EventID, EndpointID: r.EndpointID, State: r.State, Attempts: r.Attempts, NextAttemptAt: r.NextAttemptAt,
 			CreatedAt: r.CreatedAt, EndedAt: r.EndedAt, Type: r.Type,
 		})
-		if r.N > 0 {
-			last := toAttempt(&sqlcgen.WebhookAttempt{N: r.N, At: r.At, Status: r.Status, LatencyMs: r.LatencyMs, Error: r.Error, Excerpt: r.Excerpt})
+		if r.Number > 0 {
+			last := toAttempt(&sqlcgen.WebhookAttempt{Number: r.Number, StartedAt: r.StartedAt, Status: r.Status, LatencyMs: r.LatencyMs, Error: r.Error, Excerpt: r.Excerpt})
 			deliveries[i].Last = &last
 		}
 	}
@@ -277,7 +277,7 @@ func toDelivery(row *sqlcgen.GetDeliveryRow) webhook.Delivery {
 
 func toAttempt(row *sqlcgen.WebhookAttempt) webhook.Attempt {
 	return webhook.Attempt{
-		N: int(row.N), At: row.At, Status: int(row.Status), Latency: time.Duration(row.LatencyMs) * time.Millisecond,
+		N: int(row.Number), At: row.StartedAt, Status: int(row.Status), Latency: time.Duration(row.LatencyMs) * time.Millisecond,
 		Error: webhook.Class(row.Error), Excerpt: row.Excerpt,
 	}
 }

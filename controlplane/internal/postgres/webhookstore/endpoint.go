@@ -110,7 +110,7 @@ func (s *Store) Update(
 		}
 		row, err = q.UpdateEndpoint(ctx, sqlcgen.UpdateEndpointParams{
 			ID: row.ID, Url: wanted.URL, Description: wanted.Description, EventTypes: pgconv.Strings(wanted.EventTypes),
-			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Anew: wanted.Enabled && (!before.Enabled || wanted.URL != before.URL),
+			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Reset: wanted.Enabled && (!before.Enabled || wanted.URL != before.URL),
 		})
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (s *Store) Rotate(ctx context.Context, id webhook.ID, secret webhook.Secret
 		if err := insertSecret(ctx, q, id, secret); err != nil {
 			return err
 		}
-		if err := q.EndWebhookSecrets(ctx, sqlcgen.EndWebhookSecretsParams{
+		if err := q.ExpireWebhookSecrets(ctx, sqlcgen.ExpireWebhookSecretsParams{
 			EndpointID: ident.UUID(id), Keep: secret.ID, OverlapSeconds: overlap.Seconds(),
 		}); err != nil {
 			return err
@@ -170,13 +170,13 @@ func readAlerts(ctx context.Context, q *sqlcgen.Queries, id account.ID) (webhook
 	if err != nil {
 		return webhook.Alerts{}, postgres.NotFoundAs("get alerts", err, account.ErrNotFound)
 	}
-	return webhook.Alerts{LowBalance: (*money.Nano)(row.AlarmAt), LimitPercent: int(row.AlarmPercent)}, nil
+	return webhook.Alerts{LowBalance: (*money.Nano)(row.LowBalanceThreshold), LimitPercent: int(row.LimitAlertPercent)}, nil
 }
 
 // SetAlerts implements webhook.AlertStore.
 func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) error {
 	return s.tx(ctx, "set alerts", func(q *sqlcgen.Queries) error {
-		pools, err := q.AlarmPoolsOfAccount(ctx, ident.UUID(id))
+		pools, err := q.LockAlertPools(ctx, ident.UUID(id))
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 			return err
 		}
 		if err := q.SetAlerts(ctx, sqlcgen.SetAlertsParams{
-			Ids: pools, AlarmAt: (*int64)(a.LowBalance), AlarmPercent: int16(a.LimitPercent),
+			Ids: pools, LowBalanceThreshold: (*int64)(a.LowBalance), LimitAlertPercent: int16(a.LimitPercent),
 		}); err != nil {
 			return err
 		}

@@ -1,0 +1,910 @@
+-- The schema of the first release, by subject.
+--
+-- Money is bigint in nano-units (1e-9 of the currency). Identifiers are UUIDs of version 7; their text form with a
+-- prefix exists only outside the database. "Revision" is the position in the order of configuration changes.
+
+-- +goose Up
+
+---- common
+
+-- +goose StatementBegin
+-- For tables whose rows are never changed or deleted.
+create function reject_change() returns trigger language plpgsql as $$
+begin
+    raise exception '% is append-only', tg_table_name using errcode = 'restrict_violation';
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The lowest UUID of version 7 of a moment.
+create function uuid_floor(moment timestamptz) returns uuid language sql immutable as $$
+    select (lpad(to_hex((extract(epoch from moment) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The UTC day that is in a UUID of version 7.
+create function uuid_day(id uuid) returns date language sql immutable parallel safe as $$
+    select (timestamp 'epoch' + (('x0000' || substr(id::text, 1, 8) || substr(id::text, 10, 4))::bit(64)::bigint / 1000) * interval '1 second')::date
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- When the oldest transaction that still runs began. Rows are dated with the beginning of their transaction, so none
+-- can appear any more with a date before this moment.
+create function oldest_transaction() returns timestamptz language sql volatile as $$
+    select least(min(a.xact_start), clock_timestamp())
+    from pg_stat_activity a
+    where a.datname = current_database() and a.pid <> pg_backend_pid()
+$$;
+-- +goose StatementEnd
+
+-- Sums bigint in bigint: exact, with an error where the sum is out of range. The built-in sum computes in numeric, which
+-- takes longer than the rest of a query over many rows. It has no combine function: with many groups, passing on the
+-- sums of parallel workers costs more than it saves.
+create aggregate bigint_sum(bigint) (sfunc = int8pl, stype = bigint);
+
+---- the state of the cluster
+
+-- One row. Taking the next revision locks it until commit, so revisions are in commit order.
+create table cluster_state (
+    one boolean primary key default true check (one),
+    revision bigint not null default 1,
+    -- counts the declared losses of commits; the time of the last one, and from when on usage is settled again since
+    cluster_epoch bigint not null default 1,
+    lost_at timestamptz,
+    usage_replay_from timestamptz,
+    -- changes when the usage stream was created anew
+    stream_incarnation uuid not null default gen_random_uuid()
+);
+insert into cluster_state default values;
+
+create table settings (
+    name text primary key,
+    value jsonb not null,
+    updated_at timestamptz not null default now()
+);
+
+---- accounts and API keys
+
+create table accounts (
+    id uuid primary key,
+    external_id text unique check (external_id <> ''),
+    name text not null,
+    status text not null default 'active' check (status in ('active', 'suspended')),
+    max_concurrent_requests integer not null check (max_concurrent_requests >= 0),
+    -- in parts per million of the list price; the second by model, in place of the first
+    price_multiplier bigint not null default 1000000 constraint accounts_price_multiplier_range check (price_multiplier between 1 and 100000000),
+    model_multipliers jsonb not null default '{}',
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now()
+);
+
+create table api_keys (
+    id uuid primary key,
+    account_id uuid not null references accounts (id),
+    external_id text,
+    name text not null,
+    lookup_hash bytea not null unique check (length(lookup_hash) = 32),
+    -- the pepper of lookup_hash; null if it is not known
+    pepper_id text,
+    -- the sealed text, which can be shown again, and the key that it is sealed with; null for hash-only keys
+    ciphertext bytea,
+    cipher_key_id text,
+    -- the last characters, to tell keys apart in a list
+    hint text not null default '',
+    -- null: no spend limit
+    spend_limit bigint check (spend_limit >= 0),
+    revoked_at timestamptz,
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now(),
+    check ((ciphertext is null) = (cipher_key_id is null)),
+    unique (account_id, external_id)
+);
+create index api_keys_account_idx on api_keys (account_id, id);
+-- Keys that are sealed with a master key directly, not with a data key.
+create index api_keys_direct_idx on api_keys (id) where cipher_key_id not like 'dk\_%';
+
+-- +goose StatementBegin
+create function reject_unrevoke() returns trigger language plpgsql as $$
+begin
+    if old.revoked_at is not null and new.revoked_at is distinct from old.revoked_at then
+        raise exception 'key % stays revoked', old.id using errcode = 'restrict_violation';
+    end if;
+    return new;
+end $$;
+-- +goose StatementEnd
+create trigger api_keys_stay_revoked before update on api_keys
+    for each row execute function reject_unrevoke();
+
+-- Hashes of keys under further peppers. Like lookup_hash they never change.
+create table key_hashes (
+    hash bytea primary key check (length(hash) = 32),
+    key_id uuid not null references api_keys (id),
+    pepper_id text not null,
+    created_at timestamptz not null default now(),
+    unique (key_id, pepper_id)
+);
+
+-- Changes of keys and accounts that proxies must apply, in the order of revisions.
+create table key_changes (
+    revision bigint primary key,
+    previous_revision bigint not null,
+    -- keys_added: hashes that a proxy did not find may be known now
+    kind text not null check (kind in ('key_revoked', 'key_updated', 'account_updated', 'keys_added')),
+    key_id uuid references api_keys (id),
+    account_id uuid not null references accounts (id),
+    -- A change of a key that has several hashes is pushed once for each: the hash, null for the key's own.
+    lookup_hash bytea,
+    created_at timestamptz not null default clock_timestamp()
+);
+
+---- pools, proxy sessions and leases (see shared/lease)
+
+create table pools (
+    id bigint generated always as identity primary key,
+    account_id uuid not null references accounts (id),
+    -- 1 balance of the account, 2 spend limit of a key, 3 slots of the account
+    kind smallint not null check (kind in (1, 2, 3)),
+    key_id uuid references api_keys (id),
+    -- an unlimited pool has total 0, refuses nothing and still counts what is settled
+    unlimited boolean not null default false,
+    total bigint not null default 0,
+    free bigint not null default 0,
+    settled bigint not null default 0,
+    overrun bigint not null default 0,
+    late bigint not null default 0,
+    central boolean not null default true,
+    generation bigint not null default 1,
+    -- of a balance: the alert is raised below this amount; null for no alert
+    low_balance_threshold bigint check (low_balance_threshold > 0),
+    -- of a spend limit: the alert is raised when this share is spent, 0 for no alert; of a balance: what new keys of the
+    -- account get
+    limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
+    -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
+    raised_alerts smallint not null default 0,
+    check ((kind = 2) = (key_id is not null)),
+    check (not unlimited or kind = 2)
+) with (fillfactor = 70);
+create unique index pools_account_kind_idx on pools (account_id, kind) where key_id is null;
+create unique index pools_key_idx on pools (key_id) where key_id is not null;
+
+create table proxy_sessions (
+    id bigint generated always as identity primary key,
+    -- name, boot id and build of the proxy
+    name text not null,
+    boot_id text not null,
+    build text not null default '',
+    -- 1 active, 2 fenced, 3 closed
+    state smallint not null default 1 check (state in (1, 2, 3)),
+    valid_until timestamptz not null,
+    registered_at timestamptz not null default clock_timestamp(),
+    last_heartbeat_at timestamptz not null default clock_timestamp(),
+    -- what the proxy said in its last heartbeat; refused credentials are objects with `credential` and `reason`
+    applied_revision bigint not null,
+    catalog_revision bigint not null default 0,
+    spool_capacity bigint not null default 0,
+    spool_used bigint not null default 0,
+    running bigint not null default 0,
+    draining boolean not null default false,
+    refused_credentials jsonb not null default '[]',
+    -- the sequence numbers of the usage events that are settled, and how many there are of a session that has ended
+    settled_seqs int8multirange not null default '{}',
+    final_count bigint,
+    -- the leases and lease responses of the closed session are removed
+    cleared boolean not null default false
+) with (fillfactor = 50);
+create index proxy_sessions_open_idx on proxy_sessions (state, valid_until) where state < 3;
+create index proxy_sessions_closed_idx on proxy_sessions (cleared, id) where state = 3;
+
+-- Leases and lease responses come and go: dead rows are vacuumed long before they are a large share of the table.
+create table leases (
+    pool_id bigint not null references pools (id),
+    session_id bigint not null references proxy_sessions (id),
+    granted bigint not null default 0,
+    returned bigint not null default 0,
+    charged bigint not null default 0,
+    -- the generation of the pool in which the lease was last recalled
+    recalled_generation bigint not null default 0,
+    primary key (pool_id, session_id),
+    check (granted - returned - charged >= 0)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+create index leases_session_idx on leases (session_id);
+
+-- The last lease response of each account in a session, for a request that is sent again.
+create table lease_responses (
+    session_id bigint not null references proxy_sessions (id) on delete cascade,
+    account_id uuid not null,
+    request_number bigint not null,
+    response bytea not null,
+    primary key (session_id, account_id)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+---- ledger: double entry, append-only, every transaction sums to zero
+
+create table ledger_transactions (
+    id uuid primary key,
+    kind text not null check (kind in ('credit', 'correction', 'usage')),
+    -- what the transaction is for: unique per kind, so that nothing is booked twice
+    reference text not null,
+    reason text not null default '',
+    actor text not null default '',
+    -- the request that a correction is about
+    request_id uuid,
+    -- the beginning of the database transaction, so that the usage records of a batch and its entries are of one day
+    created_at timestamptz not null default now(),
+    unique (kind, reference)
+);
+create index ledger_transactions_time_idx on ledger_transactions (created_at, id);
+create index ledger_transactions_request_idx on ledger_transactions (request_id) where request_id is not null;
+
+create table ledger_entries (
+    transaction_id uuid not null references ledger_transactions (id),
+    line integer not null,
+    -- that of the transaction, so that an account's credits are found among its many charges
+    kind text not null,
+    -- 'customer' entries belong to an account; the others are the operator's own books
+    book text not null check (book in ('customer', 'funding', 'adjustment', 'revenue')),
+    account_id uuid references accounts (id),
+    -- positive: in the book's favour
+    amount bigint not null check (amount <> 0),
+    primary key (transaction_id, line),
+    check ((book = 'customer') = (account_id is not null))
+);
+create index ledger_entries_account_idx on ledger_entries (account_id, transaction_id) where account_id is not null;
+create index ledger_entries_movements_idx on ledger_entries (account_id, transaction_id) where account_id is not null and kind <> 'usage';
+
+-- +goose StatementBegin
+create function check_ledger_sums() returns trigger language plpgsql as $$
+declare
+    unbalanced uuid;
+begin
+    select e.transaction_id into unbalanced
+    from ledger_entries e
+    where e.transaction_id in (select distinct transaction_id from inserted)
+    group by e.transaction_id
+    having sum(e.amount) <> 0
+    limit 1;
+    if unbalanced is not null then
+        raise exception 'ledger transaction % does not sum to zero', unbalanced using errcode = 'check_violation';
+    end if;
+    return null;
+end $$;
+-- +goose StatementEnd
+-- All entries of a transaction are written by one statement, so the sum is checked once for it.
+create trigger ledger_entries_sum_to_zero after insert on ledger_entries
+    referencing new table as inserted for each statement execute function check_ledger_sums();
+create trigger ledger_entries_append_only before update or delete on ledger_entries
+    for each statement execute function reject_change();
+create trigger ledger_transactions_append_only before update or delete on ledger_transactions
+    for each statement execute function reject_change();
+
+---- usage records, in monthly partitions by the time of the request, which is in its id
+
+create table usage_records (
+    request_id uuid not null,
+    session_id bigint not null,
+    seq bigint not null,
+    account_id uuid not null,
+    key_id uuid not null,
+    model text not null,
+    format text not null,
+    provider text not null default '',
+    route text not null default '',
+    provider_request_id text not null default '',
+    status text not null,
+    http_status integer not null default 0,
+    stream boolean not null default false,
+    started_at timestamptz not null,
+    finished_at timestamptz not null,
+    first_byte_ms bigint not null default 0,
+    usage jsonb not null,
+    rule text not null,
+    estimated boolean not null default false,
+    price_version bigint not null,
+    price_multiplier bigint not null default 1000000,
+    cost bigint not null check (cost >= 0),
+    reservation bigint not null check (reservation >= 0),
+    video_job text not null default '',
+    -- the hash of the event: a repeated event is the same, or it goes into quarantine
+    fingerprint bytea not null,
+    -- the ledger transaction; null if the request costs nothing
+    transaction_id uuid,
+    settled_at timestamptz not null default clock_timestamp(),
+    primary key (request_id)
+) partition by range (request_id);
+-- What settling a record costs is mostly what its indexes cost. There is none by account: an account's records are found
+-- by those of its few keys.
+create index usage_records_key_idx on usage_records (key_id, request_id);
+create index usage_records_model_idx on usage_records (model, request_id);
+-- Records are written in the order of this time, so an index of page ranges finds the newest and costs next to nothing.
+create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
+-- Each partition has the same trigger: a statement fires only those of the table that it names.
+create trigger usage_records_append_only before update or delete on usage_records
+    for each statement execute function reject_change();
+
+-- +goose StatementBegin
+-- Creates the monthly partitions of usage_records that cover a span, and returns how many.
+create function ensure_usage_partitions(from_moment timestamptz, to_moment timestamptz) returns integer language plpgsql as $$
+declare
+    month timestamptz := date_trunc('month', from_moment at time zone 'utc') at time zone 'utc';
+    following timestamptz;
+    name text;
+    created integer := 0;
+begin
+    perform pg_advisory_xact_lock(7310002);
+    while month <= to_moment loop
+        following := ((month at time zone 'utc') + interval '1 month') at time zone 'utc';
+        name := 'usage_records_' || to_char(month at time zone 'utc', 'YYYYMM');
+        if to_regclass(name) is null then
+            execute format('create table %I partition of usage_records for values from (%L) to (%L)',
+                name, uuid_floor(month), uuid_floor(following));
+            execute format('create trigger append_only before update or delete on %I for each statement execute function reject_change()', name);
+            created := created + 1;
+        end if;
+        month := following;
+    end loop;
+    return created;
+end $$;
+-- +goose StatementEnd
+select ensure_usage_partitions(now() - interval '40 days', now() + interval '70 days');
+
+-- One row for each month of usage that has been closed, for ever.
+create table usage_months (
+    month date primary key check (extract(day from month) = 1),
+    closed_at timestamptz not null default now(),
+    -- what it held when it was closed
+    records bigint not null,
+    cost bigint not null,
+    -- when and where it was exported to; an operator's name and no file if an operator exported it
+    exported_at timestamptz,
+    exported_by text not null default '',
+    file text not null default '',
+    sha256 bytea,
+    dropped_at timestamptz,
+    check (dropped_at is null or exported_at is not null)
+);
+
+-- +goose StatementBegin
+-- The range of request ids that can be stored begins here: nothing of a closed month, and nothing older.
+create function usage_lowest() returns uuid language sql stable as $$
+    select greatest(
+        (select min(substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)'))
+            from pg_inherits i join pg_class c on c.oid = i.inhrelid
+            where i.inhparent = 'usage_records'::regclass),
+        (select max(uuid_floor((m.month + interval '1 month') at time zone 'utc')::text) from usage_months m)
+    )::uuid
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The range of request ids that can be stored ends before this one.
+create function usage_highest() returns uuid language sql stable as $$
+    select max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)'))::uuid
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'usage_records'::regclass
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- The first day of which usage records are kept; older usage is only in the roll-ups.
+create function usage_kept_from() returns date language sql stable as $$
+    select coalesce(min(to_date(right(c.relname, 6), 'YYYYMM')), current_date)
+    from pg_inherits i join pg_class c on c.oid = i.inhrelid
+    where i.inhparent = 'usage_records'::regclass
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Closes a month of usage to settlement for ever: events of it that still come go into quarantine. A constraint of the
+-- partition refuses inserts, so that one that is under way cannot slip in behind the export.
+create function close_usage_month(which date) returns boolean language plpgsql as $$
+declare
+    part text := 'usage_records_' || to_char(which, 'YYYYMM');
+begin
+    if to_regclass(part) is null or exists (select from usage_months m where m.month = which) then
+        return false;
+    end if;
+    execute format('alter table %I add constraint closed check (false) not valid', part);
+    execute format('insert into usage_months (month, records, cost) select %L, count(*), coalesce(sum(cost), 0) from %I', which, part);
+    return true;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+-- Drops a month that was exported.
+create function drop_usage_month(which date) returns boolean language plpgsql as $$
+begin
+    update usage_months set dropped_at = now() where month = which and exported_at is not null and dropped_at is null;
+    if not found then
+        return false;
+    end if;
+    execute format('drop table usage_records_%s', to_char(which, 'YYYYMM'));
+    return true;
+end $$;
+-- +goose StatementEnd
+
+---- roll-ups of usage records, which outlive them
+
+create table usage_daily (
+    account_id uuid not null,
+    -- the UTC day of the ledger transaction, which statements go by, and that of the request, which totals and partitions go by
+    booked_on date not null,
+    used_on date not null,
+    key_id uuid not null,
+    model text not null,
+    requests bigint not null,
+    estimated bigint not null,
+    input bigint not null,
+    cached_input bigint not null,
+    cache_write bigint not null,
+    output bigint not null,
+    reasoning bigint not null,
+    audio_in bigint not null,
+    audio_out bigint not null,
+    image_in bigint not null,
+    image_out bigint not null,
+    images bigint not null,
+    seconds bigint not null,
+    server_tool_requests bigint not null,
+    cost bigint not null,
+    primary key (account_id, booked_on, used_on, key_id, model)
+) with (fillfactor = 70);
+create index usage_daily_used_idx on usage_daily (used_on);
+create index usage_daily_model_idx on usage_daily (model, used_on);
+
+-- For sums over a long time, which need not read each day then.
+create table usage_weekly (
+    -- the Monday that the week of the requests begins with
+    week date not null,
+    account_id uuid not null,
+    key_id uuid not null,
+    model text not null,
+    requests bigint not null,
+    estimated bigint not null,
+    input bigint not null,
+    cached_input bigint not null,
+    cache_write bigint not null,
+    output bigint not null,
+    reasoning bigint not null,
+    audio_in bigint not null,
+    audio_out bigint not null,
+    image_in bigint not null,
+    image_out bigint not null,
+    images bigint not null,
+    seconds bigint not null,
+    server_tool_requests bigint not null,
+    cost bigint not null,
+    primary key (week, account_id, key_id, model)
+) with (fillfactor = 70);
+
+-- For sums over all accounts.
+create table usage_daily_models (
+    used_on date not null,
+    model text not null,
+    -- settlements that run at the same time write different rows, so that they do not wait for one another
+    shard smallint not null,
+    requests bigint not null,
+    estimated bigint not null,
+    input bigint not null,
+    cached_input bigint not null,
+    cache_write bigint not null,
+    output bigint not null,
+    reasoning bigint not null,
+    audio_in bigint not null,
+    audio_out bigint not null,
+    image_in bigint not null,
+    image_out bigint not null,
+    images bigint not null,
+    seconds bigint not null,
+    server_tool_requests bigint not null,
+    cost bigint not null,
+    primary key (used_on, model, shard)
+) with (fillfactor = 50);
+
+-- +goose StatementBegin
+-- Adds the sums of a batch of new records to all roll-ups. The tables, and the rows of each, are locked in one order.
+create function update_rollups(batch usage_daily[]) returns void language plpgsql as $$
+begin
+    insert into usage_daily as d
+    select *
+    from unnest(batch)
+    order by account_id, booked_on, used_on, key_id, model
+    on conflict (account_id, booked_on, used_on, key_id, model) do update
+    set requests = d.requests + excluded.requests, estimated = d.estimated + excluded.estimated, input = d.input + excluded.input,
+        cached_input = d.cached_input + excluded.cached_input, cache_write = d.cache_write + excluded.cache_write,
+        output = d.output + excluded.output, reasoning = d.reasoning + excluded.reasoning, audio_in = d.audio_in + excluded.audio_in,
+        audio_out = d.audio_out + excluded.audio_out, image_in = d.image_in + excluded.image_in, image_out = d.image_out + excluded.image_out,
+        images = d.images + excluded.images, seconds = d.seconds + excluded.seconds,
+        server_tool_requests = d.server_tool_requests + excluded.server_tool_requests, cost = d.cost + excluded.cost;
+
+    insert into usage_weekly as w
+    select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model, sum(requests), sum(estimated), sum(input),
+        sum(cached_input), sum(cache_write), sum(output), sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out),
+        sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
+    from unnest(batch)
+    group by 1, 2, 3, 4
+    order by 1, 2, 3, 4
+    on conflict (week, account_id, key_id, model) do update
+    set requests = w.requests + excluded.requests, estimated = w.estimated + excluded.estimated, input = w.input + excluded.input,
+        cached_input = w.cached_input + excluded.cached_input, cache_write = w.cache_write + excluded.cache_write,
+        output = w.output + excluded.output, reasoning = w.reasoning + excluded.reasoning, audio_in = w.audio_in + excluded.audio_in,
+        audio_out = w.audio_out + excluded.audio_out, image_in = w.image_in + excluded.image_in, image_out = w.image_out + excluded.image_out,
+        images = w.images + excluded.images, seconds = w.seconds + excluded.seconds,
+        server_tool_requests = w.server_tool_requests + excluded.server_tool_requests, cost = w.cost + excluded.cost;
+
+    insert into usage_daily_models as m
+    select used_on, model, pg_backend_pid() % 8, sum(requests), sum(estimated), sum(input), sum(cached_input), sum(cache_write), sum(output),
+        sum(reasoning), sum(audio_in), sum(audio_out), sum(image_in), sum(image_out), sum(images), sum(seconds), sum(server_tool_requests), sum(cost)
+    from unnest(batch)
+    group by used_on, model
+    order by used_on, model
+    on conflict (used_on, model, shard) do update
+    set requests = m.requests + excluded.requests, estimated = m.estimated + excluded.estimated, input = m.input + excluded.input,
+        cached_input = m.cached_input + excluded.cached_input, cache_write = m.cache_write + excluded.cache_write,
+        output = m.output + excluded.output, reasoning = m.reasoning + excluded.reasoning, audio_in = m.audio_in + excluded.audio_in,
+        audio_out = m.audio_out + excluded.audio_out, image_in = m.image_in + excluded.image_in, image_out = m.image_out + excluded.image_out,
+        images = m.images + excluded.images, seconds = m.seconds + excluded.seconds,
+        server_tool_requests = m.server_tool_requests + excluded.server_tool_requests, cost = m.cost + excluded.cost;
+end $$;
+-- +goose StatementEnd
+
+---- ledger check: sums of everything written before a moment, to which each check adds what is newer
+
+create table ledger_check_state (
+    one boolean primary key default true check (one),
+    summed_until timestamptz not null
+);
+create table ledger_check_sums (
+    -- an account or a key
+    owner_id uuid primary key,
+    -- the cost of its usage records
+    used bigint not null default 0,
+    -- what the ledger charged it for usage, and all of its entries; keys have none
+    charged bigint not null default 0,
+    entries bigint not null default 0
+) with (fillfactor = 70);
+
+---- quarantine: usage events that cannot be settled and wait for an operator
+
+create table quarantine (
+    id bigint generated always as identity primary key,
+    session_id bigint not null default 0,
+    seq bigint not null default 0,
+    request_id text not null default '',
+    reason text not null,
+    payload bytea not null,
+    created_at timestamptz not null default clock_timestamp(),
+    -- what the operator decided
+    resolved_at timestamptz,
+    resolution text not null default '' check (resolution in ('', 'released', 'dismissed')),
+    note text not null default ''
+);
+-- By a hash, since an index entry has no room for a whole event.
+create unique index quarantine_once_idx on quarantine (session_id, seq, sha256(payload));
+create index quarantine_open_idx on quarantine (id) where resolved_at is null;
+
+---- catalog
+
+create table providers (
+    id text primary key,
+    name text not null unique,
+    -- everything but credentials, in the form of the catalog entry
+    spec jsonb not null,
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now()
+);
+
+create table provider_credentials (
+    id text primary key,
+    provider_id text not null references providers (id) on delete cascade,
+    name text not null,
+    sealed bytea not null,
+    cipher_key_id text not null,
+    enabled boolean not null default true,
+    -- since when the provider refuses it at some live proxy, and why; null while none reports it
+    refused_at timestamptz,
+    refused_reason text not null default '',
+    created_at timestamptz not null default now(),
+    unique (provider_id, name)
+);
+create index provider_credentials_direct_idx on provider_credentials (id) where cipher_key_id not like 'dk\_%';
+
+create table models (
+    id text primary key,
+    type text not null check (type in ('text', 'image', 'video')),
+    enabled boolean not null,
+    public boolean not null,
+    -- everything but prices and routes, in the form of the catalog entry
+    spec jsonb not null,
+    revision bigint not null,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now(),
+    deleted_at timestamptz
+);
+
+-- The newest version of a model is in force.
+create table model_prices (
+    version bigint generated always as identity primary key,
+    model_id text not null references models (id),
+    sheet jsonb not null,
+    effective_from timestamptz not null,
+    created_at timestamptz not null default now()
+);
+create index model_prices_model_idx on model_prices (model_id, version);
+create trigger model_prices_append_only before update or delete on model_prices
+    for each statement execute function reject_change();
+
+-- Prices of the future. When its time comes a row becomes the next version in model_prices.
+create table scheduled_prices (
+    id uuid primary key,
+    model_id text not null references models (id),
+    sheet jsonb not null,
+    effective_from timestamptz not null,
+    created_at timestamptz not null default clock_timestamp()
+);
+create index scheduled_prices_due_idx on scheduled_prices (effective_from);
+
+create table routes (
+    id text primary key,
+    model_id text not null references models (id),
+    provider_id text not null references providers (id),
+    spec jsonb not null,
+    created_at timestamptz not null default now()
+);
+create index routes_model_idx on routes (model_id);
+
+create table model_grants (
+    account_id uuid not null references accounts (id),
+    model_id text not null references models (id),
+    created_at timestamptz not null default now(),
+    primary key (account_id, model_id)
+);
+
+---- video jobs
+
+create table video_jobs (
+    id uuid primary key,
+    account_id uuid not null references accounts (id),
+    key_id uuid not null references api_keys (id),
+    request_id uuid not null unique,
+    status text not null check (status in ('queued', 'in_progress', 'completed', 'failed')),
+    record jsonb not null,
+    -- counts the updates of the record: an update of an older version is refused
+    version bigint not null default 1,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now(),
+    ended_at timestamptz
+);
+create index video_jobs_account_idx on video_jobs (account_id, id);
+create index video_jobs_status_idx on video_jobs (status, id);
+create index video_jobs_open_idx on video_jobs (updated_at) where ended_at is null;
+
+---- outbox: messages written with a change and published after it, in order
+
+-- Rows come and go: dead ones are vacuumed long before they are a large share of the table.
+create table outbox (
+    id bigint generated always as identity primary key,
+    subject text not null,
+    -- null deletes the catalog entry
+    payload bytea,
+    created_at timestamptz not null default clock_timestamp()
+) with (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+
+---- webhooks: events are written with their cause, then a delivery for each endpoint
+
+create table webhook_endpoints (
+    id uuid primary key,
+    url text not null check (url <> ''),
+    description text not null default '',
+    -- none: every type
+    event_types text[] not null default '{}',
+    enabled boolean not null default true,
+    -- why the control plane disabled it; empty if it did not
+    disabled_reason text not null default '',
+    -- attempts that failed since the last success, when the first of them was, and until when no other is made
+    failures integer not null default 0,
+    failing_since timestamptz,
+    paused_until timestamptz,
+    created_at timestamptz not null default now(),
+    updated_at timestamptz not null default now()
+);
+
+create table webhook_secrets (
+    id uuid primary key,
+    endpoint_id uuid not null references webhook_endpoints (id) on delete cascade,
+    sealed bytea not null,
+    cipher_key_id text not null,
+    created_at timestamptz not null default now(),
+    -- a secret that was replaced signs beside the new one until then
+    expires_at timestamptz
+);
+create index webhook_secrets_endpoint_idx on webhook_secrets (endpoint_id, id);
+
+create table webhook_events (
+    id uuid primary key,
+    type text not null,
+    -- no references: checking them would lock rows that changes of accounts and keys hold while they wait for pools
+    account_id uuid,
+    key_id uuid,
+    -- what was known in the transaction of the cause
+    facts jsonb not null,
+    -- there is at most one event with this key; null for any number
+    deduplication_key text unique,
+    -- the endpoint that a test event is for; null for all
+    endpoint_id uuid references webhook_endpoints (id) on delete cascade,
+    -- what is sent, the same at every attempt; null until deliveries are created
+    body bytea,
+    created_at timestamptz not null default clock_timestamp()
+);
+create index webhook_events_new_idx on webhook_events (id) where body is null;
+
+create table webhook_deliveries (
+    id uuid primary key,
+    event_id uuid not null references webhook_events (id) on delete cascade,
+    endpoint_id uuid not null references webhook_endpoints (id) on delete cascade,
+    state text not null default 'pending' check (state in ('pending', 'delivered', 'failed')),
+    -- attempts so far, and those since it was requested last, which the pauses grow with
+    attempts integer not null default 0,
+    attempts_since_request integer not null default 0,
+    next_attempt_at timestamptz not null default clock_timestamp(),
+    -- A replica that claims a delivery has it until then; the number tells claims apart. A claim of a replica that ended
+    -- expires.
+    claimed_until timestamptz,
+    claim_number bigint not null default 0,
+    created_at timestamptz not null default clock_timestamp(),
+    ended_at timestamptz,
+    unique (event_id, endpoint_id)
+) with (fillfactor = 80);
+create index webhook_deliveries_due_idx on webhook_deliveries (endpoint_id, next_attempt_at) where state = 'pending';
+create index webhook_deliveries_claimed_idx on webhook_deliveries (endpoint_id) where claimed_until is not null;
+create index webhook_deliveries_list_idx on webhook_deliveries (endpoint_id, id);
+
+-- +goose StatementBegin
+-- A UUID of version 7.
+create function gen_delivery_id() returns uuid language sql volatile as $$
+    select (lpad(to_hex((extract(epoch from clock_timestamp()) * 1000)::bigint), 12, '0') || '7' ||
+        substring(replace(gen_random_uuid()::text, '-', '') from 14))::uuid
+$$;
+-- +goose StatementEnd
+
+create table webhook_attempts (
+    delivery_id uuid not null references webhook_deliveries (id) on delete cascade,
+    number integer not null,
+    started_at timestamptz not null,
+    -- 0 if no answer came
+    status integer not null,
+    latency_ms bigint not null,
+    -- the class of failure; empty for a success
+    error text not null default '',
+    -- a few printable characters of a refusal
+    excerpt text not null default '',
+    primary key (delivery_id, number)
+);
+
+---- administration
+
+create table admin_tokens (
+    id uuid primary key,
+    name text not null,
+    token_hash bytea not null unique,
+    scopes text[] not null check (scopes <@ array['cabinet', 'operator', 'read']),
+    expires_at timestamptz,
+    last_used_at timestamptz,
+    revoked_at timestamptz,
+    created_at timestamptz not null default now()
+);
+
+create table audit_log (
+    id bigint generated always as identity primary key,
+    created_at timestamptz not null default clock_timestamp(),
+    actor text not null,
+    action text not null,
+    object text not null,
+    before jsonb,
+    after jsonb,
+    request_id text not null default ''
+);
+create index audit_log_object_idx on audit_log (object, id);
+create trigger audit_log_append_only before update on audit_log
+    for each statement execute function reject_change();
+
+-- Audit entries that have been moved to a file. Only such can be deleted.
+create table audit_archives (
+    -- the last entry of the file
+    last_id bigint primary key,
+    entries bigint not null,
+    file text not null,
+    sha256 bytea not null,
+    archived_at timestamptz not null default now()
+);
+
+-- +goose StatementBegin
+create function check_audit_archived() returns trigger language plpgsql as $$
+begin
+    if exists (select from deleted d where d.id > (select coalesce(max(last_id), 0) from audit_archives)) then
+        raise exception 'audit_log is append-only' using errcode = 'restrict_violation';
+    end if;
+    return null;
+end $$;
+-- +goose StatementEnd
+create trigger audit_log_archived_first after delete on audit_log
+    referencing old table as deleted for each statement execute function check_audit_archived();
+
+create table idempotency_keys (
+    actor text not null,
+    key text not null,
+    method text not null,
+    path text not null,
+    body_hash bytea not null,
+    -- what the request creates gets this id, so that running it again after a crash creates nothing twice
+    operation_id uuid not null,
+    -- the answer, null until there is one; the body is sealed, since it can hold a secret
+    status integer,
+    content_type text,
+    etag text not null default '',
+    body bytea,
+    cipher_key_id text,
+    created_at timestamptz not null default now(),
+    primary key (actor, key),
+    check ((status is null) = (body is null) and (body is null) = (cipher_key_id is null))
+);
+create index idempotency_keys_age_idx on idempotency_keys (created_at);
+create index idempotency_keys_direct_idx on idempotency_keys (operation_id) where cipher_key_id not like 'dk\_%';
+
+---- data keys, and rotations of the master key and of the pepper
+
+-- Data keys seal secrets; each is itself sealed with a master key of the configuration.
+create table data_keys (
+    id text primary key check (id like 'dk\_%'),
+    sealed bytea not null,
+    master_key_id text not null,
+    created_at timestamptz not null default now()
+);
+
+-- Rotations run in small steps, each by any replica.
+create table rotations (
+    id uuid primary key,
+    kind text not null check (kind in ('master_key', 'pepper')),
+    -- the master key or pepper that everything moves to
+    target text not null,
+    -- the last key of the pass over the keys so far
+    position uuid not null default '00000000-0000-0000-0000-000000000000',
+    -- rows written so far
+    changed bigint not null default 0,
+    started_at timestamptz not null default now(),
+    finished_at timestamptz
+);
+create unique index rotations_running_idx on rotations (kind) where finished_at is null;
+create index rotations_kind_idx on rotations (kind, id);
+
+---- recovery from lost commits: each transaction of a replica leaves a marker that is looked for after Postgres was replaced
+
+-- The control plane replicas that may commit. One whose row is gone is fenced, and must register again.
+create table replicas (
+    id text primary key,
+    registered_at timestamptz not null default clock_timestamp()
+);
+
+-- The last commits of each replica, numbered by the replica.
+create table commit_markers (
+    replica_id text not null,
+    number bigint not null,
+    committed_at timestamptz not null default clock_timestamp(),
+    primary key (replica_id, number)
+);
+
+-- +goose Down
+drop table commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
+    webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
+    model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, usage_daily_models, usage_weekly;
+drop function update_rollups(usage_daily[]);
+drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
+    key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
+drop function check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
+    usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(),
+    uuid_day(uuid), uuid_floor(timestamptz), reject_change();
+drop aggregate bigint_sum(bigint);
