@@ -1,12 +1,13 @@
 // Package migrations owns the database schema: numbered SQL files, applied in
 // order by the control plane. A file that has been released is never edited;
 // schema changes expand first and contract a release later, so that two
-// neighbouring versions run side by side.
+// neighbouring releases run side by side. The tests in scripts/e2e/neighbour
+// compare with the previous release, once there is one.
 package migrations
 
 import "embed"
 
-// Files holds the migrations, named NNNNN_what.sql.
+// Files holds the migrations, named such as 00042_add_regions.sql.
 //
 //go:embed *.sql
 var Files embed.FS

@@ -9,7 +9,7 @@ import (
 	"modelgateway/migrations"
 )
 
-// file is a migration taken apart into its statements, comments left out.
+// file is a migration as its statements, without comments.
 type file struct {
 	name     string
 	up, down []string
@@ -24,8 +24,8 @@ var (
 	altered  = regexp.MustCompile(`^alter table (?:if exists )?(?:only )?(\w+)`)
 )
 
-// statements splits a part of a migration. What functions do inside is
-// not looked at: it runs later, on the schema of then.
+// statements splits a part of a migration. The bodies of functions are skipped:
+// they run later, on the schema of that time.
 func statements(text string) []string {
 	text = body.ReplaceAllString(comment.ReplaceAllString(text, ""), "$$$$")
 	var found []string
@@ -68,14 +68,14 @@ func files(t *testing.T) []file {
 	return found
 }
 
-// Numbers say the order. They may have holes, since several are written at
-// once, but none is there twice.
-func TestNames(t *testing.T) {
+// Migrations run in the order of their numbers. Numbers may be missing, since
+// branches are merged in any order, but none occurs twice.
+func TestFileNamesAreNumbered(t *testing.T) {
 	t.Parallel()
 	last := ""
 	for _, f := range files(t) {
 		if !fileName.MatchString(f.name) {
-			t.Errorf("%s: want a name such as 00042_what_it_does.sql", f.name)
+			t.Errorf("%s: want a name such as 00042_add_regions.sql", f.name)
 		}
 		if number := f.name[:5]; number == last {
 			t.Errorf("%s: another migration has its number", f.name)
@@ -85,9 +85,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A release runs beside the one before it, on one schema: what that one uses
-// stays as it was.
-var contracting = []struct{ what, pattern string }{
+// contracting are the statements that a migration must not have: a release runs
+// beside the previous one on one schema, so what that one uses must stay.
+var contracting = []struct{ action, pattern string }{
 	{"drops a table", `^drop table`},
 	{"drops a view", `^drop view`},
 	{"drops a type", `^drop type`},
@@ -96,15 +96,15 @@ var contracting = []struct{ what, pattern string }{
 	{"renames", `^alter .*\brename\b`},
 	{"changes a type", `^alter table .*\balter (column )?\w+ (set data )?type\b`},
 	{"forbids null", `^alter table .*\balter (column )?\w+ set not null`},
-	{"takes a default away", `^alter table .*\balter (column )?\w+ drop default`},
+	{"drops a default", `^alter table .*\balter (column )?\w+ drop default`},
 }
 
-// notNull finds columns that the release before could not fill.
+// notNull finds columns that the previous release could not fill.
 var notNull = regexp.MustCompile(`add (?:column )?(?:if not exists )?\w+ [^,]*?not null[^,]*`)
 
-// faults lists what a migration does that code of the release before would
-// stumble over. Tables of its own it may treat as it likes.
-func faults(f file) []string {
+// violations lists the statements of a migration that break the previous
+// release. Tables that the migration itself creates are exempt.
+func violations(f file) []string {
 	own := map[string]bool{}
 	var found []string
 	for _, s := range f.up {
@@ -116,7 +116,7 @@ func faults(f file) []string {
 		}
 		for _, rule := range contracting {
 			if regexp.MustCompile(rule.pattern).MatchString(s) {
-				found = append(found, rule.what+": "+s)
+				found = append(found, rule.action+": "+s)
 			}
 		}
 		if strings.HasPrefix(s, "alter table") {
@@ -130,17 +130,16 @@ func faults(f file) []string {
 	return found
 }
 
-func TestExpandOnly(t *testing.T) {
+func TestMigrationsOnlyExpand(t *testing.T) {
 	t.Parallel()
-	for _, f := range files(t)[1:] { // the first one is what the others expand
-		for _, fault := range faults(f) {
-			t.Errorf("%s: %s", f.name, fault)
+	for _, f := range files(t)[1:] { // the first one creates the schema
+		for _, violation := range violations(f) {
+			t.Errorf("%s: %s", f.name, violation)
 		}
 	}
 }
 
-// The rules find what they are for, and nothing else.
-func TestExpandOnlyFinds(t *testing.T) {
+func TestViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	for statement, want := range map[string]int{
 		"drop table accounts":                                                       1,
@@ -161,8 +160,8 @@ func TestExpandOnlyFinds(t *testing.T) {
 		"-- drop table accounts":                                                    0,
 		"alter table accounts alter column name set default 'x'":                    0,
 	} {
-		if got := faults(file{up: statements(statement)}); len(got) != want {
-			t.Errorf("%s: got %q; want %d faults", statement, got, want)
+		if got := violations(file{up: statements(statement)}); len(got) != want {
+			t.Errorf("%s: got %q; want %d violations", statement, got, want)
 		}
 	}
 }

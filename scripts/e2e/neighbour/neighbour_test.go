@@ -1,5 +1,8 @@
 // Package neighbour tests that neighbouring releases are compatible: the previous release,
 // built from its own sources, keeps working while the schema of this one is migrated in.
+//
+// The previous release is the last tag such as v1.2.3 before this commit. Where there is
+// none, because nothing has been released or the history has no tags, the tests are skipped.
 package neighbour
 
 import (
@@ -28,16 +31,21 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// released returns the tree of the previous release, which migrations/RELEASED names. It is
-// checked out from the history and cached.
-func released(t *testing.T, root string) string {
+// previousRelease returns the commit of the previous release. It skips the test if there is none.
+func previousRelease(t *testing.T, root string) string {
 	t.Helper()
-	name, err := os.ReadFile(filepath.Join(root, "migrations", "RELEASED"))
-	check(t, err)
-	commit := strings.TrimSpace(string(name))
-	if _, err := command(t, root, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
-		t.Skipf("the history of this tree does not hold %s, the release before: %v", commit, err)
+	tag, err := command(t, root, "git", "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD^")
+	if err != nil {
+		t.Skipf("there is no release yet: no tag such as v1.2.3 before this commit: %v", err)
 	}
+	commit, err := command(t, root, "git", "rev-parse", strings.TrimSpace(tag)+"^{commit}")
+	check(t, err)
+	return strings.TrimSpace(commit)
+}
+
+// checkout returns the tree of a commit. It is made from the history and cached.
+func checkout(t *testing.T, root, commit string) string {
+	t.Helper()
 	cache := filepath.Join(root, ".cache", "released")
 	tree := filepath.Join(cache, commit)
 	if _, err := os.Stat(tree); err == nil {
@@ -229,7 +237,7 @@ func TestPreviousReleaseRunsOnThisSchema(t *testing.T) {
 	t.Parallel()
 	layout, err := devstack.FindLayout(".", t.TempDir())
 	check(t, err)
-	s := start(t, released(t, layout.Root))
+	s := start(t, checkout(t, layout.Root, previousRelease(t, layout.Root)))
 	ok := []int{http.StatusOK, http.StatusOK}
 
 	before := s.customer(t, "before")
@@ -250,6 +258,17 @@ func TestPreviousReleaseRunsOnThisSchema(t *testing.T) {
 	s.awaitSettled(t, after, 2)
 	s.change(t, after)
 	s.agree(t)
+}
+
+// A migration that was released is never edited: databases that have it would differ from new ones.
+func TestReleasedMigrationsAreUnchanged(t *testing.T) {
+	t.Parallel()
+	layout, err := devstack.FindLayout(".", t.TempDir())
+	check(t, err)
+	release := previousRelease(t, layout.Root)
+	if changed, err := command(t, layout.Root, "git", "diff", "--name-status", "--diff-filter=a", release, "--", "migrations/*.sql"); err != nil || changed != "" {
+		t.Errorf("since the previous release, migrations were changed or removed: %v\n%s", err, changed)
+	}
 }
 
 // change makes the remaining kinds of changes.
