@@ -240,7 +240,7 @@ func (s *site) look(k *recovery.Monitor) {
 func (s *site) revoke() wire.KeyChange {
 	s.t.Helper()
 	rev := s.number("update cluster_state set revision = revision + 1 returning revision")
-	s.exec("update api_keys set revoked_at = now(), rev = $1 where id = $2", rev, s.key)
+	s.exec("update api_keys set revoked_at = now(), revision = $1 where id = $2", rev, s.key)
 	s.exec("insert into key_changes (revision, previous_revision, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
 	s.exec("update proxy_sessions set applied_revision = $1", rev) // the proxy has applied it
 	return wire.KeyChange{V: wire.Version, Revision: rev, Kind: wire.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
