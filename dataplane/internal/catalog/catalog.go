@@ -52,29 +52,29 @@ type Route struct {
 	Provider *Provider
 }
 
-// Provider is a provider with its decrypted credentials.
+// Provider is a provider with its decrypted credentials. The encrypted ones are removed.
 type Provider struct {
 	catalogkv.Provider
-	Secrets []Secret
+	Credentials []Credential
 }
 
-// Secret is a decrypted credential. Its text is never printed.
-type Secret struct {
+// Credential is a decrypted credential. Its text is never printed.
+type Credential struct {
 	ID   string
 	text string
 }
 
-// NewSecret returns the credential with an id and its text.
-func NewSecret(id, text string) Secret { return Secret{id, text} }
+// NewCredential returns the credential with an id and its text.
+func NewCredential(id, text string) Credential { return Credential{id, text} }
 
 // Reveal returns the text, for the authorization header of a call.
-func (s Secret) Reveal() string { return s.text }
+func (s Credential) Reveal() string { return s.text }
 
 // String returns the id of the credential.
-func (s Secret) String() string { return "credential " + s.ID }
+func (s Credential) String() string { return "credential " + s.ID }
 
 // GoString returns the id of the credential.
-func (s Secret) GoString() string { return s.String() }
+func (s Credential) GoString() string { return s.String() }
 
 // Snapshot is the catalog at one revision. It is immutable.
 type Snapshot struct {
@@ -155,7 +155,7 @@ func (s *Store) HasCredential(id string) bool {
 		return false
 	}
 	for _, p := range current.providers {
-		if slices.ContainsFunc(p.Secrets, func(secret Secret) bool { return secret.ID == id }) {
+		if slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.ID == id }) {
 			return true
 		}
 	}
@@ -265,9 +265,9 @@ func (b *builder) provider(p *catalogkv.Provider) *Provider {
 			b.reject("credential", c.ID, err)
 			continue
 		}
-		opened.Secrets = append(opened.Secrets, NewSecret(c.ID, string(text)))
+		opened.Credentials = append(opened.Credentials, NewCredential(c.ID, string(text)))
 	}
-	opened.Credentials = nil
+	opened.Provider.Credentials = nil
 	return opened
 }
 
@@ -282,7 +282,7 @@ func (b *builder) model(m *catalogkv.Model) *Model {
 			b.reject("model", m.ID, fmt.Errorf("route %s: there is no provider %s", r.ID, r.Provider))
 			continue
 		}
-		if !r.Enabled || !p.Enabled || len(p.Secrets) == 0 {
+		if !r.Enabled || !p.Enabled || len(p.Credentials) == 0 {
 			continue
 		}
 		route := &Route{Route: r, Provider: p}

@@ -60,7 +60,7 @@ func (s *source) apply(rev int64) *Snapshot {
 func (s *source) provider(id string) catalogkv.Provider {
 	return catalogkv.Provider{
 		ID: id, Name: id, BaseURL: "http://" + id, Enabled: true,
-		Credentials: []catalogkv.Credential{{ID: "crd_" + id, Sealed: s.fleet.Seal([]byte("secret of "+id), catalogkv.CredentialContext("crd_"+id))}},
+		Credentials: []catalogkv.Credential{{ID: "crd_" + id, Sealed: s.fleet.Seal([]byte("credential of "+id), catalogkv.CredentialContext("crd_"+id))}},
 	}
 }
 
@@ -162,8 +162,8 @@ func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 			t.Errorf("%q is not reported in: %v", want, err)
 		}
 	}
-	if strings.Contains(err.Error(), "secret of") {
-		t.Errorf("a secret is reported: %v", err)
+	if strings.Contains(err.Error(), "credential of") {
+		t.Errorf("a credential is reported: %v", err)
 	}
 	snapshot := s.store.Snapshot()
 	if got := names(snapshot.Visible("")); !cmp.Equal(got, []string{"a", "lost"}) {
@@ -187,18 +187,18 @@ func TestCredentialsAreDecrypted(t *testing.T) {
 	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
 	opened := s.apply(1).Provider("p")
 	var got []string
-	for _, secret := range opened.Secrets {
-		got = append(got, secret.ID+" "+secret.Reveal())
-		for _, text := range []string{fmt.Sprint(secret), fmt.Sprintf("%+v", secret), fmt.Sprintf("%#v", secret), fmt.Sprintf("%v", []Secret{secret})} {
-			if strings.Contains(text, secret.Reveal()) {
-				t.Errorf("a secret prints: %s", text)
+	for _, credential := range opened.Credentials {
+		got = append(got, credential.ID+" "+credential.Reveal())
+		for _, text := range []string{fmt.Sprint(credential), fmt.Sprintf("%+v", credential), fmt.Sprintf("%#v", credential), fmt.Sprintf("%v", []Credential{credential})} {
+			if strings.Contains(text, credential.Reveal()) {
+				t.Errorf("a credential prints: %s", text)
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"crd_p secret of p", "crd_2 two"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"crd_p credential of p", "crd_2 two"}, got); diff != "" {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
-	if opened.Credentials != nil {
+	if opened.Provider.Credentials != nil {
 		t.Error("the sealed credentials are kept")
 	}
 	snapshot := s.store.Snapshot()

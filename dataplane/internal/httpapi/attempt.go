@@ -81,7 +81,7 @@ func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attem
 	if err == nil {
 		attempt.Succeeded()
 		s.Picker.RecordSuccess(choice.ID)
-		s.Picker.RecordSuccess(choice.Secret.ID)
+		s.Picker.RecordSuccess(choice.Credential.ID)
 	}
 	return nil, err
 }
@@ -112,7 +112,7 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 			attempt.Failed(f.RouteCooldown)
 		}
 	case f.CredentialCooldown > 0:
-		s.Picker.RecordRefusal(choice.Secret.ID, f.Refusal, f.CredentialCooldown)
+		s.Picker.RecordRefusal(choice.Credential.ID, f.Refusal, f.CredentialCooldown)
 	case f.Answered:
 		attempt.Succeeded() // it serves, though not this request
 	}
@@ -122,7 +122,7 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 	}
 	s.Log.LogAttrs(context.Background(), level, text,
 		slog.String("request_id", x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
-		slog.String("credential", choice.Secret.ID), slog.String("class", f.Class), slog.Any("error", f))
+		slog.String("credential", choice.Credential.ID), slog.String("class", f.Class), slog.Any("error", f))
 }
 
 // ready implements routeCaller.
@@ -209,6 +209,6 @@ func (r *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
 func cleanerOf(choice route.Choice, model string) classify.Cleaner {
 	return classify.Cleaner{
 		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: model,
-		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Secret.Reveal()},
+		Hidden: []string{choice.Provider.Name, choice.Provider.BaseURL, choice.Credential.Reveal()},
 	}
 }

@@ -118,7 +118,7 @@ func mayHaveJob(f *provider.Failure) bool { return !f.Answered && !f.Unsent }
 func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.x.key.AccountID, KeyID: v.x.key.KeyID, Model: v.model.ID,
-		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Secret.ID, UpstreamModel: choice.UpstreamModel,
+		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Credential.ID, UpstreamModel: choice.UpstreamModel,
 		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.request.Seconds, CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
 	}
 }

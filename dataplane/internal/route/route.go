@@ -121,7 +121,7 @@ func (p *Picker) breakerAllows(id string, now time.Time) bool {
 // Choice is a route and the credential to use on it.
 type Choice struct {
 	*catalog.Route
-	Secret catalog.Secret
+	Credential catalog.Credential
 }
 
 // Order returns the choices among routes for an account, best first. It leaves out routes whose provider is under
@@ -135,7 +135,7 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		if r.Provider.Maintenance.Active(now) || !p.breakerAllows(r.ID, now) {
 			continue
 		}
-		secret, until, ok := p.secret(r.Provider, account)
+		credential, until, ok := p.credential(r.Provider, account)
 		if !ok {
 			continue
 		}
@@ -144,9 +144,9 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		}
 		switch {
 		case until.IsZero():
-			choices = append(choices, Choice{r, secret})
+			choices = append(choices, Choice{r, credential})
 		case fallback.Route == nil || until.Before(fallbackUntil):
-			fallback, fallbackUntil = Choice{r, secret}, until
+			fallback, fallbackUntil = Choice{r, credential}, until
 		}
 	}
 	if len(choices) == 0 && fallback.Route != nil {
@@ -163,11 +163,11 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	return choices
 }
 
-// secret chooses a provider's credential for an account: always the same one while it has no cooldown. If all have a
+// credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have a
 // cooldown, it returns the one whose cooldown ends first and the time of that. ok is false if the provider has none.
-func (p *Picker) secret(provider *catalog.Provider, account string) (best catalog.Secret, until time.Time, ok bool) {
+func (p *Picker) credential(provider *catalog.Provider, account string) (best catalog.Credential, until time.Time, ok bool) {
 	bestScore := math.Inf(-1)
-	for _, s := range provider.Secrets {
+	for _, s := range provider.Credentials {
 		cooldown := p.cooldownUntil(s.ID)
 		switch v := score(account, s.ID, 1); {
 		case cooldown.IsZero() && (!ok || !until.IsZero() || v > bestScore):

@@ -29,7 +29,7 @@ func model(priorities, weights []int) *catalog.Model {
 	for i, weight := range weights {
 		r := &catalog.Route{Provider: &catalog.Provider{}}
 		r.ID, r.Weight, r.Priority = fmt.Sprint("r", i), weight, priorities[i]
-		r.Provider.Secrets = []catalog.Secret{catalog.NewSecret(r.ID+"a", "x"), catalog.NewSecret(r.ID+"b", "y")}
+		r.Provider.Credentials = []catalog.Credential{catalog.NewCredential(r.ID+"a", "x"), catalog.NewCredential(r.ID+"b", "y")}
 		m.Routes[catalogkv.Chat] = append(m.Routes[catalogkv.Chat], r)
 	}
 	return m
@@ -83,7 +83,7 @@ func TestAccountsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
 		account := fmt.Sprint("acc_", i)
 		once, again := p.Order(m.Routes[catalogkv.Chat], account), New(nil).Order(m.Routes[catalogkv.Chat], account)
 		for j := range once {
-			if once[j].ID != again[j].ID || once[j].Secret.ID != again[j].Secret.ID {
+			if once[j].ID != again[j].ID || once[j].Credential.ID != again[j].Credential.ID {
 				t.Fatalf("%s: route and credential differ between two proxies: %v, %v", account, ids(once), ids(again))
 			}
 		}
@@ -139,7 +139,7 @@ func TestNoChoiceWithoutRouteOrCredential(t *testing.T) {
 	if got := p.Order(m.Routes[catalogkv.Messages], "acc"); len(got) != 0 {
 		t.Errorf("of another format: %v", ids(got))
 	}
-	m.Routes[catalogkv.Chat][0].Provider.Secrets = nil
+	m.Routes[catalogkv.Chat][0].Provider.Credentials = nil
 	if got := p.Order(m.Routes[catalogkv.Chat], "acc"); len(got) != 0 {
 		t.Errorf("without a credential: %v", ids(got))
 	}
@@ -168,20 +168,20 @@ func TestAccountsAreDistributedOverCredentials(t *testing.T) {
 	m := model([]int{0}, []int{1})
 	counts := map[string]int{}
 	for i := range 1000 {
-		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Secret.ID]++
+		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Credential.ID]++
 	}
 	if counts["r0a"] < 400 || counts["r0b"] < 400 {
 		t.Errorf("accounts by credential: %v; want halves", counts)
 	}
 	p.StartCooldown("r0a", time.Minute)
 	for i := range 50 {
-		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Secret.ID; got != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].Credential.ID; got != "r0b" {
 			t.Fatalf("a credential with a cooldown is used: %s", got)
 		}
 	}
 	p.StartCooldown("r0b", time.Second)
 	for i := range 50 {
-		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Secret.ID != "r0b" {
+		if got := p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i)); len(got) != 1 || got[0].Credential.ID != "r0b" {
 			t.Fatalf("with cooldowns on both: got %v; want r0b, whose cooldown ends first", got)
 		}
 	}

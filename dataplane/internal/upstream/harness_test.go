@@ -148,7 +148,7 @@ func call(address string) provider.Call {
 	}
 	c := provider.Call{Format: catalogkv.Chat, Path: "/v1/chat/completions"}
 	c.Choice.Route = &catalog.Route{Provider: &p}
-	c.Secret = catalog.NewSecret("crd", "the-secret")
+	c.Credential = catalog.NewCredential("crd", "the-secret")
 	return c
 }
 

@@ -24,7 +24,7 @@ type headCache struct {
 // headKey is everything in a usual call that its head depends on.
 type headKey struct {
 	format              catalogkv.Format
-	secret              catalog.Secret
+	credential          catalog.Credential
 	accept, contentType string
 }
 
@@ -33,7 +33,7 @@ func (h *headCache) get(call *provider.Call) *head {
 	if call.Range != "" || call.IdempotencyKey != "" || len(call.Header) > 0 {
 		return newHead(call)
 	}
-	key := headKey{call.Format, call.Secret, call.Accept, call.ContentType}
+	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType}
 	h.mu.RLock()
 	made := h.heads[key]
 	current := h.provider == call.Provider
@@ -124,9 +124,9 @@ func headerFields(call *provider.Call) http.Header {
 		h.Set(name, value)
 	}
 	if call.Provider.Auth == "x-api-key" {
-		h["X-Api-Key"] = []string{call.Secret.Reveal()}
+		h["X-Api-Key"] = []string{call.Credential.Reveal()}
 	} else {
-		h["Authorization"] = []string{"Bearer " + call.Secret.Reveal()}
+		h["Authorization"] = []string{"Bearer " + call.Credential.Reveal()}
 	}
 	return h
 }

@@ -30,7 +30,7 @@ func TestHeadsAreCachedPerProviderCredentialAndFormat(t *testing.T) {
 			}
 		}
 		other := first
-		other.Secret = catalog.NewSecret("crd", "renewed")
+		other.Credential = catalog.NewCredential("crd", "renewed")
 		if send(other); got.Get("Authorization") != "Bearer renewed" {
 			t.Errorf("another credential: got %v", got)
 		}

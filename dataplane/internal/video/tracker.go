@@ -295,7 +295,7 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 // Move records that another route takes the job, before it is called.
 func (t *Tracker) Move(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
 	next := *v
-	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Secret.ID, choice.UpstreamModel
+	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Credential.ID, choice.UpstreamModel
 	return t.save(ctx, &next)
 }
 
@@ -346,10 +346,10 @@ func (t *Tracker) Call(v *event.Video, path string) (*provider.Call, error) {
 	if p == nil {
 		return nil, fmt.Errorf("video: provider %s of the job is not in the catalog", v.Provider)
 	}
-	for _, secret := range p.Secrets {
-		if secret.ID == v.Credential {
+	for _, credential := range p.Credentials {
+		if credential.ID == v.Credential {
 			r := &catalog.Route{Route: catalogkv.Route{ID: v.Route, Provider: v.Provider, UpstreamModel: v.UpstreamModel}, Provider: p}
-			return &provider.Call{Choice: route.Choice{Route: r, Secret: secret}, Format: catalogkv.Videos, Method: http.MethodGet, Path: path}, nil
+			return &provider.Call{Choice: route.Choice{Route: r, Credential: credential}, Format: catalogkv.Videos, Method: http.MethodGet, Path: path}, nil
 		}
 	}
 	return nil, fmt.Errorf("video: credential %s of the job is not in the catalog", v.Credential)

@@ -113,7 +113,7 @@ func TestRefreshAsksTheSameAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := w.providers.calls[0]
-	if call.Method != http.MethodGet || call.Path != "/v1/videos/up_1" || call.Provider.ID != "prv_1" || call.Secret.Reveal() != "secret" || call.Body != nil {
+	if call.Method != http.MethodGet || call.Path != "/v1/videos/up_1" || call.Provider.ID != "prv_1" || call.Credential.Reveal() != "secret" || call.Body != nil {
 		t.Errorf("got call %+v", call)
 	}
 	for name, change := range map[string]func(v *event.Video){
@@ -338,7 +338,7 @@ func TestMoveRejectGiveUp(t *testing.T) {
 	w := newWorld(t)
 	v := w.job(t, "")
 	choice := route.Choice{
-		Route: &catalog.Route{Route: catalogkv.Route{ID: "rte_2", UpstreamModel: "up-2"}, Provider: &catalog.Provider{Provider: catalogkv.Provider{ID: "prv_2"}}}, Secret: catalog.NewSecret("crd_2", "s"),
+		Route: &catalog.Route{Route: catalogkv.Route{ID: "rte_2", UpstreamModel: "up-2"}, Provider: &catalog.Provider{Provider: catalogkv.Provider{ID: "prv_2"}}}, Credential: catalog.NewCredential("crd_2", "s"),
 	}
 	v, err := w.Move(t.Context(), v, choice)
 	if err != nil || v.Provider != "prv_2" || v.Route != "rte_2" || v.Credential != "crd_2" || v.UpstreamModel != "up-2" || v.Rev != 2 {
