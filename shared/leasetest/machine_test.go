@@ -20,26 +20,26 @@ const (
 	slots   = wire.PoolID(3)
 )
 
-// machine is one account's pools with the sessions of some proxies. Messages
-// are never taken away: each can be delivered at any time, again and again.
+// machine has one account's pools and the sessions of some proxies. Messages are
+// never removed: each can be delivered at any time, again and again.
 type machine struct {
-	book    *allocator.Allocator
-	tenures map[wire.SessionID]*session.Record
-	results map[allocator.RequestKey]*allocator.Result
-	stays   map[*wire.LeaseRequest]*allocator.PendingRequest
-	proxies []*proxy
+	allocator *allocator.Allocator
+	sessions  map[wire.SessionID]*session.Record
+	results   map[allocator.RequestKey]*allocator.Result
+	pending   map[*wire.LeaseRequest]*allocator.PendingRequest
+	proxies   []*proxy
 
-	ops     []*wire.LeaseRequest
-	replies []reply
-	returns []*wire.Return
-	recalls []recall
-	events  []settlement.Charge
-	settled map[[16]byte]bool
-	spent   int64
-	next    byte
-	serial  byte
-	before  map[allocator.LeaseKey]allocator.Lease
-	gens    map[wire.PoolID]int64
+	requests []*wire.LeaseRequest
+	replies  []reply
+	returns  []*wire.Return
+	recalls  []recall
+	events   []settlement.Charge
+	settled  map[[16]byte]bool
+	spent    int64
+	next     byte
+	serial   byte
+	before   map[allocator.LeaseKey]allocator.Lease
+	gens     map[wire.PoolID]int64
 }
 
 type proxy struct {
@@ -62,31 +62,31 @@ type recall struct {
 
 func newMachine(t *rapid.T) *machine {
 	m := &machine{
-		book: allocator.New(), tenures: map[wire.SessionID]*session.Record{}, results: map[allocator.RequestKey]*allocator.Result{}, stays: map[*wire.LeaseRequest]*allocator.PendingRequest{},
+		allocator: allocator.New(), sessions: map[wire.SessionID]*session.Record{}, results: map[allocator.RequestKey]*allocator.Result{}, pending: map[*wire.LeaseRequest]*allocator.PendingRequest{},
 		settled: map[[16]byte]bool{}, before: map[allocator.LeaseKey]allocator.Lease{}, gens: map[wire.PoolID]int64{},
 	}
 	for id, kind := range map[wire.PoolID]wire.Kind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
-		m.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1}
+		m.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1}
 	}
-	m.book.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))
-	m.book.Pools[limit].Adjust(rapid.Int64Range(0, 5000).Draw(t, "limit"))
-	m.book.Pools[slots].Adjust(rapid.Int64Range(1, 30).Draw(t, "slots"))
+	m.allocator.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))
+	m.allocator.Pools[limit].Adjust(rapid.Int64Range(0, 5000).Draw(t, "limit"))
+	m.allocator.Pools[slots].Adjust(rapid.Int64Range(1, 30).Draw(t, "slots"))
 	m.open()
 	return m
 }
 
 func (m *machine) open() {
 	id := wire.SessionID(len(m.proxies) + 1)
-	m.tenures[id] = &session.Record{ID: id, BootID: "boot", State: session.Active, Remaining: time.Second}
+	m.sessions[id] = &session.Record{ID: id, BootID: "boot", State: session.Active, Remaining: time.Second}
 	m.proxies = append(m.proxies, &proxy{id: id, holder: holder.NewHolder(id, "boot", account)})
 }
 
-func (m *machine) docket() *allocator.Batch {
-	m.book.Recalls = map[wire.PoolID]string{}
-	for id, t := range m.tenures {
-		m.book.EndedSessions[id] = !t.MayAdmit()
+func (m *machine) batch() *allocator.Batch {
+	m.allocator.Recalls = map[wire.PoolID]string{}
+	for id, t := range m.sessions {
+		m.allocator.EndedSessions[id] = !t.MayAdmit()
 	}
-	return &allocator.Batch{Allocator: m.book, Sessions: m.tenures, Results: m.results, LiveSessions: int64(len(m.proxies))}
+	return &allocator.Batch{Allocator: m.allocator, Sessions: m.sessions, Results: m.results, LiveSessions: int64(len(m.proxies))}
 }
 
 func pick[T any](t *rapid.T, name string, from []T) T {
@@ -104,25 +104,25 @@ func (m *machine) openSession(t *rapid.T) {
 	m.open()
 }
 
-// ask has a client ask a proxy.
+// ask sends a client's request to a proxy.
 func (m *machine) ask(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
 	amount := rapid.Int64Range(1, 400).Draw(t, "amount")
-	ticket := p.holder.Reserve([]wire.Need{
+	waiter := p.holder.Reserve([]wire.Need{
 		{Pool: balance, Kind: wire.Balance, Amount: amount}, {Pool: limit, Kind: wire.KeyLimit, Amount: amount}, {Pool: slots, Kind: wire.Slots, Amount: 1},
 	})
-	if ticket.Granted() {
-		p.running = append(p.running, ticket)
+	if waiter.Granted() {
+		p.running = append(p.running, waiter)
 	} else {
-		p.waiting = append(p.waiting, ticket)
+		p.waiting = append(p.waiting, waiter)
 	}
 }
 
-// send puts what a proxy has to say on its way.
+// send takes the next messages of a proxy.
 func (m *machine) send(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
-	if op := p.holder.NextRequest(); op != nil {
-		m.ops = append(m.ops, op)
+	if request := p.holder.NextRequest(); request != nil {
+		m.requests = append(m.requests, request)
 	}
 	if ret := p.holder.NextReturn(); ret != nil {
 		p.ret = ret
@@ -130,41 +130,41 @@ func (m *machine) send(t *rapid.T) {
 	}
 }
 
-// deliverOp delivers any op that was ever sent.
-func (m *machine) deliverOp(t *rapid.T) {
-	op := pick(t, "op", m.ops)
-	d := m.docket()
-	stay := m.stays[op]
-	if stay == nil {
-		stay = &allocator.PendingRequest{}
-		m.stays[op] = stay
+// deliverRequest delivers any lease request that was ever sent.
+func (m *machine) deliverRequest(t *rapid.T) {
+	request := pick(t, "request", m.requests)
+	d := m.batch()
+	pending := m.pending[request]
+	if pending == nil {
+		pending = &allocator.PendingRequest{}
+		m.pending[request] = pending
 	}
-	stay.MayWait, stay.ResendRecall = rapid.Bool().Draw(t, "patience"), rapid.Bool().Draw(t, "due")
-	answer, _ := d.Decide(op, stay, func() {
-		if rapid.IntRange(0, 3).Draw(t, "calm") == 0 {
-			m.book.Pools[balance].EnterEscrow()
+	pending.MayWait, pending.ResendRecall = rapid.Bool().Draw(t, "may wait"), rapid.Bool().Draw(t, "resend")
+	answer, _ := d.Decide(request, pending, func() {
+		if rapid.IntRange(0, 3).Draw(t, "headroom") == 0 {
+			m.allocator.Pools[balance].EnterEscrow()
 		}
 	})
-	for session, recalls := range m.book.ToRecall() {
+	for session, recalls := range m.allocator.ToRecall() {
 		for _, r := range recalls {
 			m.recalls = append(m.recalls, recall{session, r})
 		}
 	}
 	if answer != nil {
-		m.replies = append(m.replies, reply{op.Session, *answer})
+		m.replies = append(m.replies, reply{request.Session, *answer})
 	}
 }
 
-// deliverReply delivers any reply that was ever made to its proxy.
+// deliverReply delivers any response that was ever made to its proxy.
 func (m *machine) deliverReply(t *rapid.T) {
 	r := pick(t, "reply", m.replies)
 	p := m.proxies[r.session-1]
-	if r.reply.Status == wire.Fenced && m.tenures[r.session].CanRequest() {
-		t.Skip("a fenced reply to a session that is not over cannot be")
+	if r.reply.Status == wire.Fenced && m.sessions[r.session].CanRequest() {
+		t.Skip("only an ended session gets a fenced response")
 	}
-	for _, ticket := range p.holder.HandleResponse(&r.reply) {
-		if ticket.Granted() {
-			p.running = append(p.running, ticket)
+	for _, waiter := range p.holder.HandleResponse(&r.reply) {
+		if waiter.Granted() {
+			p.running = append(p.running, waiter)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func (m *machine) deliverReply(t *rapid.T) {
 // deliverReturn delivers any return that was ever sent.
 func (m *machine) deliverReturn(t *rapid.T) {
 	ret := pick(t, "return", m.returns)
-	status := m.docket().ApplyReturn(ret)
+	status := m.batch().ApplyReturn(ret)
 	if p := m.proxies[ret.Session-1]; p.ret == ret && status != wire.Unavailable && rapid.Bool().Draw(t, "answered") {
 		p.holder.ReturnDelivered()
 		p.ret = nil
@@ -188,10 +188,10 @@ func (m *machine) deliverRecall(t *rapid.T) {
 // finish ends a request with a cost that may be above what it reserved.
 func (m *machine) finish(t *rapid.T) {
 	p := pick(t, "proxy", m.proxies)
-	ticket := pick(t, "request", p.running)
+	waiter := pick(t, "request", p.running)
 	cost := rapid.Int64Range(0, 600).Draw(t, "cost")
-	p.running = remove(p.running, ticket)
-	p.holder.Release(ticket, cost)
+	p.running = remove(p.running, waiter)
+	p.holder.Release(waiter, cost)
 	m.event(p.id, cost)
 }
 
@@ -203,13 +203,13 @@ func (m *machine) event(session wire.SessionID, cost int64) {
 	m.events = append(m.events, settlement.Charge{Request: [16]byte{m.serial, m.next}, Session: session, Cost: cost, Pools: [2]wire.PoolID{balance, limit}})
 }
 
-func remove(tickets []*holder.Waiter, gone *holder.Waiter) []*holder.Waiter {
-	for i, t := range tickets {
+func remove(waiters []*holder.Waiter, gone *holder.Waiter) []*holder.Waiter {
+	for i, t := range waiters {
 		if t == gone {
-			return append(tickets[:i:i], tickets[i+1:]...)
+			return append(waiters[:i:i], waiters[i+1:]...)
 		}
 	}
-	return tickets
+	return waiters
 }
 
 // settle settles any events that were ever made, some of them again.
@@ -234,56 +234,56 @@ func (m *machine) settleAll(batch []settlement.Charge) {
 		m.spent += batch[i].Cost
 	}
 	s.ResolveDuplicates(map[[16]byte][32]byte{})
-	s.ApplyCharges(m.book, m.tenures)
+	s.ApplyCharges(m.allocator, m.sessions)
 }
 
-// adjust deposits, or corrects below what is spent.
+// adjust makes a deposit or a correction.
 func (m *machine) adjust(t *rapid.T) {
-	m.book.Pools[pick(t, "pool", []wire.PoolID{balance, limit})].Adjust(rapid.Int64Range(-2000, 2000).Draw(t, "by"))
+	m.allocator.Pools[pick(t, "pool", []wire.PoolID{balance, limit})].Adjust(rapid.Int64Range(-2000, 2000).Draw(t, "by"))
 }
 
-// fence has a session expire.
+// fence expires a session.
 func (m *machine) fence(t *rapid.T) {
-	tenure := m.tenures[pick(t, "proxy", m.proxies).id]
-	tenure.Remaining = -time.Hour
-	tenure.Fence(time.Second)
+	record := m.sessions[pick(t, "proxy", m.proxies).id]
+	record.Remaining = -time.Hour
+	record.Fence(time.Second)
 }
 
-// close has a fenced session be closed, whatever its proxy still does.
+// close closes a fenced session, whatever its proxy still does.
 func (m *machine) close(t *rapid.T) {
 	id := pick(t, "proxy", m.proxies).id
-	if !m.tenures[id].Expired(time.Minute) {
+	if !m.sessions[id].Expired(time.Minute) {
 		t.Skip("not fenced")
 	}
-	m.tenures[id].State = session.Closed
-	m.book.CloseSession(id)
+	m.sessions[id].State = session.Closed
+	m.allocator.CloseSession(id)
 }
 
-// returnIdle has a proxy hand back what it does not need.
+// returnIdle makes a proxy return its idle units.
 func (m *machine) returnIdle(t *rapid.T) { pick(t, "proxy", m.proxies).holder.ReturnIdle() }
 
-// restate has a proxy tell everything again.
-func (m *machine) restate(t *rapid.T) { pick(t, "proxy", m.proxies).holder.Resync() }
+// resync makes a proxy report everything again.
+func (m *machine) resync(t *rapid.T) { pick(t, "proxy", m.proxies).holder.Resync() }
 
-// check is I1, I7 and I10, after every step.
+// check checks I1, I7 and I10 after every step.
 func (m *machine) check(t *rapid.T) {
-	for id, p := range m.book.Pools {
-		held := int64(0)
-		for key, l := range m.book.Leases {
+	for id, p := range m.allocator.Pools {
+		outstanding := int64(0)
+		for key, l := range m.allocator.Leases {
 			if key.Pool != id {
 				continue
 			}
 			if l.Outstanding() < 0 {
-				t.Fatalf("I1: lease %v holds %d", key, l.Outstanding())
+				t.Fatalf("I1: lease %v has %d outstanding", key, l.Outstanding())
 			}
 			if old := m.before[key]; old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration {
 				t.Fatalf("I10: lease %v went back from %+v to %+v", key, old, *l)
 			}
 			m.before[key] = *l
-			held += l.Outstanding()
+			outstanding += l.Outstanding()
 		}
-		if p.Total != p.Free+held+p.Settled {
-			t.Fatalf("I1: pool %+v, held %d", *p, held)
+		if p.Total != p.Free+outstanding+p.Settled {
+			t.Fatalf("I1: pool %+v, outstanding %d", *p, outstanding)
 		}
 		if p.Generation < m.gens[id] {
 			t.Fatalf("I10: generation of pool %d went back from %d to %d", id, m.gens[id], p.Generation)
@@ -293,35 +293,35 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("I3: pool %d has %d settled of %d", id, p.Settled, m.spent)
 		}
 	}
-	if p := m.book.Pools[slots]; p.Free < -(p.Overrun + p.Late) {
+	if p := m.allocator.Pools[slots]; p.Free < -(p.Overrun + p.Late) {
 		t.Fatalf("I7: %+v", *p)
 	}
 }
 
-// finishAll closes everything; then nothing may be held (I8).
+// finishAll closes everything; then no pool may have outstanding units (I8).
 func (m *machine) finishAll(t *rapid.T) {
 	m.settleAll(m.events)
 	for _, p := range m.proxies {
-		m.tenures[p.id].State = session.Closed
-		m.book.CloseSession(p.id)
+		m.sessions[p.id].State = session.Closed
+		m.allocator.CloseSession(p.id)
 	}
 	m.settleAll(m.events)
 	m.check(t)
-	for id, p := range m.book.Pools {
+	for id, p := range m.allocator.Pools {
 		if p.Outstanding() != 0 {
-			t.Fatalf("I8: %d of pool %d is held when every session has closed", p.Outstanding(), id)
+			t.Fatalf("I8: %d of pool %d are outstanding when every session has closed", p.Outstanding(), id)
 		}
 	}
 }
 
-func TestAnyOrderOfMessages(t *testing.T) {
+func TestInvariantsHoldInAnyOrderOfMessages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"open": m.openSession, "ask": m.ask, "ask again": m.ask, "send": m.send, "send again": m.send, "op": m.deliverOp, "op again": m.deliverOp,
+			"open": m.openSession, "ask": m.ask, "ask again": m.ask, "send": m.send, "send again": m.send, "request": m.deliverRequest, "request again": m.deliverRequest,
 			"reply": m.deliverReply, "reply again": m.deliverReply, "return": m.deliverReturn, "recall": m.deliverRecall, "finish": m.finish,
-			"settle": m.settle, "adjust": m.adjust, "fence": m.fence, "close": m.close, "idle": m.returnIdle, "restate": m.restate, "": m.check,
+			"settle": m.settle, "adjust": m.adjust, "fence": m.fence, "close": m.close, "idle": m.returnIdle, "resync": m.resync, "": m.check,
 		})
 		m.finishAll(t)
 	})

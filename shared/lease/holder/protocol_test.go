@@ -9,24 +9,24 @@ import (
 )
 
 // world is a small model of proxies, messages and the control plane: messages
-// are lost, doubled and delayed, and every step checks the invariants.
+// are lost, repeated and delayed, and every step checks the invariants.
 type world struct {
-	t       reporter
-	v       variant
-	r       *rand.Rand
-	book    *allocator.Allocator
-	dps     []*proxy
-	ops     []*wire.LeaseRequest
-	replies []wire.LeaseResponse
-	returns []*wire.Return
-	recalls []recall
-	weights [12]int
-	total   int
-	waits   int
-	results map[wire.SessionID]wire.LeaseResponse
-	stays   map[*wire.LeaseRequest]*allocator.PendingRequest
-	charges []charge
-	spent   map[wire.PoolID]int64
+	t         reporter
+	v         variant
+	r         *rand.Rand
+	allocator *allocator.Allocator
+	proxies   []*proxy
+	requests  []*wire.LeaseRequest
+	responses []wire.LeaseResponse
+	returns   []*wire.Return
+	recalls   []recall
+	weights   [12]int
+	total     int
+	waits     int
+	results   map[wire.SessionID]wire.LeaseResponse
+	pending   map[*wire.LeaseRequest]*allocator.PendingRequest
+	charges   []charge
+	spent     map[wire.PoolID]int64
 }
 
 // reporter is the part of testing.T that a world uses. Fatalf does not return.
@@ -60,7 +60,7 @@ func need(pool wire.PoolID, kind wire.Kind, amount int64) wire.Need {
 
 func newWorld(t reporter, v variant, seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 7))
-	w := &world{t: t, v: v, r: r, book: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, stays: map[*wire.LeaseRequest]*allocator.PendingRequest{}, spent: map[wire.PoolID]int64{}}
+	w := &world{t: t, v: v, r: r, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, pending: map[*wire.LeaseRequest]*allocator.PendingRequest{}, spent: map[wire.PoolID]int64{}}
 	for i := range w.weights {
 		w.weights[i] = 1 + r.IntN(3)*r.IntN(8)
 		w.total += w.weights[i]
@@ -68,11 +68,11 @@ func newWorld(t reporter, v variant, seed uint64) *world {
 	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
 	for i, kind := range []wire.Kind{wire.Balance, wire.KeyLimit, wire.Slots} {
 		id := wire.PoolID(i + 1)
-		w.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: totals[i], Free: totals[i]}
+		w.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: totals[i], Free: totals[i]}
 	}
 	for i := range 1 + r.IntN(4) {
 		id := wire.SessionID(i + 1)
-		w.dps = append(w.dps, &proxy{id: id, h: NewHolder(id, "boot", "acc")})
+		w.proxies = append(w.proxies, &proxy{id: id, h: NewHolder(id, "boot", "acc")})
 	}
 	return w
 }
@@ -91,25 +91,25 @@ func (w *world) action() int {
 }
 
 func (w *world) step() {
-	dp := w.dps[w.r.IntN(len(w.dps))]
+	member := w.proxies[w.r.IntN(len(w.proxies))]
 	switch w.action() {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
-		t := dp.h.Reserve([]wire.Need{need(1, wire.Balance, amount), need(2, wire.KeyLimit, amount), need(3, wire.Slots, 1)})
-		dp.waiting = append(dp.waiting, t)
+		t := member.h.Reserve([]wire.Need{need(1, wire.Balance, amount), need(2, wire.KeyLimit, amount), need(3, wire.Slots, 1)})
+		member.waiting = append(member.waiting, t)
 	case 2:
-		if len(dp.running) > 0 {
-			i := w.r.IntN(len(dp.running))
+		if len(member.running) > 0 {
+			i := w.r.IntN(len(member.running))
 			cost := w.r.Int64N(500) // may exceed what was reserved
-			w.v.finish(dp.h, dp.running[i], cost)
-			dp.running = append(dp.running[:i], dp.running[i+1:]...)
-			w.charges = append(w.charges, charge{dp.id, cost})
+			w.v.finish(member.h, member.running[i], cost)
+			member.running = append(member.running[:i], member.running[i+1:]...)
+			w.charges = append(w.charges, charge{member.id, cost})
 		}
 	case 3:
-		if len(dp.waiting) > 0 {
-			i := w.r.IntN(len(dp.waiting))
-			if gone, _ := dp.h.Cancel(dp.waiting[i]); gone {
-				dp.waiting = append(dp.waiting[:i], dp.waiting[i+1:]...)
+		if len(member.waiting) > 0 {
+			i := w.r.IntN(len(member.waiting))
+			if gone, _ := member.h.Cancel(member.waiting[i]); gone {
+				member.waiting = append(member.waiting[:i], member.waiting[i+1:]...)
 			}
 		}
 	case 4:
@@ -121,9 +121,9 @@ func (w *world) step() {
 	case 7:
 		w.settle()
 	case 8:
-		w.send(dp)
+		w.send(member)
 	case 9:
-		p := w.book.Pools[wire.PoolID(1+2*w.r.IntN(2))]
+		p := w.allocator.Pools[wire.PoolID(1+2*w.r.IntN(2))]
 		if p.Free > p.Total/4 && w.r.IntN(4) == 0 {
 			p.EnterEscrow()
 		}
@@ -131,26 +131,26 @@ func (w *world) step() {
 		w.deliverRecall()
 	case 11:
 		if w.r.IntN(10) == 0 {
-			dp.h.ReturnIdle()
+			member.h.ReturnIdle()
 		}
 	}
 	w.check()
 }
 
-func (w *world) send(dp *proxy) {
-	if op := dp.h.NextRequest(); op != nil {
-		w.ops = append(w.ops, op)
-	} else if dp.h.request != nil && w.r.IntN(2) == 0 {
-		w.ops = append(w.ops, dp.h.request) // sent again
+func (w *world) send(member *proxy) {
+	if request := member.h.NextRequest(); request != nil {
+		w.requests = append(w.requests, request)
+	} else if member.h.request != nil && w.r.IntN(2) == 0 {
+		w.requests = append(w.requests, member.h.request) // sent again
 	}
-	if ret := dp.h.NextReturn(); ret != nil {
+	if ret := member.h.NextReturn(); ret != nil {
 		w.returns = append(w.returns, ret)
-	} else if dp.h.ret != nil && w.r.IntN(2) == 0 {
-		w.returns = append(w.returns, dp.h.ret)
+	} else if member.h.ret != nil && w.r.IntN(2) == 0 {
+		w.returns = append(w.returns, member.h.ret)
 	}
 }
 
-// pick takes a random message; now and then it stays in flight too (doubled).
+// pick takes a random message; now and then it pending in flight too (doubled).
 func pick[T any](w *world, queue *[]T) (T, bool) {
 	var none T
 	if len(*queue) == 0 {
@@ -165,79 +165,78 @@ func pick[T any](w *world, queue *[]T) (T, bool) {
 }
 
 func (w *world) deliverOp() {
-	op, ok := pick(w, &w.ops)
+	request, ok := pick(w, &w.requests)
 	if !ok {
 		return
 	}
-	last, known := w.results[op.Session]
+	last, known := w.results[request.Session]
 	switch {
-	case known && op.Number < last.Number:
+	case known && request.Number < last.Number:
 		return
-	case known && op.Number == last.Number:
-		w.replies = append(w.replies, last)
+	case known && request.Number == last.Number:
+		w.responses = append(w.responses, last)
 		return
 	}
 	w.begin()
-	stay := w.stays[op]
-	if stay == nil {
-		stay = &allocator.PendingRequest{}
-		w.stays[op] = stay
+	pending := w.pending[request]
+	if pending == nil {
+		pending = &allocator.PendingRequest{}
+		w.pending[request] = pending
 	}
-	stay.MayWait, stay.ResendRecall = w.r.IntN(2) == 0, w.r.IntN(2) == 0
-	reply, decided := w.v.op(w.book, op, stay)
+	pending.MayWait, pending.ResendRecall = w.r.IntN(2) == 0, w.r.IntN(2) == 0
+	reply, decided := w.v.decide(w.allocator, request, pending)
 	w.sendRecalls()
 	if !decided {
-		w.ops = append(w.ops, op) // it lingers, and is looked at again
+		w.requests = append(w.requests, request) // it waits, and is decided later
 		return
 	}
 	if reply.Status == wire.Wait {
 		w.waits++
-		w.replies = append(w.replies, reply)
+		w.responses = append(w.responses, reply)
 		return
 	}
-	w.results[op.Session] = reply
+	w.results[request.Session] = reply
 	for i, d := range reply.Decisions {
 		if !d.Granted {
-			w.mustBeShort(op, i, reply)
+			w.mustBeShort(request, i, reply)
 		}
 	}
-	w.replies = append(w.replies, reply)
+	w.responses = append(w.responses, reply)
 }
 
-// begin does what the control plane does before it asks a Book.
+// begin prepares the allocator for the next transaction.
 func (w *world) begin() {
-	w.book.Recalls = map[wire.PoolID]string{}
+	w.allocator.Recalls = map[wire.PoolID]string{}
 }
 
 func (w *world) sendRecalls() {
-	recalls := w.book.ToRecall()
-	for _, dp := range w.dps {
-		for _, r := range recalls[dp.id] {
-			w.recalls = append(w.recalls, recall{dp.id, r.Pool, r.Generation})
+	recalls := w.allocator.ToRecall()
+	for _, member := range w.proxies {
+		for _, r := range recalls[member.id] {
+			w.recalls = append(w.recalls, recall{member.id, r.Pool, r.Generation})
 		}
 	}
 }
 
 func (w *world) deliverRecall() {
 	if m, ok := pick(w, &w.recalls); ok {
-		w.dps[m.session-1].h.HandleRecall(m.pool, m.gen)
+		w.proxies[m.session-1].h.HandleRecall(m.pool, m.gen)
 	}
 }
 
-// nobodyIdles checks the barrier: when a request was refused for want of a
-// pool, no session held units of it that no request was using. Units in a
-// reply on its way are used if they were granted to a request, idle if they
-// are a slice.
-func (w *world) nobodyIdles(pool wire.PoolID) {
-	for _, dp := range w.dps {
-		l, p := w.book.Leases[allocator.LeaseKey{Pool: pool, Session: dp.id}], dp.h.pools[pool]
+// noIdleUnits checks I5: when a request was refused for want of units of a pool,
+// no session held idle units of it. Units in a response on its way are used if
+// they were granted to a request, and idle if they are an allotment.
+func (w *world) noIdleUnits(pool wire.PoolID) {
+	for _, member := range w.proxies {
+		l, p := w.allocator.Leases[allocator.LeaseKey{Pool: pool, Session: member.id}], member.h.pools[pool]
 		if l == nil || p == nil {
 			continue
 		}
 		used := p.returned + p.charged + p.running
-		if last, op := w.results[dp.id], dp.h.request; op != nil && op.Number == last.Number {
+		if last, request := w.results[member.id], member.h.request; request != nil && request.Number == last.Number {
 			for i, d := range last.Decisions {
-				for _, n := range op.Needs[i] {
+				for _, n := range request.Needs[i] {
 					if d.Granted && n.Pool == pool {
 						used += n.Amount
 					}
@@ -245,26 +244,26 @@ func (w *world) nobodyIdles(pool wire.PoolID) {
 			}
 		}
 		if idle := l.Granted - used; idle > 0 {
-			w.t.Fatalf("refused for want of pool %d while session %d idles %d: lease %+v, holding %+v, pool %+v, op %+v", pool, dp.id, idle, *l, *p, *w.book.Pools[pool], dp.h.request)
+			w.t.Fatalf("refused for want of pool %d while session %d has %d idle units: lease %+v, holder's lease %+v, pool %+v, request %+v", pool, member.id, idle, *l, *p, *w.allocator.Pools[pool], member.h.request)
 		}
 	}
 }
 
-// heldKind is the kind of pool that a refusal says is held. A spent pool is
-// refused without a recall: nothing that comes back would do.
+// heldKind is the kind of the pool whose units a refusal says are reserved. A
+// spent pool is refused without a recall, because no return could help.
 var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
-// A refusal is right only if, after the grants before it, some pool had less
-// than was needed.
-func (w *world) mustBeShort(op *wire.LeaseRequest, i int, reply wire.LeaseResponse) {
-	for _, n := range op.Needs[i] {
+// mustBeShort checks that some pool had less than the need, after the grants
+// before it.
+func (w *world) mustBeShort(request *wire.LeaseRequest, i int, reply wire.LeaseResponse) {
+	for _, n := range request.Needs[i] {
 		if kind, ok := heldKind[reply.Decisions[i].Reason]; ok && kind == n.Kind {
-			w.nobodyIdles(n.Pool)
+			w.noIdleUnits(n.Pool)
 		}
-		free := w.book.Pools[n.Pool].Free
+		free := w.allocator.Pools[n.Pool].Free
 		for j, d := range reply.Decisions {
 			if j > i && d.Granted {
-				for _, m := range op.Needs[j] {
+				for _, m := range request.Needs[j] {
 					if m.Pool == n.Pool {
 						free += m.Amount
 					}
@@ -275,25 +274,25 @@ func (w *world) mustBeShort(op *wire.LeaseRequest, i int, reply wire.LeaseRespon
 			return
 		}
 	}
-	w.t.Fatalf("request %d of %+v was refused (%s) with enough of everything", i, op, reply.Decisions[i].Reason)
+	w.t.Fatalf("request %d of %+v was refused (%s) although every pool had enough", i, request, reply.Decisions[i].Reason)
 }
 
 func (w *world) deliverReply() {
-	reply, ok := pick(w, &w.replies)
+	reply, ok := pick(w, &w.responses)
 	if !ok {
 		return
 	}
-	for _, dp := range w.dps {
-		if reply.Status == wire.Wait || w.results[dp.id].Number == 0 || dp.h.request == nil || dp.h.request.Number != reply.Number || !sameReply(w.results[dp.id], reply) {
+	for _, member := range w.proxies {
+		if reply.Status == wire.Wait || w.results[member.id].Number == 0 || member.h.request == nil || member.h.request.Number != reply.Number || !sameReply(w.results[member.id], reply) {
 			continue
 		}
-		for _, t := range dp.h.HandleResponse(&reply) {
+		for _, t := range member.h.HandleResponse(&reply) {
 			if t.Granted() {
-				dp.running = append(dp.running, t)
+				member.running = append(member.running, t)
 			}
-			for i := range dp.waiting {
-				if dp.waiting[i] == t {
-					dp.waiting = append(dp.waiting[:i], dp.waiting[i+1:]...)
+			for i := range member.waiting {
+				if member.waiting[i] == t {
+					member.waiting = append(member.waiting[:i], member.waiting[i+1:]...)
 					break
 				}
 			}
@@ -311,11 +310,11 @@ func (w *world) deliverReturn() {
 	if !ok {
 		return
 	}
-	w.v.report(w.book, ret.Session, ret.Reports)
+	w.v.report(w.allocator, ret.Session, ret.Reports)
 	if w.r.IntN(4) > 0 {
-		for _, dp := range w.dps {
-			if dp.h.ret == ret {
-				dp.h.ReturnDelivered()
+		for _, member := range w.proxies {
+			if member.h.ret == ret {
+				member.h.ReturnDelivered()
 			}
 		}
 	}
@@ -327,28 +326,28 @@ func (w *world) settle() {
 	}
 	c := w.charges[0]
 	w.charges = w.charges[1:]
-	closed := w.dps[c.session-1].closed
-	w.v.charge(w.book, c.session, closed, 1, c.cost)
-	w.v.charge(w.book, c.session, closed, 2, c.cost)
+	closed := w.proxies[c.session-1].closed
+	w.v.charge(w.allocator, c.session, closed, 1, c.cost)
+	w.v.charge(w.allocator, c.session, closed, 2, c.cost)
 	w.spent[1] += c.cost
 	w.spent[2] += c.cost
 }
 
 func (w *world) check() {
 	w.t.Helper()
-	for id, p := range w.book.Pools {
+	for id, p := range w.allocator.Pools {
 		held := int64(0)
-		for key, l := range w.book.Leases {
+		for key, l := range w.allocator.Leases {
 			if key.Pool != id {
 				continue
 			}
 			if l.Outstanding() < 0 {
-				w.t.Fatalf("lease %v holds %d", key, l.Outstanding())
+				w.t.Fatalf("lease %v has %d outstanding", key, l.Outstanding())
 			}
 			held += l.Outstanding()
 		}
 		if p.Total != p.Free+held+p.Settled {
-			w.t.Fatalf("pool %d: total %d, free %d, held %d, settled %d", id, p.Total, p.Free, held, p.Settled)
+			w.t.Fatalf("pool %d: total %d, free %d, outstanding %d, settled %d", id, p.Total, p.Free, held, p.Settled)
 		}
 		if p.Settled != w.spent[id] {
 			w.t.Fatalf("pool %d: settled %d, charged %d", id, p.Settled, w.spent[id])
@@ -358,54 +357,54 @@ func (w *world) check() {
 		}
 	}
 	slots := 0
-	for _, dp := range w.dps {
-		slots += len(dp.running)
-		for id, p := range dp.h.pools {
-			// Cover: what runs and what is charged was granted, but for overruns.
-			l := w.book.Leases[allocator.LeaseKey{Pool: id, Session: dp.id}]
+	for _, member := range w.proxies {
+		slots += len(member.running)
+		for id, p := range member.h.pools {
+			// I2: running and charged units were granted, except for overruns.
+			l := w.allocator.Leases[allocator.LeaseKey{Pool: id, Session: member.id}]
 			if p.running > 0 && (l == nil || l.Granted < p.granted) {
-				w.t.Fatalf("session %d runs %d of pool %d on %+v", dp.id, p.running, id, l)
+				w.t.Fatalf("session %d runs %d of pool %d on %+v", member.id, p.running, id, l)
 			}
 		}
 	}
-	if total := w.book.Pools[3].Total; int64(slots) > total {
+	if total := w.allocator.Pools[3].Total; int64(slots) > total {
 		w.t.Fatalf("%d requests run on %d slots", slots, total)
 	}
 }
 
-// drain lets everything arrive, and checks that nothing stays held.
+// drain delivers everything, and checks that no pool has outstanding units.
 func (w *world) drain() {
 	for range 20 {
-		for _, dp := range w.dps {
-			dp.h.ReturnIdle()
-			for _, t := range dp.running {
-				w.v.finish(dp.h, t, 1)
-				w.charges = append(w.charges, charge{dp.id, 1})
+		for _, member := range w.proxies {
+			member.h.ReturnIdle()
+			for _, t := range member.running {
+				w.v.finish(member.h, t, 1)
+				w.charges = append(w.charges, charge{member.id, 1})
 			}
-			dp.running = nil
-			if op := dp.h.NextRequest(); op != nil || dp.h.request != nil {
-				op = dp.h.request
-				reply, known := w.results[dp.id]
-				if !known || reply.Number < op.Number {
+			member.running = nil
+			if request := member.h.NextRequest(); request != nil || member.h.request != nil {
+				request = member.h.request
+				reply, known := w.results[member.id]
+				if !known || reply.Number < request.Number {
 					w.begin()
-					reply, _ = w.v.op(w.book, op, &allocator.PendingRequest{})
+					reply, _ = w.v.decide(w.allocator, request, &allocator.PendingRequest{})
 					w.sendRecalls()
 					for len(w.recalls) > 0 {
 						w.deliverRecall()
 					}
 					if reply.Status == wire.Done {
-						w.results[dp.id] = reply
+						w.results[member.id] = reply
 					}
 				}
-				for _, t := range dp.h.HandleResponse(&reply) {
+				for _, t := range member.h.HandleResponse(&reply) {
 					if t.Granted() {
-						dp.running = append(dp.running, t)
+						member.running = append(member.running, t)
 					}
 				}
 			}
-			for dp.h.ret != nil || dp.h.NextReturn() != nil {
-				w.v.report(w.book, dp.id, dp.h.ret.Reports)
-				dp.h.ReturnDelivered()
+			for member.h.ret != nil || member.h.NextReturn() != nil {
+				w.v.report(w.allocator, member.id, member.h.ret.Reports)
+				member.h.ReturnDelivered()
 			}
 		}
 		for len(w.charges) > 0 {
@@ -413,15 +412,15 @@ func (w *world) drain() {
 		}
 		w.check()
 	}
-	for id, p := range w.book.Pools {
+	for id, p := range w.allocator.Pools {
 		if p.Outstanding() != 0 {
-			w.t.Fatalf("pool %d: %d still held when nothing runs", id, p.Outstanding())
+			w.t.Fatalf("pool %d: %d outstanding when nothing runs", id, p.Outstanding())
 		}
 	}
 }
 
-// run plays a whole life of the world. In the end some sessions go without a
-// word: what they hold comes back, what they owe is charged late.
+// run plays a world to its end, where all sessions are closed: their units come
+// back, and charges that are left are late.
 func (w *world) run() {
 	for range 400 {
 		w.step()
@@ -429,18 +428,18 @@ func (w *world) run() {
 	if w.r.IntN(2) == 0 {
 		w.drain()
 	}
-	for _, dp := range w.dps {
-		dp.closed = true
-		w.v.close(w.book, dp.id)
+	for _, member := range w.proxies {
+		member.closed = true
+		w.v.close(w.allocator, member.id)
 	}
 	w.charges = append(w.charges, charge{1, 5})
 	for len(w.charges) > 0 {
 		w.settle()
 		w.check()
 	}
-	for id, p := range w.book.Pools {
+	for id, p := range w.allocator.Pools {
 		if p.Outstanding() != 0 {
-			w.t.Fatalf("pool %d: %d held after every session closed", id, p.Outstanding())
+			w.t.Fatalf("pool %d: %d outstanding after every session closed", id, p.Outstanding())
 		}
 	}
 }
@@ -461,11 +460,11 @@ func TestRefusalReasons(t *testing.T) {
 		balance, limit, slots allocator.Pool
 		want                  wire.Reason
 	}{
-		{"limit spent before all", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.KeyLimitSpent},
+		{"key limit spent comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.KeyLimitSpent},
 		{"balance spent", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceSpent},
-		{"no slot before held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1}, wire.NoSlot},
-		{"limit held before balance held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.KeyLimitReserved},
-		{"balance held", allocator.Pool{Total: 100}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{Total: 1, Free: 1}, wire.BalanceReserved},
+		{"no slot comes before reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1}, wire.NoSlot},
+		{"key limit reserved comes before balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100}, allocator.Pool{Total: 1, Free: 1}, wire.KeyLimitReserved},
+		{"balance reserved", allocator.Pool{Total: 100}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{Total: 1, Free: 1}, wire.BalanceReserved},
 		{"granted", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Total: 1, Free: 1}, ""},
 		{"unlimited refuses nothing", allocator.Pool{Total: 100, Free: 10}, allocator.Pool{Unlimited: true, Free: -50, Settled: 50}, allocator.Pool{Total: 1, Free: 1}, ""},
 	}
@@ -485,18 +484,18 @@ func TestRefusalReasons(t *testing.T) {
 	}
 }
 
-// A misfit does not stop those behind it.
-func TestOpDecidesEachRequest(t *testing.T) {
+// A refusal does not affect the requests behind it.
+func TestEachRequestIsDecidedAlone(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 100, Free: 100}
-	op := &wire.LeaseRequest{Session: 1, Number: 1}
+	request := &wire.LeaseRequest{Session: 1, Number: 1}
 	for _, amount := range []int64{60, 50, 40, 1} {
-		op.Needs = append(op.Needs, []wire.Need{need(1, wire.Balance, amount)})
+		request.Needs = append(request.Needs, []wire.Need{need(1, wire.Balance, amount)})
 	}
-	reply, decided := b.Decide(op, &allocator.PendingRequest{})
+	reply, decided := b.Decide(request, &allocator.PendingRequest{})
 	if !decided {
-		t.Fatal("undecided without patience")
+		t.Fatal("not decided although it may not wait")
 	}
 	var got []bool
 	for _, d := range reply.Decisions {
@@ -507,7 +506,7 @@ func TestOpDecidesEachRequest(t *testing.T) {
 	}
 }
 
-func TestPatienceWaitsForReturns(t *testing.T) {
+func TestDecisionWaitsForReturns(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Central: true, Generation: 1, Total: 1, Free: 1}
@@ -516,20 +515,20 @@ func TestPatienceWaitsForReturns(t *testing.T) {
 	reply, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{MayWait: true})
 	first.HandleResponse(&reply)
 	second := NewHolder(2, "b", "acc")
-	ticket := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	op := second.NextRequest()
-	if _, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true}); decided {
+	waiter := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	request := second.NextRequest()
+	if _, decided := b.Decide(request, &allocator.PendingRequest{MayWait: true}); decided {
 		t.Fatal("refused while the slot could still come back")
 	}
 	first.Release(running, 0)
 	b.ApplyReports(1, first.NextReturn().Reports)
-	reply, decided := b.Decide(op, &allocator.PendingRequest{MayWait: true})
-	if second.HandleResponse(&reply); !decided || !ticket.Granted() {
-		t.Fatalf("decided %v, granted %v; want both after the return", decided, ticket.Granted())
+	reply, decided := b.Decide(request, &allocator.PendingRequest{MayWait: true})
+	if second.HandleResponse(&reply); !decided || !waiter.Granted() {
+		t.Fatalf("decided %v, granted %v; want both after the return", decided, waiter.Granted())
 	}
 }
 
-func TestFencedSessionLosesItsWaiters(t *testing.T) {
+func TestFencedSessionAbortsItsWaiters(t *testing.T) {
 	t.Parallel()
 	h := NewHolder(1, "b", "acc")
 	a, b := h.Reserve([]wire.Need{need(1, wire.Balance, 1)}), h.Reserve([]wire.Need{need(1, wire.Balance, 1)})
@@ -537,14 +536,14 @@ func TestFencedSessionLosesItsWaiters(t *testing.T) {
 	c := h.Reserve([]wire.Need{need(1, wire.Balance, 1)})
 	h.Cancel(b)
 	if got := h.HandleResponse(&wire.LeaseResponse{Status: wire.Fenced}); len(got) != 2 || !a.Aborted() || b.Aborted() || !c.Aborted() {
-		t.Errorf("lost %d tickets", len(got))
+		t.Errorf("%d waiters were aborted; want 2", len(got))
 	}
 	if h.NextRequest() != nil {
-		t.Error("a lost holder still asks")
+		t.Error("a holder without waiters sends a lease request")
 	}
 }
 
-func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
+func TestRecallIsAnsweredWithoutIdleUnits(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 10, Free: 10}
@@ -567,7 +566,7 @@ func TestRecallIsAnsweredEvenWithNothingIdle(t *testing.T) {
 	}
 }
 
-func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
+func TestDisablingEscrowReturnsIdleUnits(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1000, Free: 1000}
@@ -578,15 +577,15 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 		t.Fatal("not granted")
 	}
 	if second := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); !second.Granted() {
-		t.Fatal("a slice did not serve the next request")
+		t.Fatal("the allotment did not serve the next request")
 	}
 	h.DisableEscrow()
 	said := h.NextReturn()
-	// A recall that comes later is not answered by what was said before it: something may have come back since.
+	// An earlier report does not answer a later recall: units may have come back since.
 	b.Pools[1].Central, b.Pools[1].Generation = true, 3
 	b.ApplyReports(1, said.Reports)
 	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}]; got.Outstanding() != 20 || got.RecalledGeneration == 3 {
-		t.Errorf("lease %+v after distrust; want the two running requests' 20, not yet recalled", *got)
+		t.Errorf("lease %+v after escrow was disabled; want the 20 units of the two running requests, and no answer to the recall", *got)
 	}
 	h.ReturnDelivered()
 	h.Release(first, 4)
@@ -596,13 +595,13 @@ func TestDistrustGivesBackWhatIsIdle(t *testing.T) {
 		t.Errorf("lease %+v after the recall; want it answered", *got)
 	}
 	if third := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); third.Granted() {
-		t.Error("admitted without asking after distrust")
+		t.Error("admitted from idle units after escrow was disabled")
 	}
 }
 
-// What an answer says that was under way when the holder was told to distrust
-// is from before the change, and of the next one from after it.
-func TestTrustComesBackWithTheNextOp(t *testing.T) {
+// A response that was on its way when escrow was disabled is from before the
+// change; the next one is from after it.
+func TestNextResponseEnablesEscrowAgain(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1000, Free: 1000}
@@ -612,19 +611,20 @@ func TestTrustComesBackWithTheNextOp(t *testing.T) {
 	h.DisableEscrow()
 	h.HandleResponse(&late)
 	if idle := h.pools[1].idle(); idle != 0 || h.NextReturn() == nil {
-		t.Fatalf("%d are held idle by a word from before the change", idle)
+		t.Fatalf("%d idle units are held because of a response from before the change", idle)
 	}
 	h.ReturnDelivered()
 	h.Reserve(need)
 	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
 	h.HandleResponse(&reply)
 	if !h.Reserve(need).Granted() {
-		t.Error("no slice serves any more, though the pool has room")
+		t.Error("no allotment serves requests any more, although the pool has headroom")
 	}
 }
 
-// A pool that never runs short does not pile up while another one does.
-func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
+// A pool that never runs short does not collect idle units while another one
+// does run short.
+func TestLeaseRequestsReturnIdleUnits(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
@@ -632,44 +632,44 @@ func TestOpsDoNotPileUpIdleUnits(t *testing.T) {
 	h := NewHolder(1, "b", "acc")
 	asked := 0
 	for range 2000 {
-		ticket := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(3, wire.Slots, 1)})
-		if op := h.NextRequest(); op != nil {
+		waiter := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(3, wire.Slots, 1)})
+		if request := h.NextRequest(); request != nil {
 			asked++
-			reply, _ := b.Decide(op, &allocator.PendingRequest{MayWait: true})
+			reply, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
 			h.HandleResponse(&reply)
 		}
-		if !ticket.Granted() {
-			t.Fatalf("not granted after %d ops: %+v", asked, ticket.Decision())
+		if !waiter.Granted() {
+			t.Fatalf("not granted after %d lease requests: %+v", asked, waiter.Decision())
 		}
-		h.Release(ticket, 10)
+		h.Release(waiter, 10)
 	}
 	if held := b.Pools[3].Outstanding(); held > 1+allocator.AllotmentNeeds {
-		t.Errorf("%d slots are held after %d ops; want one allotment at most", held, asked)
+		t.Errorf("%d slots are outstanding after %d lease requests; want one allotment at most", held, asked)
 	}
 	if asked > 2000/allocator.AllotmentNeeds+1 {
 		t.Errorf("%d lease requests for 2000 requests; want one for each allotment of the balance", asked)
 	}
 }
 
-// Who comes while an op is under way is admitted from the slice that it
-// brings, in order, and does not make another op.
-func TestSliceServesThoseWhoCameMeanwhile(t *testing.T) {
+// A request that comes while a lease request is outstanding is admitted from its
+// allotment, in order, without another lease request.
+func TestAllotmentServesEarlierWaiters(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1_000_000, Free: 1_000_000}
 	h := NewHolder(1, "b", "acc")
 	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	op := h.NextRequest()
+	request := h.NextRequest()
 	second, large, fourth := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10_000)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	reply, _ := b.Decide(op, &allocator.PendingRequest{MayWait: true})
+	reply, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
 	if got := h.HandleResponse(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
-		t.Fatalf("%d tickets decided, the second granted: %t; want two, granted", len(got), second.Granted())
+		t.Fatalf("%d waiters decided, the second granted: %t; want two, granted", len(got), second.Granted())
 	}
 	if large.Granted() || fourth.Granted() {
-		t.Error("admitted without cover, or before one who came earlier")
+		t.Error("a request was admitted without cover, or before an earlier one")
 	}
-	if op = h.NextRequest(); op == nil || len(op.Needs) != 2 {
-		t.Errorf("the next op is %+v; want one for the two that are left", op)
+	if request = h.NextRequest(); request == nil || len(request.Needs) != 2 {
+		t.Errorf("the next lease request is %+v; want one for the two waiters that are left", request)
 	}
 }
 
@@ -685,9 +685,9 @@ func allotted(t *testing.T, b *allocator.Allocator, need []wire.Need) *Holder {
 	return h
 }
 
-// While an op is not answered, who is covered does not wait for longer than the
-// one before it who is not.
-func TestNobodyWaitsBehindThoseWhoGaveUp(t *testing.T) {
+// While a lease request has no response, a covered request does not wait behind a
+// cancelled one.
+func TestCancelledWaiterReleasesTheOnesBehind(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
@@ -695,10 +695,10 @@ func TestNobodyWaitsBehindThoseWhoGaveUp(t *testing.T) {
 	h := allotted(t, b, small)
 	large, second, third := h.Reserve([]wire.Need{need(1, wire.Balance, 1_000_000)}), h.Reserve(small), h.Reserve(small)
 	if second.Granted() || third.Granted() {
-		t.Fatal("admitted before one who came earlier")
+		t.Fatal("admitted before an earlier request")
 	}
 	gone, admitted := h.Cancel(large)
 	if !gone || len(admitted) != 2 || !second.Granted() || !third.Granted() {
-		t.Errorf("gone: %t, %d admitted; want the two who are covered", gone, len(admitted))
+		t.Errorf("gone: %t, %d admitted; want the two covered requests", gone, len(admitted))
 	}
 }

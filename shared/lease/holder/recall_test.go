@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// oneSlot is a Book with a single slot, which session 1 has at work.
+// oneSlot returns an allocator with a single slot, which a running request of
+// session 1 holds.
 func oneSlot(t *testing.T) (b *allocator.Allocator, first *Holder, running *Waiter) {
 	t.Helper()
 	b = allocator.New()
@@ -21,9 +22,10 @@ func oneSlot(t *testing.T) (b *allocator.Allocator, first *Holder, running *Wait
 	return b, first, running
 }
 
-// What has come back to a proxy may be on its way for longer than an op waits.
-// Before a request is refused, whoever holds anything says that it is at work.
-func TestRefusalAsksWhatIsOnItsWay(t *testing.T) {
+// A Return can be on its way for longer than a lease request waits. Before a
+// request is refused, every session that holds units has to confirm that they
+// are in use.
+func TestRefusalWaitsForReturnsOnTheirWay(t *testing.T) {
 	t.Parallel()
 	for _, finished := range []bool{true, false} {
 		t.Run(fmt.Sprint("finished: ", finished), func(t *testing.T) {
@@ -32,14 +34,14 @@ func TestRefusalAsksWhatIsOnItsWay(t *testing.T) {
 			if finished {
 				first.Release(running, 0)
 				if first.NextReturn() == nil {
-					t.Fatal("nothing is given back")
-				} // and it is lost
+					t.Fatal("nothing is returned")
+				} // and the Return is lost
 				first.ret = nil
 			}
 			second := NewHolder(2, "b", "acc")
-			ticket := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-			op, stay := second.NextRequest(), &allocator.PendingRequest{}
-			reply, decided := b.Decide(op, stay)
+			waiter := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+			request, pending := second.NextRequest(), &allocator.PendingRequest{}
+			reply, decided := b.Decide(request, pending)
 			if decided || reply.Status != wire.Wait {
 				t.Fatalf("got %+v, decided: %t; want a recall", reply, decided)
 			}
@@ -47,32 +49,33 @@ func TestRefusalAsksWhatIsOnItsWay(t *testing.T) {
 				first.HandleRecall(r.Pool, r.Generation)
 			}
 			b.ApplyReports(1, first.NextReturn().Reports)
-			if reply, decided = b.Decide(op, stay); !decided {
-				t.Fatal("it waits although all have answered")
+			if reply, decided = b.Decide(request, pending); !decided {
+				t.Fatal("not decided although every session has answered")
 			}
-			if second.HandleResponse(&reply); ticket.Granted() != finished || ticket.Refused() == finished {
+			if second.HandleResponse(&reply); waiter.Granted() != finished || waiter.Refused() == finished {
 				t.Errorf("got %+v", reply)
 			}
 		})
 	}
 }
 
-// One recall does for all who came before it, and for nobody who came later.
-func TestOneRecallDoesForAllWhoCameBefore(t *testing.T) {
+// One recall serves all lease requests that came before it, and none that came
+// later.
+func TestRecallServesAllEarlierRequests(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
-	var ops [3]*wire.LeaseRequest
-	var stays [3]allocator.PendingRequest
-	for i := range ops {
+	var requests [3]*wire.LeaseRequest
+	var pending [3]allocator.PendingRequest
+	for i := range requests {
 		h := NewHolder(wire.SessionID(i+2), "b", "acc")
 		h.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-		ops[i] = h.NextRequest()
+		requests[i] = h.NextRequest()
 	}
-	look := func(i int, patient, want bool) {
+	decide := func(i int, mayWait, want bool) {
 		t.Helper()
-		stays[i].MayWait = patient
-		if _, decided := b.Decide(ops[i], &stays[i]); decided != want {
-			t.Errorf("op %d, patient: %t: decided: %t", i, patient, decided)
+		pending[i].MayWait = mayWait
+		if _, decided := b.Decide(requests[i], &pending[i]); decided != want {
+			t.Errorf("request %d, may wait: %t: decided: %t", i, mayWait, decided)
 		}
 	}
 	answer := func() {
@@ -81,55 +84,55 @@ func TestOneRecallDoesForAllWhoCameBefore(t *testing.T) {
 		b.ApplyReports(1, first.NextReturn().Reports)
 		first.ReturnDelivered()
 	}
-	look(0, true, false)
-	look(1, true, false)
-	look(0, false, false) // the recall begins
-	look(2, true, false)  // and one comes
+	decide(0, true, false)
+	decide(1, true, false)
+	decide(0, false, false) // the recall begins
+	decide(2, true, false)  // and another request comes
 	answer()
-	look(1, false, true)
-	look(0, false, true)
-	look(2, true, false)
-	look(2, false, false)
+	decide(1, false, true)
+	decide(0, false, true)
+	decide(2, true, false)
+	decide(2, false, false)
 	answer()
-	look(2, false, true)
+	decide(2, false, true)
 }
 
-// What the asking session holds itself it has told with the op.
-func TestNobodyIsRecalledForItself(t *testing.T) {
+// A lease request reports the units of its own session.
+func TestRequestingSessionIsNotRecalled(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
-	ticket := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
+	waiter := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
 	reply, decided := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
-	if first.HandleResponse(&reply); !decided || !ticket.Refused() {
+	if first.HandleResponse(&reply); !decided || !waiter.Refused() {
 		t.Errorf("got %+v, decided: %t; want a refusal at once", reply, decided)
 	}
 }
 
-// An answer to a recall counts for nothing when a grant was on its way: as soon
-// as that has come, there is another one.
+// An answer to a recall does not count if a grant was on its way. When the grant
+// has come, the recall is answered again.
 func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
 	b.Pools[3].Total, b.Pools[3].Free = 2, 1
 	first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	op := first.NextRequest()
-	reply, _ := b.Decide(op, &allocator.PendingRequest{}) // on its way
+	request := first.NextRequest()
+	reply, _ := b.Decide(request, &allocator.PendingRequest{}) // on its way
 	b.Pools[3].Generation++
 	first.HandleRecall(3, b.Pools[3].Generation)
 	b.ApplyReports(1, first.NextReturn().Reports)
 	first.ReturnDelivered()
 	if got := b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration; got != 1 {
-		t.Fatalf("the answer counts: %d", got)
+		t.Fatalf("the first answer counts: generation %d", got)
 	}
 	first.HandleResponse(&reply)
 	again := first.NextReturn()
 	if again == nil {
-		t.Fatal("there is no other answer")
+		t.Fatal("there is no second answer")
 	}
 	if b.ApplyReports(1, again.Reports); b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration != 2 {
-		t.Error("the other one does not count either")
+		t.Error("the second answer does not count")
 	}
 	if first.ReturnDelivered(); first.NextReturn() != nil {
-		t.Error("there is a third one")
+		t.Error("there is a third answer")
 	}
 }

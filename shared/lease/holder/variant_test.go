@@ -3,34 +3,35 @@ package holder
 import (
 	"fmt"
 	"math"
+	"testing"
+
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
-	"testing"
 )
 
-// variant is how a world does the protocol's steps: as the package does, or
+// variant is how a world takes the steps of the protocol: as the packages do, or
 // with a fault that the checks must find.
 type variant struct {
 	name   string
-	op     func(b *allocator.Allocator, op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool)
-	report func(b *allocator.Allocator, s wire.SessionID, views []wire.LeaseReport)
+	decide func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool)
+	report func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport)
 	charge func(b *allocator.Allocator, s wire.SessionID, closed bool, pool wire.PoolID, cost int64)
 	close  func(b *allocator.Allocator, s wire.SessionID)
-	finish func(h *Holder, t *Waiter, cost int64)
+	finish func(h *Holder, waiter *Waiter, cost int64)
 }
 
 var correct = variant{"correct", (*allocator.Allocator).Decide, (*allocator.Allocator).ApplyReports, (*allocator.Allocator).Charge, (*allocator.Allocator).CloseSession, (*Holder).Release}
 
-// faulty is the correct variant with a fault put in. A fault of reports is one
-// of those in ops too.
+// faulty returns the correct variant with a fault. A fault of reports applies to
+// the reports in lease requests too.
 func faulty(name string, put func(v *variant)) variant {
 	v := correct
 	v.name, v.report = name, nil
 	put(&v)
 	if report := v.report; report != nil {
-		v.op = func(b *allocator.Allocator, op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
-			report(b, op.Session, op.Reports)
-			return b.Decide(op, stay)
+		v.decide = func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+			report(b, request.Session, request.Reports)
+			return b.Decide(request, pending)
 		}
 	} else {
 		v.report = correct.report
@@ -38,7 +39,7 @@ func faulty(name string, put func(v *variant)) variant {
 	return v
 }
 
-// uncover takes back what cover has granted since the pools were as before.
+// uncover takes back the units that were granted for overruns since before.
 func uncover(b *allocator.Allocator, s wire.SessionID, before map[wire.PoolID]int64) {
 	for id, p := range b.Pools {
 		if l := b.Leases[allocator.LeaseKey{Pool: id, Session: s}]; l != nil {
@@ -56,16 +57,17 @@ func overruns(b *allocator.Allocator) map[wire.PoolID]int64 {
 	return before
 }
 
-// force grants the first request of an op that was refused for what is held.
-func force(b *allocator.Allocator, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
-	for i, d := range reply.Decisions {
+// force grants the first request of a lease request that was refused because
+// units are reserved.
+func force(b *allocator.Allocator, request *wire.LeaseRequest, response *wire.LeaseResponse) {
+	for i, d := range response.Decisions {
 		if d.Reason == wire.BalanceReserved || d.Reason == wire.KeyLimitReserved {
-			for _, n := range op.Needs[i] {
+			for _, n := range request.Needs[i] {
 				p := b.Pools[n.Pool]
-				grantUnasked(b, p, op.Session, n.Amount)
+				grantUnasked(b, p, request.Session, n.Amount)
 				p.Free -= n.Amount
 			}
-			reply.Decisions[i] = wire.Decision{Granted: true}
+			response.Decisions[i] = wire.Decision{Granted: true}
 			return
 		}
 	}
@@ -91,72 +93,72 @@ var faults = []variant{
 		}
 	}),
 	faulty("a return beyond the grants is not covered", func(v *variant) {
-		v.report = func(b *allocator.Allocator, s wire.SessionID, views []wire.LeaseReport) {
+		v.report = func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport) {
 			before := overruns(b)
-			b.ApplyReports(s, views)
+			b.ApplyReports(s, reports)
 			uncover(b, s, before)
 		}
 	}),
 	faulty("more is granted than is free", func(v *variant) {
-		v.op = func(b *allocator.Allocator, op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
-			reply, decided := b.Decide(op, stay)
-			force(b, op, &reply)
-			return reply, decided
+		v.decide = func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+			response, decided := b.Decide(request, pending)
+			force(b, request, &response)
+			return response, decided
 		}
 	}),
 	faulty("a request is refused with enough of everything", func(v *variant) {
-		v.op = func(b *allocator.Allocator, op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
-			reply, decided := b.Decide(op, stay)
-			if n := len(reply.Decisions); n > 1 && reply.Decisions[n-1].Granted {
-				reply.Decisions[n-1] = wire.Decision{Reason: wire.NoSlot}
-				for _, n := range op.Needs[n-1] {
-					b.Leases[allocator.LeaseKey{Pool: n.Pool, Session: op.Session}].Granted -= n.Amount
+		v.decide = func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+			response, decided := b.Decide(request, pending)
+			if last := len(response.Decisions) - 1; last > 0 && response.Decisions[last].Granted {
+				response.Decisions[last] = wire.Decision{Reason: wire.NoSlot}
+				for _, n := range request.Needs[last] {
+					b.Leases[allocator.LeaseKey{Pool: n.Pool, Session: request.Session}].Granted -= n.Amount
 					b.Pools[n.Pool].Free += n.Amount
 				}
 			}
-			return reply, decided
+			return response, decided
 		}
 	}),
-	faulty("a refusal waits for no recall", func(v *variant) {
-		v.op = func(b *allocator.Allocator, op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+	faulty("a refusal does not wait for a recall", func(v *variant) {
+		v.decide = func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
 			for _, l := range b.Leases {
 				l.RecalledGeneration = math.MaxInt64
 			}
-			return b.Decide(op, stay)
+			return b.Decide(request, pending)
 		}
 	}),
 	faulty("an answer to a recall counts although a grant is on its way", func(v *variant) {
-		v.report = func(b *allocator.Allocator, s wire.SessionID, views []wire.LeaseReport) {
-			seen := make([]wire.LeaseReport, len(views))
-			for i, view := range views {
-				if l := b.Leases[allocator.LeaseKey{Pool: view.Pool, Session: s}]; l != nil {
-					view.GrantedSeen = max(view.GrantedSeen, l.Granted)
+		v.report = func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport) {
+			seen := make([]wire.LeaseReport, len(reports))
+			for i, report := range reports {
+				if l := b.Leases[allocator.LeaseKey{Pool: report.Pool, Session: s}]; l != nil {
+					report.GrantedSeen = max(report.GrantedSeen, l.Granted)
 				}
-				seen[i] = view
+				seen[i] = report
 			}
 			b.ApplyReports(s, seen)
 		}
 	}),
 	faulty("an answer to an older recall counts", func(v *variant) {
-		v.report = func(b *allocator.Allocator, s wire.SessionID, views []wire.LeaseReport) {
-			newer := make([]wire.LeaseReport, len(views))
-			for i, view := range views {
-				if p := b.Pools[view.Pool]; p != nil {
-					view.Generation = p.Generation
+		v.report = func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport) {
+			current := make([]wire.LeaseReport, len(reports))
+			for i, report := range reports {
+				if p := b.Pools[report.Pool]; p != nil {
+					report.Generation = p.Generation
 				}
-				newer[i] = view
+				current[i] = report
 			}
-			b.ApplyReports(s, newer)
+			b.ApplyReports(s, current)
 		}
 	}),
-	faulty("a return counts as often as it comes", func(v *variant) {
-		v.report = func(b *allocator.Allocator, s wire.SessionID, views []wire.LeaseReport) {
-			for _, view := range views {
-				if l := b.Leases[allocator.LeaseKey{Pool: view.Pool, Session: s}]; l != nil && view.Returned > 0 {
-					l.Returned = min(l.Returned, view.Returned-1)
+	faulty("a repeated return counts again", func(v *variant) {
+		v.report = func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport) {
+			for _, report := range reports {
+				if l := b.Leases[allocator.LeaseKey{Pool: report.Pool, Session: s}]; l != nil && report.Returned > 0 {
+					l.Returned = min(l.Returned, report.Returned-1)
 				}
 			}
-			b.ApplyReports(s, views)
+			b.ApplyReports(s, reports)
 		}
 	}),
 	faulty("a cost is charged twice", func(v *variant) {
@@ -173,16 +175,16 @@ var faults = []variant{
 			b.Charge(s, closed, pool, cost)
 		}
 	}),
-	faulty("a closed session keeps what it holds", func(v *variant) {
+	faulty("a closed session keeps its units", func(v *variant) {
 		v.close = func(*allocator.Allocator, wire.SessionID) {}
 	}),
-	faulty("idle units of central pools are kept", func(v *variant) {
-		v.finish = func(h *Holder, t *Waiter, cost int64) {
+	faulty("idle units of central pools are not returned", func(v *variant) {
+		v.finish = func(h *Holder, waiter *Waiter, cost int64) {
 			returned := map[wire.PoolID]int64{}
 			for id, p := range h.pools {
 				returned[id] = p.returned
 			}
-			h.Release(t, cost)
+			h.Release(waiter, cost)
 			for id, p := range h.pools {
 				p.returned = returned[id]
 			}
@@ -190,7 +192,7 @@ var faults = []variant{
 	}),
 }
 
-// finding is what a world reports instead of failing a test.
+// finding is the message of a failed check.
 type finding string
 
 // finder is a reporter that ends a world with its finding.
@@ -200,7 +202,7 @@ func (finder) Helper() {}
 
 func (finder) Fatalf(format string, args ...any) { panic(finding(fmt.Sprintf(format, args...))) }
 
-// search plays worlds with a fault until one is found.
+// search plays worlds of a variant until a check fails, and returns its message.
 func search(v variant, seeds uint64) (found finding) {
 	for seed := range seeds {
 		func() {
@@ -222,8 +224,8 @@ func search(v variant, seeds uint64) (found finding) {
 	return ""
 }
 
-// TestFaultsAreFound: a checker that finds nothing proves nothing.
-func TestFaultsAreFound(t *testing.T) {
+// A checker that finds nothing proves nothing.
+func TestChecksFindEveryFault(t *testing.T) {
 	t.Parallel()
 	for _, v := range faults {
 		t.Run(v.name, func(t *testing.T) {
