@@ -124,7 +124,7 @@ func (g *lineBuffer) close() {
 // write writes all lines. The caller holds the lock.
 func (g *lineBuffer) write() {
 	if len(g.lines) > 0 {
-		_, _ = g.out.Write(g.lines) // a log that cannot be written cannot say so
+		_, _ = g.out.Write(g.lines) // there is nowhere to report a failed write
 		g.lines = g.lines[:0]
 	}
 }

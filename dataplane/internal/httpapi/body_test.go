@@ -15,29 +15,29 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// watched records how much of it was read.
-type watched struct {
+// countingReader records how much of it was read.
+type countingReader struct {
 	io.Reader
 	n int
 }
 
-func (w *watched) Read(p []byte) (int, error) {
+func (w *countingReader) Read(p []byte) (int, error) {
 	n, err := w.Reader.Read(p)
 	w.n += n
 	return n, err
 }
 
-// endless yields the letter x for ever.
-type endless struct{}
+// endlessReader yields the letter x for ever.
+type endlessReader struct{}
 
 var someX = strings.Repeat("x", 1<<20)
 
-func (endless) Read(p []byte) (int, error) { return copy(p, someX), nil }
+func (endlessReader) Read(p []byte) (int, error) { return copy(p, someX), nil }
 
-// blocked yields nothing until the channel is closed.
-type blocked <-chan struct{}
+// blockingReader yields nothing until the channel is closed.
+type blockingReader <-chan struct{}
 
-func (b blocked) Read([]byte) (int, error) {
+func (b blockingReader) Read([]byte) (int, error) {
 	<-b
 	return 0, io.EOF
 }
@@ -70,7 +70,7 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 			}
 			return answer{response.StatusCode, response.Header, string(data)}
 		}
-		declared := &watched{Reader: endless{}}
+		declared := &countingReader{Reader: endlessReader{}}
 		if diff := cmp.Diff(want, post(declared, limit+1).fault(t), onlyWhat); diff != "" {
 			t.Errorf("%s, declared (-want +got):\n%s", path, diff)
 		}
@@ -82,12 +82,12 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 		}
 		// No byte follows the first one beyond the limit: the refusal must not wait.
 		answered := make(chan struct{})
-		chunked := io.MultiReader(io.LimitReader(endless{}, limit+1), blocked(answered))
+		chunked := io.MultiReader(io.LimitReader(endlessReader{}, limit+1), blockingReader(answered))
 		if diff := cmp.Diff(want, post(chunked, -1).fault(t), onlyWhat); diff != "" {
 			t.Errorf("%s, chunked (-want +got):\n%s", path, diff)
 		}
 		close(answered)
-		exact := io.LimitReader(endless{}, limit)
+		exact := io.LimitReader(endlessReader{}, limit)
 		if got := post(exact, limit).fault(t); got.Status != http.StatusBadRequest {
 			t.Errorf("%s, exactly the limit: got %d", path, got.Status)
 		}

@@ -292,32 +292,32 @@ func TestConnectionOfAStalledClientIsClosed(t *testing.T) {
 	}
 }
 
-// panicking panics when a provider is called, or when its answer is read.
-type panicking struct{ answer *provider.Answer }
+// panicProvider panics when a provider is called, or when its answer is read.
+type panicProvider struct{ answer *provider.Answer }
 
-func (p panicking) Do(context.Context, provider.Call) (*provider.Answer, error) {
+func (p panicProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
 	if p.answer == nil {
 		panic("a fault of ours")
 	}
 	return p.answer, nil
 }
 
-// panicAfter is a body that panics at its end.
-type panicAfter struct{ *strings.Reader }
+// panicBody is a body that panics at its end.
+type panicBody struct{ *strings.Reader }
 
-func (p panicAfter) Read(b []byte) (int, error) {
+func (p panicBody) Read(b []byte) (int, error) {
 	if p.Len() == 0 {
 		panic("a fault of ours")
 	}
 	return p.Reader.Read(b)
 }
 
-func (panicAfter) Close() error { return nil }
+func (panicBody) Close() error { return nil }
 
 func TestPanicIsAnsweredWith500(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{"/v1/chat/completions": chatBody, "/v1/messages": `{"model":"text","messages":[],"max_tokens":1}`} {
-		g := newGatewayWith(t, options{calls: panicking{}}, stall)
+		g := newGatewayWith(t, options{calls: panicProvider{}}, stall)
 		got := g.post(path, body).fault(t)
 		if got.Status != 500 || got.Code != "" || got.Messages != (path == "/v1/messages") || strings.Contains(got.Message, "fault of ours") {
 			t.Errorf("got %+v", got)
@@ -330,8 +330,8 @@ func TestPanicIsAnsweredWith500(t *testing.T) {
 
 func TestPanicClosesTheConnectionOfAStream(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{calls: panicking{&provider.Answer{
-		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: panicAfter{strings.NewReader(chatHead + chatText)}}, Length: -1,
+	g := newGatewayWith(t, options{calls: panicProvider{&provider.Answer{
+		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: panicBody{strings.NewReader(chatHead + chatText)}}, Length: -1,
 	}}}, stall)
 	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
 	defer func() { _ = response.Body.Close() }()

@@ -21,8 +21,8 @@ const (
 	poolsPerAccount
 )
 
-// plane simulates the control plane: lease decisions, records of keys, balances and records of video jobs.
-type plane struct {
+// controlPlane simulates the control plane: lease decisions, records of keys, balances and records of video jobs.
+type controlPlane struct {
 	mu       sync.Mutex
 	book     *allocator.Allocator
 	last     map[string]wire.LeaseResponse
@@ -40,15 +40,15 @@ type plane struct {
 
 var errDown = errors.New("no reply")
 
-func newPlane() *plane {
-	return &plane{
+func newPlane() *controlPlane {
+	return &controlPlane{
 		book: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
 		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{},
 	}
 }
 
 // open creates an account with money and slots, and with a limit for its keys.
-func (p *plane) open(account string, balance, limit, slots int64) {
+func (p *controlPlane) open(account string, balance, limit, slots int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	base := wire.PoolID(len(p.accounts)+1) * poolsPerAccount
@@ -61,7 +61,7 @@ func (p *plane) open(account string, balance, limit, slots int64) {
 	}
 }
 
-func (p *plane) issue(hash apikey.Hash, keyID, account string) {
+func (p *controlPlane) issue(hash apikey.Hash, keyID, account string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	base := p.accounts[account]
@@ -71,7 +71,7 @@ func (p *plane) issue(hash apikey.Hash, keyID, account string) {
 }
 
 // deactivate changes a record as a revocation or a suspension does.
-func (p *plane) deactivate(hash apikey.Hash) {
+func (p *controlPlane) deactivate(hash apikey.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	record := p.records[hash]
@@ -79,21 +79,21 @@ func (p *plane) deactivate(hash apikey.Hash) {
 	p.records[hash] = record
 }
 
-func (p *plane) set(change func(p *plane)) {
+func (p *controlPlane) set(change func(p *controlPlane)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	change(p)
 }
 
 // held returns the units of an account's pool that leases hold.
-func (p *plane) held(account string, offset wire.PoolID) int64 {
+func (p *controlPlane) held(account string, offset wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.book.Pools[p.accounts[account]+offset].Outstanding()
 }
 
 // spend takes all but rest of a pool, as settled charges do.
-func (p *plane) spend(account string, offset wire.PoolID, rest int64) {
+func (p *controlPlane) spend(account string, offset wire.PoolID, rest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pool := p.book.Pools[p.accounts[account]+offset]
@@ -102,7 +102,7 @@ func (p *plane) spend(account string, offset wire.PoolID, rest int64) {
 }
 
 // Op implements admission.Bus.
-func (p *plane) Op(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (p *controlPlane) Op(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -123,7 +123,7 @@ func (p *plane) Op(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseRespons
 }
 
 // Return implements admission.Bus.
-func (p *plane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
+func (p *controlPlane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.book.ApplyReports(r.Session, r.Reports)
@@ -131,7 +131,7 @@ func (p *plane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse,
 }
 
 // LoadKey implements auth.Loader.
-func (p *plane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
+func (p *controlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.loadsDown {
@@ -146,7 +146,7 @@ func (p *plane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKe
 }
 
 // Balance implements httpapi.Balances.
-func (p *plane) Balance(context.Context, *wire.BalanceRequest) (*wire.BalanceResponse, error) {
+func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.BalanceResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -157,7 +157,7 @@ func (p *plane) Balance(context.Context, *wire.BalanceRequest) (*wire.BalanceRes
 }
 
 // VideoCreate implements video.Records.
-func (p *plane) VideoCreate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (p *controlPlane) VideoCreate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	return p.video(v.ID, "", func(*event.Video) (event.Video, string) {
 		next := *v
 		next.Rev = 1
@@ -166,12 +166,12 @@ func (p *plane) VideoCreate(_ context.Context, v *event.Video) (*event.VideoRepl
 }
 
 // VideoGet implements video.Records.
-func (p *plane) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (p *controlPlane) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
 	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
 }
 
 // VideoUpdate implements video.Records.
-func (p *plane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (p *controlPlane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	p.mu.Lock()
 	silent := p.updatesDown
 	p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *plane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoRepl
 	})
 }
 
-func (p *plane) video(id, account string, change func(current *event.Video) (event.Video, string)) (*event.VideoReply, error) {
+func (p *controlPlane) video(id, account string, change func(current *event.Video) (event.Video, string)) (*event.VideoReply, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -204,7 +204,7 @@ func (p *plane) video(id, account string, change func(current *event.Video) (eve
 }
 
 // onlyVideo returns the record of the only job.
-func (p *plane) onlyVideo(t *testing.T) event.Video {
+func (p *controlPlane) onlyVideo(t *testing.T) event.Video {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -218,7 +218,7 @@ func (p *plane) onlyVideo(t *testing.T) event.Video {
 }
 
 // multiply changes a record as a change of the account's multipliers does.
-func (p *plane) multiply(hash apikey.Hash, own price.Multiplier, models map[string]price.Multiplier) {
+func (p *controlPlane) multiply(hash apikey.Hash, own price.Multiplier, models map[string]price.Multiplier) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	record := p.records[hash]

@@ -127,8 +127,8 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// bare is a gateway between a client and a provider that are bare connections.
-type bare struct {
+// bareGateway is a gateway between a client and a provider that are bare connections.
+type bareGateway struct {
 	client net.Conn
 	// writes counts the writes of the gateway to the client.
 	writes atomic.Int64
@@ -142,9 +142,9 @@ type bare struct {
 	askJSON, askStream []byte
 }
 
-func newBare(t *testing.T) *bare {
+func newBare(t *testing.T) *bareGateway {
 	t.Helper()
-	b := &bare{next: make(chan struct{}, 1), buffer: make([]byte, 256<<10)}
+	b := &bareGateway{next: make(chan struct{}, 1), buffer: make([]byte, 256<<10)}
 	var serving sync.WaitGroup
 	provider := listen(t)
 	serving.Go(func() { b.provide(provider) })
@@ -154,7 +154,7 @@ func newBare(t *testing.T) *bare {
 	})
 	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.BaseURL = "http://" + provider.Addr().String() }},
 		func(http.ResponseWriter, *http.Request) {})
-	g.plane.set(func(p *plane) {
+	g.plane.set(func(p *controlPlane) {
 		for _, pool := range p.book.Pools {
 			pool.Central, pool.Total, pool.Free = false, 1<<50, 1<<50
 		}
@@ -171,7 +171,7 @@ func newBare(t *testing.T) *bare {
 	}()
 	front := listen(t)
 	serving.Go(func() {
-		if err := g.api.Serve(counted{front, &b.writes}); err != nil {
+		if err := g.api.Serve(countingListener{front, &b.writes}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -206,13 +206,13 @@ func ask(key string, stream bool) []byte {
 		"User-Agent: test\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
 }
 
-// counted counts the writes to its connections.
-type counted struct {
+// countingListener counts the writes to its connections.
+type countingListener struct {
 	net.Listener
 	n *atomic.Int64
 }
 
-func (l counted) Accept() (net.Conn, error) {
+func (l countingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	return countedConn{c, l.n}, err
 }
@@ -228,7 +228,7 @@ func (c countedConn) Write(p []byte) (int, error) {
 }
 
 // json sends a request and takes the answer.
-func (b *bare) json(t *testing.T) {
+func (b *bareGateway) json(t *testing.T) {
 	if _, err := b.client.Write(b.askJSON); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func (b *bare) json(t *testing.T) {
 }
 
 // stream sends a request and takes the stream, burst by burst.
-func (b *bare) stream(t *testing.T, bursts int) {
+func (b *bareGateway) stream(t *testing.T, bursts int) {
 	b.bursts.Store(int64(bursts))
 	if _, err := b.client.Write(b.askStream); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func (b *bare) stream(t *testing.T, bursts int) {
 	}
 }
 
-func (b *bare) read(t *testing.T, at int) int {
+func (b *bareGateway) read(t *testing.T, at int) int {
 	n, err := b.client.Read(b.buffer[at:])
 	if err != nil {
 		t.Fatalf("%v after %s", err, b.buffer[:at])
@@ -271,7 +271,7 @@ func (b *bare) read(t *testing.T, at int) int {
 }
 
 // provide answers every call on every connection.
-func (b *bare) provide(l net.Listener) {
+func (b *bareGateway) provide(l net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {
@@ -286,7 +286,7 @@ func (b *bare) provide(l net.Listener) {
 	}
 }
 
-func (b *bare) answer(c net.Conn) {
+func (b *bareGateway) answer(c net.Conn) {
 	json := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wireJSON), wireJSON)
 	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
 	burst := bytes.Repeat(chunked(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"content":"`+

@@ -54,13 +54,13 @@ const (
 type gateway struct {
 	t       *testing.T
 	url     string
-	plane   *plane
+	plane   *controlPlane
 	spool   *recorder
 	keys    *auth.Keys
 	hasher  *apikey.Hasher
 	models  *catalog.Store
 	fleet   *seal.Key
-	sims    []*sim
+	sims    []*providerSim
 	server  *httptest.Server
 	api     *httpapi.Server
 	handler http.Handler

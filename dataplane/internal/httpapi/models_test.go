@@ -174,14 +174,14 @@ func TestBalanceAnswersTheFiguresOfTheControlPlane(t *testing.T) {
 	}
 	for _, tt := range tests {
 		tt.reply.Status = wire.Done
-		g.plane.set(func(p *plane) { p.balance = tt.reply })
+		g.plane.set(func(p *controlPlane) { p.balance = tt.reply })
 		if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK || got.body != tt.want {
 			t.Errorf("%s: got %d %s\nwant %s", tt.name, got.status, got.body, tt.want)
 		}
 	}
-	for name, fail := range map[string]func(p *plane){
-		"cannot tell": func(p *plane) { p.balance.Status = wire.Unavailable },
-		"silent":      func(p *plane) { p.down = true },
+	for name, fail := range map[string]func(p *controlPlane){
+		"cannot tell": func(p *controlPlane) { p.balance.Status = wire.Unavailable },
+		"silent":      func(p *controlPlane) { p.down = true },
 	} {
 		g.plane.set(fail)
 		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}

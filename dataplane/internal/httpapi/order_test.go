@@ -147,8 +147,8 @@ func TestUncertainAdmissionIsAnsweredWith503(t *testing.T) {
 		in   func(g *gateway)
 	}{
 		{"spool is full", func(g *gateway) { g.spool.full = errDown }},
-		{"control plane is silent", func(g *gateway) { g.plane.set(func(p *plane) { p.down = true }) }},
-		{"key cannot be looked up", func(g *gateway) { g.plane.set(func(p *plane) { p.loadsDown = true }) }},
+		{"control plane is silent", func(g *gateway) { g.plane.set(func(p *controlPlane) { p.down = true }) }},
+		{"key cannot be looked up", func(g *gateway) { g.plane.set(func(p *controlPlane) { p.loadsDown = true }) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestUncertainAdmissionIsAnsweredWith503(t *testing.T) {
 			if calls := g.sims[0].got(); len(calls) != 0 {
 				t.Errorf("%d calls were made", len(calls))
 			}
-			g.plane.set(func(p *plane) { p.down = false })
+			g.plane.set(func(p *controlPlane) { p.down = false })
 		})
 	}
 }

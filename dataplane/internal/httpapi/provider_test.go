@@ -8,31 +8,31 @@ import (
 	"testing"
 )
 
-// received is one call as the provider got it.
-type received struct {
+// providerCall is one call as the provider got it.
+type providerCall struct {
 	method, target string
 	header         http.Header
 	body           string
 }
 
-// sim simulates a provider: it records each call and answers as the test says.
-type sim struct {
+// providerSim simulates a provider: it records each call and answers as the test says.
+type providerSim struct {
 	*httptest.Server
 	mu     sync.Mutex
-	calls  []received
+	calls  []providerCall
 	answer http.HandlerFunc
 }
 
-func newSim(t *testing.T, answer http.HandlerFunc) *sim {
+func newSim(t *testing.T, answer http.HandlerFunc) *providerSim {
 	t.Helper()
-	s := &sim{answer: answer}
+	s := &providerSim{answer: answer}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return // the gateway has closed the connection
 		}
 		s.mu.Lock()
-		s.calls = append(s.calls, received{r.Method, r.URL.RequestURI(), r.Header.Clone(), string(body)})
+		s.calls = append(s.calls, providerCall{r.Method, r.URL.RequestURI(), r.Header.Clone(), string(body)})
 		answer := s.answer
 		s.mu.Unlock()
 		answer(w, r)
@@ -41,17 +41,17 @@ func newSim(t *testing.T, answer http.HandlerFunc) *sim {
 }
 
 // answers sets the answer for the following calls.
-func (s *sim) answers(h http.HandlerFunc) {
+func (s *providerSim) answers(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = h
 }
 
 // got returns the calls so far.
-func (s *sim) got() []received {
+func (s *providerSim) got() []providerCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]received(nil), s.calls...)
+	return append([]providerCall(nil), s.calls...)
 }
 
 // jsonAnswer answers every call with a status and a JSON body.

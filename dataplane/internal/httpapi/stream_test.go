@@ -121,7 +121,7 @@ func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 				arrived := make(chan struct{})
 				o := options{provider: tt.provider}
 				if tt.fail == nil {
-					o.calls = expiring{d.head + d.text, arrived}
+					o.calls = timeoutProvider{d.head + d.text, arrived}
 				}
 				g := newGatewayWith(t, o, func(w http.ResponseWriter, r *http.Request) {
 					sendEvents(w, d.head+d.text)
@@ -146,22 +146,22 @@ func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 	}
 }
 
-// expiring is a provider client whose answers exceed the time limit after their text has arrived.
-type expiring struct {
+// timeoutProvider is a provider client whose answers exceed the time limit after their text has arrived.
+type timeoutProvider struct {
 	text    string
 	arrived <-chan struct{}
 }
 
 // Do implements httpapi.Providers.
-func (e expiring) Do(context.Context, provider.Call) (*provider.Answer, error) {
-	body := io.MultiReader(strings.NewReader(e.text), expired(e.arrived))
+func (e timeoutProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
+	body := io.MultiReader(strings.NewReader(e.text), timeoutReader(e.arrived))
 	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: io.NopCloser(body)}, Length: -1}, nil
 }
 
-// expired yields the error of a passed time limit when the channel is closed.
-type expired <-chan struct{}
+// timeoutReader yields the error of a passed time limit when the channel is closed.
+type timeoutReader <-chan struct{}
 
-func (e expired) Read([]byte) (int, error) {
+func (e timeoutReader) Read([]byte) (int, error) {
 	<-e
 	return 0, provider.ErrTotalTimeout
 }

@@ -272,7 +272,7 @@ func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 		t.Fatalf("got %d", got.status)
 	}
 	id := g.plane.onlyVideo(t).ID
-	g.plane.set(func(p *plane) { p.updatesDown = true })
+	g.plane.set(func(p *controlPlane) { p.updatesDown = true })
 	g.sims[0].answers(filming("completed"))
 	// The final state cannot be recorded: the client gets the last known one.
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
@@ -281,12 +281,12 @@ func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 	if got := g.send(http.MethodGet, "/v1/videos/"+id+"/content", "").fault(t); got.Status != 404 {
 		t.Errorf("got %+v", got)
 	}
-	g.plane.set(func(p *plane) { p.down = true })
+	g.plane.set(func(p *controlPlane) { p.down = true })
 	want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
 	if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/videos/"+id, "").fault(t), onlyWhat); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	g.plane.set(func(p *plane) { p.down, p.updatesDown = false, false })
+	g.plane.set(func(p *controlPlane) { p.down, p.updatesDown = false, false })
 	g.sims[0].answers(jsonAnswer(500, `{}`))
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
 		t.Errorf("provider fails: got %d %s", got.status, got.body)

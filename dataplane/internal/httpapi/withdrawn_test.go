@@ -66,7 +66,7 @@ func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 				if waits == "body" {
 					read.do = func() { tt.change(g) }
 				} else {
-					g.plane.set(func(p *plane) { p.asked = sync.OnceFunc(func() { tt.change(g) }) })
+					g.plane.set(func(p *controlPlane) { p.asked = sync.OnceFunc(func() { tt.change(g) }) })
 				}
 				response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", read, "Expect", "100-continue")
 				defer func() { _ = response.Body.Close() }()

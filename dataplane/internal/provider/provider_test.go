@@ -29,8 +29,8 @@ func call() *Call {
 	return c
 }
 
-// judgement is a Failure without its texts.
-type judgement struct {
+// failureFields is a Failure without its texts.
+type failureFields struct {
 	Class                                     string
 	Status                                    int
 	Code                                      apierr.Code
@@ -38,16 +38,16 @@ type judgement struct {
 	RouteAside, SecretAside, ClientRetryAfter time.Duration
 }
 
-func judged(f *Failure) judgement {
-	return judgement{
+func judged(f *Failure) failureFields {
+	return failureFields{
 		f.Class, f.Client.Status, f.Client.Code, f.Failover, f.Alarm, f.Answered, f.Unsent, f.Gone, f.RouteCooldown, f.CredentialCooldown, f.Client.RetryAfter,
 	}
 }
 
 func TestCallFailure(t *testing.T) {
 	t.Parallel()
-	unavailable := judgement{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: minCooldown}
-	with := func(change func(j *judgement)) judgement {
+	unavailable := failureFields{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: minCooldown}
+	with := func(change func(j *failureFields)) failureFields {
 		j := unavailable
 		change(&j)
 		return j
@@ -56,14 +56,14 @@ func TestCallFailure(t *testing.T) {
 	tests := []struct {
 		name string
 		err  error
-		want judgement
+		want failureFields
 	}{
-		{"dial", refused, with(func(j *judgement) { j.Class, j.Unsent = "connection", true })},
-		{"reset", &net.OpError{Op: "read", Err: errors.New("reset")}, with(func(j *judgement) { j.Class = "connection" })},
-		{"first byte", fmt.Errorf("x: %w", ErrFirstByteTimeout), with(func(j *judgement) { j.Class = "timeout" })},
-		{"idle", ErrIdleTimeout, with(func(j *judgement) { j.Class = "timeout" })},
-		{"total", ErrTotalTimeout, with(func(j *judgement) { j.Class, j.Failover = "timeout", false })},
-		{"cancelled", context.Canceled, with(func(j *judgement) { j.Class, j.Failover, j.RouteAside = "canceled", false, 0 })},
+		{"dial", refused, with(func(j *failureFields) { j.Class, j.Unsent = "connection", true })},
+		{"reset", &net.OpError{Op: "read", Err: errors.New("reset")}, with(func(j *failureFields) { j.Class = "connection" })},
+		{"first byte", fmt.Errorf("x: %w", ErrFirstByteTimeout), with(func(j *failureFields) { j.Class = "timeout" })},
+		{"idle", ErrIdleTimeout, with(func(j *failureFields) { j.Class = "timeout" })},
+		{"total", ErrTotalTimeout, with(func(j *failureFields) { j.Class, j.Failover = "timeout", false })},
+		{"cancelled", context.Canceled, with(func(j *failureFields) { j.Class, j.Failover, j.RouteAside = "canceled", false, 0 })},
 	}
 	for _, tt := range tests {
 		f := CallFailure(call(), tt.err)
@@ -127,37 +127,37 @@ func TestStatusFailure(t *testing.T) {
 		header http.Header
 		body   string
 		method string
-		want   judgement
+		want   failureFields
 	}{
 		{
 			"our key", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
-			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: refusedCredentialCooldown},
+			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: refusedCredentialCooldown},
 		},
 		{
 			"our model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
-			judgement{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteAside: maxCooldown},
+			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteAside: maxCooldown},
 		},
 		{
 			"rate limit", 429,
 			http.Header{"Retry-After": {"7"}},
 			body("rate_limit_exceeded", "Rate limit reached"), "",
-			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: 7 * time.Second, ClientRetryAfter: 7 * time.Second},
+			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: 7 * time.Second, ClientRetryAfter: 7 * time.Second},
 		},
 		{
 			"rate limit without a pause", 429, nil, body("rate_limit_exceeded", "Rate limit reached"), "",
-			judgement{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: minCooldown},
+			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: minCooldown},
 		},
 		{
 			"down", 503, nil, "<html>secret</html>", "",
-			judgement{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: minCooldown},
+			failureFields{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: minCooldown},
 		},
 		{
 			"the client's fault", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
-			judgement{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Answered: true},
+			failureFields{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Answered: true},
 		},
 		{
 			"a job that is gone", 404, nil, "{}", http.MethodGet,
-			judgement{Class: "other_client", Status: 404, Code: apierr.InvalidRequest, Answered: true, Gone: true},
+			failureFields{Class: "other_client", Status: 404, Code: apierr.InvalidRequest, Answered: true, Gone: true},
 		},
 	}
 	for _, tt := range tests {
@@ -165,7 +165,7 @@ func TestStatusFailure(t *testing.T) {
 			t.Parallel()
 			c := call()
 			c.Method = tt.method
-			closed := &closing{Reader: strings.NewReader(tt.body)}
+			closed := &closeRecorder{Reader: strings.NewReader(tt.body)}
 			f := StatusFailure(c, &Answer{Status: tt.status, Header: tt.header, Body: NoAwait{closed}}, classify.Cleaner{})
 			if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -180,13 +180,13 @@ func TestStatusFailure(t *testing.T) {
 	}
 }
 
-// closing records that it was closed, and fails where the test wants it.
-type closing struct {
+// closeRecorder records that it was closed, and fails where the test wants it.
+type closeRecorder struct {
 	io.Reader
 	closed bool
 }
 
-func (c *closing) Close() error {
+func (c *closeRecorder) Close() error {
 	c.closed = true
 	return nil
 }
@@ -197,12 +197,12 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 func TestStatusFailureOfATruncatedBody(t *testing.T) {
 	t.Parallel()
-	if f := StatusFailure(call(), &Answer{Status: 500, Body: NoAwait{&closing{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "truncated" {
+	if f := StatusFailure(call(), &Answer{Status: 500, Body: NoAwait{&closeRecorder{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "truncated" {
 		t.Errorf("class %s; want cut", f.Class)
 	}
 	// The bytes before the truncation are classified.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
-	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closing{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
+	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closeRecorder{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
 		t.Errorf("got %+v; want the key set aside", judged(f))
 	}
 }

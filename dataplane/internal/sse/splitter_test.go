@@ -12,23 +12,23 @@ import (
 	"pgregory.net/rapid"
 )
 
-// seen is an event in a form that tests can compare.
-type seen struct {
+// eventFields is an event in a form that tests can compare.
+type eventFields struct {
 	Raw, Name, Data string
 	HasData         bool
 	Comment         bool
 	Partial         bool
 }
 
-func see(e Event) seen {
-	return seen{string(e.Raw), string(e.Name), string(e.Data), e.Data != nil, e.Comment, e.Partial}
+func see(e Event) eventFields {
+	return eventFields{string(e.Raw), string(e.Name), string(e.Data), e.Data != nil, e.Comment, e.Partial}
 }
 
 // split feeds the reads to a Splitter and returns all events, including that of Flush. Each read is overwritten
 // afterwards, as a pooled buffer would be.
-func split(s *Splitter, reads ...string) ([]seen, error) {
+func split(s *Splitter, reads ...string) ([]eventFields, error) {
 	defer s.Close()
-	var events []seen
+	var events []eventFields
 	for _, read := range reads {
 		p := []byte(read)
 		s.Feed(p)
@@ -53,53 +53,53 @@ func TestSplitIntoEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, stream string
-		want         []seen
+		want         []eventFields
 	}{
 		{"nothing", "", nil},
-		{"data", "data: x\n\n", []seen{{Raw: "data: x\n\n", Data: "x", HasData: true}}},
-		{"named", "event: e\ndata: x\n\n", []seen{{Raw: "event: e\ndata: x\n\n", Name: "e", Data: "x", HasData: true}}},
-		{"name after data", "data:x\nevent:e\nevent: f\n\n", []seen{{Raw: "data:x\nevent:e\nevent: f\n\n", Name: "f", Data: "x", HasData: true}}},
-		{"spaces", "data:  x \n\n", []seen{{Raw: "data:  x \n\n", Data: " x ", HasData: true}}},
-		{"lines", "data: a\ndata:b\ndata\n\n", []seen{{Raw: "data: a\ndata:b\ndata\n\n", Data: "a\nb\n", HasData: true}}},
-		{"empty data", "data:\n\n", []seen{{Raw: "data:\n\n", HasData: true}}},
-		{"no data", "event: e\nid: 1\n\n", []seen{{Raw: "event: e\nid: 1\n\n", Name: "e"}}},
-		{"other fields", "database: x\nevents: y\n data: z\nretry: 1\n\n", []seen{{Raw: "database: x\nevents: y\n data: z\nretry: 1\n\n"}}},
-		{"two", "data: a\n\ndata: b\n\n", []seen{
+		{"data", "data: x\n\n", []eventFields{{Raw: "data: x\n\n", Data: "x", HasData: true}}},
+		{"named", "event: e\ndata: x\n\n", []eventFields{{Raw: "event: e\ndata: x\n\n", Name: "e", Data: "x", HasData: true}}},
+		{"name after data", "data:x\nevent:e\nevent: f\n\n", []eventFields{{Raw: "data:x\nevent:e\nevent: f\n\n", Name: "f", Data: "x", HasData: true}}},
+		{"spaces", "data:  x \n\n", []eventFields{{Raw: "data:  x \n\n", Data: " x ", HasData: true}}},
+		{"lines", "data: a\ndata:b\ndata\n\n", []eventFields{{Raw: "data: a\ndata:b\ndata\n\n", Data: "a\nb\n", HasData: true}}},
+		{"empty data", "data:\n\n", []eventFields{{Raw: "data:\n\n", HasData: true}}},
+		{"no data", "event: e\nid: 1\n\n", []eventFields{{Raw: "event: e\nid: 1\n\n", Name: "e"}}},
+		{"other fields", "database: x\nevents: y\n data: z\nretry: 1\n\n", []eventFields{{Raw: "database: x\nevents: y\n data: z\nretry: 1\n\n"}}},
+		{"two", "data: a\n\ndata: b\n\n", []eventFields{
 			{Raw: "data: a\n\n", Data: "a", HasData: true}, {Raw: "data: b\n\n", Data: "b", HasData: true},
 		}},
-		{"comment", ": wait\n\ndata: a\n\n", []seen{
+		{"comment", ": wait\n\ndata: a\n\n", []eventFields{
 			{Raw: ": wait\n", Comment: true}, {Raw: "\n"}, {Raw: "data: a\n\n", Data: "a", HasData: true},
 		}},
-		{"comment without empty line", ":\ndata: a\n\n", []seen{
+		{"comment without empty line", ":\ndata: a\n\n", []eventFields{
 			{Raw: ":\n", Comment: true}, {Raw: "data: a\n\n", Data: "a", HasData: true},
 		}},
-		{"comment within", "data: a\n: c\ndata: b\n\n", []seen{{Raw: "data: a\n: c\ndata: b\n\n", Data: "a\nb", HasData: true}}},
-		{"crlf", "event: e\r\ndata: x\r\n\r\ndata: y\r\n\r\n", []seen{
+		{"comment within", "data: a\n: c\ndata: b\n\n", []eventFields{{Raw: "data: a\n: c\ndata: b\n\n", Data: "a\nb", HasData: true}}},
+		{"crlf", "event: e\r\ndata: x\r\n\r\ndata: y\r\n\r\n", []eventFields{
 			{Raw: "event: e\r\ndata: x\r\n\r\n", Name: "e", Data: "x", HasData: true}, {Raw: "data: y\r\n\r\n", Data: "y", HasData: true},
 		}},
-		{"cr", "data: x\r\rdata: y\r\r", []seen{
+		{"cr", "data: x\r\rdata: y\r\r", []eventFields{
 			{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "data: y\r\r", Data: "y", HasData: true},
 		}},
-		{"cr then crlf", "data: x\r\r\ndata: y\r\n\r\n", []seen{
+		{"cr then crlf", "data: x\r\r\ndata: y\r\n\r\n", []eventFields{
 			{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\ndata: y\r\n\r\n", Data: "y", HasData: true},
 		}},
-		{"mixed", "data: x\n\r\ndata: y\r\n\n", []seen{
+		{"mixed", "data: x\n\r\ndata: y\r\n\n", []eventFields{
 			{Raw: "data: x\n\r\n", Data: "x", HasData: true}, {Raw: "data: y\r\n\n", Data: "y", HasData: true},
 		}},
-		{"mark", "\xef\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n", []seen{
+		{"mark", "\xef\xbb\xbfdata: x\n\n\xef\xbb\xbfdata: y\n\n", []eventFields{
 			{Raw: "\xef\xbb\xbfdata: x\n\n", Data: "x", HasData: true}, {Raw: "\xef\xbb\xbfdata: y\n\n"},
 		}},
-		{"mark before a comment", "\xef\xbb\xbf: x\n", []seen{{Raw: "\xef\xbb\xbf: x\n", Comment: true}}},
-		{"mark alone", "\xef\xbb\xbf", []seen{{Raw: "\xef\xbb\xbf"}}},
-		{"cut in the data", "data: x\n\nevent: e\ndata: {\"a", []seen{
+		{"mark before a comment", "\xef\xbb\xbf: x\n", []eventFields{{Raw: "\xef\xbb\xbf: x\n", Comment: true}}},
+		{"mark alone", "\xef\xbb\xbf", []eventFields{{Raw: "\xef\xbb\xbf"}}},
+		{"cut in the data", "data: x\n\nevent: e\ndata: {\"a", []eventFields{
 			{Raw: "data: x\n\n", Data: "x", HasData: true},
 			{Raw: "event: e\ndata: {\"a", Name: "e", Data: "{\"a", HasData: true, Partial: true},
 		}},
-		{"cut before the empty line", "data: x\n", []seen{{Raw: "data: x\n", Data: "x", HasData: true, Partial: true}}},
-		{"cut in a comment", ": wa", []seen{{Raw: ": wa", Comment: true, Partial: true}}},
-		{"cut at a cr", "data: x\r", []seen{{Raw: "data: x\r", Data: "x", HasData: true, Partial: true}}},
-		{"ends in a cr", "data: x\n\r", []seen{{Raw: "data: x\n\r", Data: "x", HasData: true}}},
-		{"ends in a late lf", "data: x\r\r\n", []seen{{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\n"}}},
+		{"cut before the empty line", "data: x\n", []eventFields{{Raw: "data: x\n", Data: "x", HasData: true, Partial: true}}},
+		{"cut in a comment", ": wa", []eventFields{{Raw: ": wa", Comment: true, Partial: true}}},
+		{"cut at a cr", "data: x\r", []eventFields{{Raw: "data: x\r", Data: "x", HasData: true, Partial: true}}},
+		{"ends in a cr", "data: x\n\r", []eventFields{{Raw: "data: x\n\r", Data: "x", HasData: true}}},
+		{"ends in a late lf", "data: x\r\r\n", []eventFields{{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\n"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -297,7 +297,7 @@ func checkStream(t failer, reads []string) {
 }
 
 // checkTerminated checks that a completed last event reads as itself.
-func checkTerminated(t failer, events []seen) {
+func checkTerminated(t failer, events []eventFields) {
 	t.Helper()
 	if len(events) == 0 || !events[len(events)-1].Partial {
 		return

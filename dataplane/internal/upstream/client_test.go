@@ -311,7 +311,7 @@ func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, to caller) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
-		c.dial = (&far{conns: make(chan net.Conn)}).dial // accepts no connection
+		c.dial = (&pipeListener{conns: make(chan net.Conn)}).dial // accepts no connection
 		begun := time.Now()
 		_, err := c.Do(t.Context(), to(""))
 		var failure *provider.Failure

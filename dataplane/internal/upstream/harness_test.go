@@ -17,14 +17,14 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// far is a listener for connections through pipes, for use in a synctest bubble.
-type far struct {
+// pipeListener is a listener for connections through pipes, for use in a synctest bubble.
+type pipeListener struct {
 	conns chan net.Conn
 	done  chan struct{}
 }
 
 // Accept implements net.Listener.
-func (f *far) Accept() (net.Conn, error) {
+func (f *pipeListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.conns:
 		return c, nil
@@ -34,7 +34,7 @@ func (f *far) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (f *far) Close() error {
+func (f *pipeListener) Close() error {
 	select {
 	case <-f.done:
 	default:
@@ -44,9 +44,9 @@ func (f *far) Close() error {
 }
 
 // Addr implements net.Listener.
-func (f *far) Addr() net.Addr { return &net.UnixAddr{Name: "far", Net: "pipe"} }
+func (f *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "far", Net: "pipe"} }
 
-func (f *far) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (f *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, other := net.Pipe()
 	select {
 	case f.conns <- other:
@@ -60,7 +60,7 @@ func (f *far) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // bubble.
 func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func()) {
 	t.Helper()
-	c, f := New(limits), &far{conns: make(chan net.Conn), done: make(chan struct{})}
+	c, f := New(limits), &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 	c.dial = f.dial
 	server := &http.Server{Handler: handler}
 	ended := make(chan struct{})
@@ -119,7 +119,7 @@ func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Read
 	t.Helper()
 	for name, read := range map[string]func(io.Reader) io.Reader{
 		"at once": func(r io.Reader) io.Reader { return r },
-		"awaited": func(r io.Reader) io.Reader { return awaited{r} },
+		"awaited": func(r io.Reader) io.Reader { return awaitingReader{r} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothWays(t, func(t *testing.T, to caller) { test(t, to, read) })
@@ -127,11 +127,11 @@ func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Read
 	}
 }
 
-// awaited calls Await before each read.
-type awaited struct{ io.Reader }
+// awaitingReader calls Await before each read.
+type awaitingReader struct{ io.Reader }
 
 // Read implements io.Reader.
-func (a awaited) Read(p []byte) (int, error) {
+func (a awaitingReader) Read(p []byte) (int, error) {
 	if b, ok := a.Reader.(provider.AnswerBody); ok {
 		if err := b.Await(); err != nil {
 			return 0, err
