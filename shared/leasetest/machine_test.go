@@ -140,7 +140,7 @@ func (m *machine) deliverRequest(t *rapid.T) {
 		m.pending[request] = pending
 	}
 	pending.MayWait, pending.ResendRecall = rapid.Bool().Draw(t, "may wait"), rapid.Bool().Draw(t, "resend")
-	answer, _ := d.Decide(request, pending, func() {
+	answer, _ := d.Decide(request, pending, func(*allocator.Batch) {
 		if rapid.IntRange(0, 3).Draw(t, "headroom") == 0 {
 			m.allocator.Pools[balance].EnterEscrow()
 		}

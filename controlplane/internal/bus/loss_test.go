@@ -248,7 +248,7 @@ func (s *site) revoke() wire.KeyChange {
 
 func (s *site) op(service *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
 	replies := make(chan wire.LeaseResponse, 1)
-	service.Op(op, func(r wire.LeaseResponse) { replies <- r })
+	service.Request(op, func(r wire.LeaseResponse) { replies <- r })
 	return <-replies
 }
 

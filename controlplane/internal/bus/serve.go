@@ -18,7 +18,7 @@ import (
 func (b *Bus) Serve(s *leasing.Service) error {
 	return b.subscribe(map[string]nats.MsgHandler{
 		subject.LeaseRequest: func(m *nats.Msg) {
-			decode(b, m, func(op *wire.LeaseRequest) { s.Op(op, func(r wire.LeaseResponse) { b.reply(m, r) }) })
+			decode(b, m, func(op *wire.LeaseRequest) { s.Request(op, func(r wire.LeaseResponse) { b.reply(m, r) }) })
 		},
 		subject.Return: func(m *nats.Msg) {
 			decode(b, m, func(ret *wire.Return) { s.Return(ret, func(r wire.ReturnResponse) { b.reply(m, r) }) })

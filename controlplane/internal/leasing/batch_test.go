@@ -40,23 +40,23 @@ func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, newMemory(100, 1))
 		r := newReplies()
-		s.Op(request(1, 1), r.op)
+		s.Request(request(1, 1), r.op)
 		if !granted(<-r.ops) {
 			t.Fatal("the first request was refused")
 		}
 		asked := time.Now()
-		s.Op(request(2, 1), r.op)
+		s.Request(request(2, 1), r.op)
 		got := <-r.ops
-		if waited := time.Since(asked); waited != linger || got.Decisions[0].Reason != wire.NoSlot {
-			t.Errorf("got %+v after %v; want no slot after %v", got, waited, linger)
+		if waited := time.Since(asked); waited != defaultRefusalGrace || got.Decisions[0].Reason != wire.NoSlot {
+			t.Errorf("got %+v after %v; want no slot after %v", got, waited, defaultRefusalGrace)
 		}
 		asked = time.Now()
-		s.Op(request(3, 1), r.op)
-		waitTime(linger / 2)
+		s.Request(request(3, 1), r.op)
+		waitTime(defaultRefusalGrace / 2)
 		s.Return(returning(1), r.ret)
 		got = <-r.ops
-		if waited := time.Since(asked); waited != linger/2 || !granted(got) {
-			t.Errorf("got %+v after %v; want it granted with the return, after %v", got, waited, linger/2)
+		if waited := time.Since(asked); waited != defaultRefusalGrace/2 || !granted(got) {
+			t.Errorf("got %+v after %v; want it granted with the return, after %v", got, waited, defaultRefusalGrace/2)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func TestNothingLingersForItself(t *testing.T) {
 		op := request(1, 1)
 		op.Needs = append(op.Needs, op.Needs[0])
 		asked := time.Now()
-		s.Op(op, r.op)
+		s.Request(op, r.op)
 		got := <-r.ops
 		if waited := time.Since(asked); waited != 0 || !got.Decisions[0].Granted || got.Decisions[1].Granted {
 			t.Errorf("got %+v after %v; want one grant and one refusal at once", got.Decisions, waited)
@@ -87,14 +87,14 @@ func TestFirstComeFirstServed(t *testing.T) {
 		store := newMemory(100, 1)
 		s := start(t, store)
 		first, second := newReplies(), newReplies()
-		s.Op(request(1, 1), first.op)
+		s.Request(request(1, 1), first.op)
 		<-first.ops
-		s.Op(request(2, 1), first.op)
+		s.Request(request(2, 1), first.op)
 		waitTime(0) // it lingers
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
 		s.Return(&wire.Return{Session: 9, Account: "other"}, first.ret)
 		<-store.begun // the next two come in while a transaction runs, and so together
-		s.Op(request(3, 1), second.op)
+		s.Request(request(3, 1), second.op)
 		s.Return(returning(1), second.ret)
 		close(store.hold)
 		if !granted(<-first.ops) {
@@ -115,14 +115,14 @@ func TestRepeatedWhileLingering(t *testing.T) {
 		store.repeat = true
 		s := start(t, store)
 		r := newReplies()
-		s.Op(request(1, 1), r.op)
+		s.Request(request(1, 1), r.op)
 		<-r.ops
 		for range 3 {
-			s.Op(request(2, 1), r.op)
-			waitTime(linger / 4)
+			s.Request(request(2, 1), r.op)
+			waitTime(defaultRefusalGrace / 4)
 		}
 		s.Return(returning(1), r.ret)
-		waitTime(3 * linger)
+		waitTime(3 * defaultRefusalGrace)
 		if len(r.ops) != 3 || len(r.returns) != 1 {
 			t.Fatalf("%d answers to three copies and %d to a return", len(r.ops), len(r.returns))
 		}
@@ -147,10 +147,10 @@ func TestBatchesGather(t *testing.T) {
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
 		s := start(t, store)
 		r := newReplies()
-		s.Op(request(1, 1), r.op)
+		s.Request(request(1, 1), r.op)
 		<-store.begun
 		for no := range int64(maxBatch + 10) {
-			s.Op(request(2, no+1), r.op)
+			s.Request(request(2, no+1), r.op)
 		}
 		close(store.hold)
 		for range maxBatch + 11 {
@@ -183,34 +183,34 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 	}{
 		{"full queue", func(_ *testing.T, s *Service, _ *memory, r *replies) {
 			for no := range int64(maxQueue + 5) { // not started: nobody takes any out
-				s.Op(request(1, no+1), r.op)
+				s.Request(request(1, no+1), r.op)
 			}
 		}, map[wire.Status]int{wire.Unavailable: 5}},
 		{"failing store", func(t *testing.T, s *Service, store *memory, r *replies) {
 			store.fails = errStore
 			s.Start(t.Context())
-			s.Op(request(1, 1), r.op)
+			s.Request(request(1, 1), r.op)
 			s.Return(returning(1), r.ret)
 			waitTime(time.Second)
 			s.Stop()
 		}, map[wire.Status]int{wire.Unavailable: 2}},
 		{"stop while one lingers and another comes", func(t *testing.T, s *Service, _ *memory, r *replies) {
 			s.Start(t.Context())
-			s.Op(request(1, 1), r.op)
+			s.Request(request(1, 1), r.op)
 			waitTime(0)
-			s.Op(request(2, 1), r.op)
+			s.Request(request(2, 1), r.op)
 			waitTime(0)
 			s.Stop()
-			s.Op(request(3, 1), r.op)
+			s.Request(request(3, 1), r.op)
 			s.Return(returning(1), r.ret)
 			waitTime(time.Second)
 		}, map[wire.Status]int{wire.Done: 1, wire.Unavailable: 3}},
 		{"stop while a transaction runs", func(t *testing.T, s *Service, store *memory, r *replies) {
 			store.hold, store.begun = make(chan bool), make(chan bool, 1)
 			s.Start(t.Context())
-			s.Op(request(1, 1), r.op)
+			s.Request(request(1, 1), r.op)
 			<-store.begun
-			s.Op(request(2, 1), r.op)
+			s.Request(request(2, 1), r.op)
 			stopped := make(chan bool)
 			go func() { s.Stop(); close(stopped) }()
 			synctest.Wait()
@@ -220,7 +220,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 		{"session that is over", func(t *testing.T, s *Service, store *memory, r *replies) {
 			store.state.Sessions[1].State = session.Closed
 			s.Start(t.Context())
-			s.Op(request(1, 1), r.op)
+			s.Request(request(1, 1), r.op)
 			s.Return(returning(1), r.ret)
 			waitTime(0)
 			s.Stop()
@@ -250,7 +250,7 @@ func TestStopWhileTheStoreHangs(t *testing.T) {
 		s.Start(t.Context())
 		const ops = 3 * maxBatch
 		for no := range int64(ops) {
-			s.Op(request(2, no+1), r.op)
+			s.Request(request(2, no+1), r.op)
 		}
 		<-store.begun
 		stopped := time.Now()
@@ -278,11 +278,11 @@ func TestRepeatedOpsJoin(t *testing.T) {
 		store.hold, store.begun = make(chan bool), make(chan bool, 1)
 		s := start(t, store)
 		r := newReplies()
-		s.Op(request(1, 1), r.op)
+		s.Request(request(1, 1), r.op)
 		<-store.begun
 		const more = 2 * maxQueue // which would not fit otherwise
 		for range more {
-			s.Op(request(1, 1), r.op)
+			s.Request(request(1, 1), r.op)
 		}
 		close(store.hold)
 		for range 1 + more {
@@ -293,7 +293,7 @@ func TestRepeatedOpsJoin(t *testing.T) {
 		if diff := cmp.Diff([]int{1}, store.sizes); diff != "" {
 			t.Errorf("batches (-want +got):\n%s", diff)
 		}
-		s.Op(request(1, 1), r.op) // one that is late gets what is stored
+		s.Request(request(1, 1), r.op) // one that is late gets what is stored
 		<-store.begun
 		if got := <-r.ops; !granted(got) {
 			t.Errorf("got %+v; want it granted", got)
@@ -313,18 +313,18 @@ func TestNoRefusalWithoutAnAnswer(t *testing.T) {
 		s.Start(t.Context())
 		t.Cleanup(s.Stop)
 		r := newReplies()
-		s.Op(request(1, 1), r.op)
+		s.Request(request(1, 1), r.op)
 		if !granted(<-r.ops) {
 			t.Fatal("the first request was refused")
 		}
 		asked := time.Now()
-		s.Op(request(2, 1), r.op)
+		s.Request(request(2, 1), r.op)
 		got := <-r.ops
-		if waited := time.Since(asked); waited != linger+recallWait || got.Status != wire.Wait {
-			t.Errorf("got %+v after %v; want to be told to wait, after %v", got, waited, linger+recallWait)
+		if waited := time.Since(asked); waited != defaultRefusalGrace+recallTimeout || got.Status != wire.Wait {
+			t.Errorf("got %+v after %v; want to be told to wait, after %v", got, waited, defaultRefusalGrace+recallTimeout)
 		}
-		s.Op(request(2, 1), r.op)
-		waitTime(2 * linger)
+		s.Request(request(2, 1), r.op)
+		waitTime(2 * defaultRefusalGrace)
 		s.Return(returning(1), r.ret)
 		if got := <-r.ops; !granted(got) {
 			t.Errorf("got %+v; want it granted with what was on its way", got)

@@ -3,46 +3,96 @@ package leasing
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
 
-// staleLookup is how long a proxy waits for a lookup. One that has waited here
-// for longer is asked for by nobody any more: reading it would hold up those
-// that came later until nobody waited for them either.
+// staleLookup is how long a proxy waits for a lookup. Older ones are dropped: no
+// one waits for them, and reading them would hold up those that came later until
+// no one waited for those either.
 const staleLookup = 2 * time.Second
 
-// lookup is a question for a key's record and the place where its answer goes.
+// lookup is a request for the record of a key, and where its response goes.
 type lookup struct {
-	hash  apikey.Hash
-	done  func(wire.LoadKeyResponse)
-	since time.Time
+	hash    apikey.Hash
+	respond func(wire.LoadKeyResponse)
+	since   time.Time
 }
 
-// fail says that the answer cannot be told now.
-func (l *lookup) fail() { l.done(wire.LoadKeyResponse{V: wire.Version, Status: wire.Unavailable}) }
+func (l *lookup) unavailable() {
+	l.respond(wire.LoadKeyResponse{V: wire.Version, Status: wire.Unavailable})
+}
 
-// LoadKey queues a lookup; done is called as Op calls it, or never when the
-// proxy has stopped waiting.
-func (s *Service) LoadKey(q *wire.LoadKeyRequest, done func(wire.LoadKeyResponse)) {
-	l := &lookup{hash: q.KeyHash, done: done, since: time.Now()}
-	if !admit(s, s.lookups, l) {
-		s.metrics.refused.Inc()
-		l.fail()
+// lookups is the queue of lookups.
+type lookups struct {
+	queue chan *lookup
+	// mu guards stopped: nothing is queued after the queue was emptied for the last time.
+	mu      sync.RWMutex
+	stopped bool
+}
+
+// add queues a lookup. It returns false if the queue is full or has stopped.
+func (q *lookups) add(l *lookup) bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	if q.stopped {
+		return false
+	}
+	select {
+	case q.queue <- l:
+		return true
+	default:
+		return false
 	}
 }
 
-// loads reads batch after batch of records. They gather as ops do: however many
-// keys are new at once, there is one statement for all that wait.
-func (s *Service) loads(ctx context.Context) {
+// take adds the lookups that wait to a batch.
+func (q *lookups) take(batch []*lookup, most int) []*lookup {
+	for len(batch) < most {
+		select {
+		case l := <-q.queue:
+			batch = append(batch, l)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// stop answers the lookups that wait, and takes no more.
+func (q *lookups) stop() {
+	q.mu.Lock()
+	q.stopped = true
+	q.mu.Unlock()
+	for _, l := range q.take(nil, maxQueue) {
+		l.unavailable()
+	}
+}
+
+// LoadKey queues a lookup; respond is called as Request calls it, or never when
+// the proxy has stopped waiting.
+func (s *Service) LoadKey(q *wire.LoadKeyRequest, respond func(wire.LoadKeyResponse)) {
+	l := &lookup{hash: q.KeyHash, respond: respond, since: time.Now()}
+	if !s.lookups.add(l) {
+		s.metrics.refused.Inc()
+		l.unavailable()
+	}
+}
+
+// runLookups reads batch after batch of records. They grow as batches of lease
+// requests do: however many keys are new at once, there is one statement for all
+// that wait.
+func (s *Service) runLookups(ctx context.Context) {
+	defer s.lookups.stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case l := <-s.lookups:
-			s.load(ctx, gather(s.lookups, []*lookup{l}))
+		case l := <-s.lookups.queue:
+			s.load(ctx, s.lookups.take([]*lookup{l}, maxBatch))
 		}
 	}
 }
@@ -63,13 +113,13 @@ func (s *Service) load(ctx context.Context, batch []*lookup) {
 	defer cancel()
 	loaded, err := s.store.LoadKeys(ctx, hashes)
 	if err != nil {
-		s.log.Error("load keys", slog.Any("error", err), slog.Int("size", len(hashes)))
+		s.log.Error("key records not read", slog.Any("error", err), slog.Int("size", len(hashes)))
 	}
 	for _, l := range wanted {
 		if reply := loaded[l.hash]; reply != nil {
-			l.done(*reply)
+			l.respond(*reply)
 			continue
 		}
-		l.fail()
+		l.unavailable()
 	}
 }

@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 		c.Calm = 5 * time.Second
 	}
 	if c.Linger == 0 {
-		c.Linger = linger
+		c.Linger = defaultRefusalGrace
 	}
 	if c.ConfirmTimeout == 0 {
 		c.ConfirmTimeout = c.Valid + c.margin() + 5*time.Second
@@ -59,8 +59,8 @@ func (c Config) withDefaults() Config {
 // clocks drift and processes are scheduled late.
 func (c Config) margin() time.Duration { return 500*time.Millisecond + c.Valid/20 }
 
-// linger is the default of Config.Linger.
-const linger = 50 * time.Millisecond
+// defaultRefusalGrace is the default of Config.Linger.
+const defaultRefusalGrace = 50 * time.Millisecond
 
 // sweepPause is the time between two sweeps.
 const sweepPause = time.Second
@@ -72,18 +72,14 @@ type Service struct {
 	pusher  Pusher
 	log     *slog.Logger
 	metrics *metrics
-	queue   chan *work
-	lookups chan *lookup
 	stop    context.CancelFunc
 	done    sync.WaitGroup
-	// repetitions has a lock of its own.
-	repetitions repetitions
-	// admission guards stopped, which is set when nothing more is queued.
-	admission sync.RWMutex
-	stopped   bool
-	// calm belongs to the goroutine that runs batches; its times count from started.
-	calm    allocator.EscrowPolicy
+	// batches guards the batcher, whose times count from started. arrived wakes the goroutine that runs batches.
+	batches sync.Mutex
+	batcher *allocator.Batcher
 	started time.Time
+	arrived chan struct{}
+	lookups lookups
 }
 
 // New returns a Service that is not yet started.
@@ -91,16 +87,19 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 	cfg = cfg.withDefaults()
 	return &Service{
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
-		queue: make(chan *work, maxQueue), lookups: make(chan *lookup, maxQueue), calm: allocator.EscrowPolicy{HeadroomPeriod: cfg.Calm}, started: time.Now(),
-		repetitions: repetitions{waiting: map[opID]*work{}},
+		started: time.Now(), arrived: make(chan struct{}, 1), lookups: lookups{queue: make(chan *lookup, maxQueue)},
+		batcher: allocator.NewBatcher(allocator.BatcherConfig{
+			MaxBatch: maxBatch, MaxQueue: maxQueue, RefusalGrace: cfg.Linger, RecallTimeout: recallTimeout, RecallInterval: recallInterval,
+			Escrow: cfg.Calm >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: cfg.Calm},
+		}),
 	}
 }
 
 // Start begins to work off batches and lookups, and to sweep.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
-	s.done.Go(func() { s.batches(ctx) })
-	s.done.Go(func() { s.loads(ctx) })
+	s.done.Go(func() { s.runBatches(ctx) })
+	s.done.Go(func() { s.runLookups(ctx) })
 	s.done.Go(func() { s.sweeps(ctx) })
 }
 

@@ -71,7 +71,7 @@ func (d *driver) answerRecall(r wire.Recall) {
 func (d *driver) ask(op *wire.LeaseRequest) wire.LeaseResponse {
 	answer := make(chan wire.LeaseResponse, 1)
 	for {
-		d.service().Op(op, func(r wire.LeaseResponse) { answer <- r })
+		d.service().Request(op, func(r wire.LeaseResponse) { answer <- r })
 		for waiting := true; waiting; {
 			select {
 			case r := <-answer:
@@ -118,7 +118,7 @@ func (d *driver) op(i int) {
 	}
 	twice := make(chan wire.LeaseResponse, 1)
 	if d.r.IntN(4) == 0 {
-		d.service().Op(op, func(r wire.LeaseResponse) { twice <- r })
+		d.service().Request(op, func(r wire.LeaseResponse) { twice <- r })
 	} else {
 		twice <- wire.LeaseResponse{Status: wire.Unavailable}
 	}

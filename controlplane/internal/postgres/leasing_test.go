@@ -196,7 +196,7 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 			waiting := holder.NewHolder(w.session(store, "waiting"), "waiting", c.accountID())
 			waiting.Reserve(c.needs(10))
 			op, answer := waiting.NextRequest(), make(chan wire.LeaseResponse, 1)
-			asked.Op(op, func(r wire.LeaseResponse) { answer <- r })
+			asked.Request(op, func(r wire.LeaseResponse) { answer <- r })
 			holding.Release(running, 0)
 			giveBack(returned, holding.NextReturn())
 			got := <-answer

@@ -240,7 +240,7 @@ func (p *busySessions) Recall(session wire.SessionID, r wire.Recall) error {
 func ask(s *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
 	answer := make(chan wire.LeaseResponse, 1)
 	for {
-		s.Op(op, func(r wire.LeaseResponse) { answer <- r })
+		s.Request(op, func(r wire.LeaseResponse) { answer <- r })
 		if r := <-answer; r.Status != wire.Wait && r.Status != wire.Unavailable {
 			return r
 		}

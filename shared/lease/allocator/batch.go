@@ -55,8 +55,8 @@ func (b *Batch) ApplyReturn(r *wire.Return) wire.Status {
 // means that the request must be decided later, either because idle units are
 // being recalled, or because running requests may still return units.
 //
-// applyPolicy is called before a new decision is made.
-func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func()) (response *wire.LeaseResponse, recalling bool) {
+// applyPolicy is called with the batch before a new decision is made.
+func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool) {
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
@@ -67,7 +67,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	case b.Recovering:
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
-	applyPolicy()
+	applyPolicy(b)
 	decision, decided := b.Allocator.Decide(request, pending)
 	switch {
 	case !decided:
@@ -78,3 +78,6 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	b.Results[key] = &Result{Number: request.Number, Response: decision, New: true}
 	return &decision, false
 }
+
+// Recalls returns the recalls to send after the commit, by session.
+func (b *Batch) Recalls() map[wire.SessionID][]wire.Recall { return b.Allocator.ToRecall() }

@@ -64,7 +64,7 @@ func reporting(change func(b *allocator.Allocator, s wire.SessionID, v wire.Leas
 			copied.Reports = views(d, ret.Session, ret.Reports)
 			return d.ApplyReturn(&copied)
 		}
-		r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+		r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 			copied := *op
 			copied.Reports = views(d, op.Session, op.Reports)
 			return d.Decide(&copied, stay, ease)
@@ -93,7 +93,7 @@ func uncovered(b *allocator.Allocator, do func()) {
 }
 
 // noBarrier has every recall count as answered.
-func noBarrier(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+func noBarrier(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
 			l.RecalledGeneration = max(l.RecalledGeneration, p.Generation+1)
@@ -105,7 +105,7 @@ func noBarrier(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.Pendin
 
 // unconfirmed has every session that has answered a recall count as having
 // answered the next one too.
-func unconfirmed(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+func unconfirmed(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
 		if gen == now {
 			gen++
@@ -126,7 +126,7 @@ func unconfirmed(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.Pend
 }
 
 // prefix stops at the first request that does not fit.
-func prefix(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+func prefix(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	reply, recalling := d.Decide(op, stay, ease)
 	if reply == nil || reply.Status != wire.Done {
 		return reply, recalling
@@ -194,7 +194,7 @@ func leaseFaults() []Mutation {
 		}},
 		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Op = prefix }},
 		{"the result of an op is not stored", 30, func(r *Rules) {
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				delete(d.Results, allocator.RequestKey{Session: op.Session, Account: op.Account})
 				return d.Decide(op, stay, ease)
 			}
@@ -202,7 +202,7 @@ func leaseFaults() []Mutation {
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				reply, recalling := d.Decide(op, stay, ease)
 				if reply != nil && reply.Status == wire.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
 					d.Allocator.Pools[op.Needs[0][0].Pool].Free++
@@ -224,7 +224,7 @@ func leaseFaults() []Mutation {
 					q.HandleRecall(pool, generation)
 				}
 			}
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool) {
+			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				for i := range op.Reports {
 					op.Reports[i].Generation = max(op.Reports[i].Generation, 1<<30)
 				}

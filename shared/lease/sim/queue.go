@@ -119,7 +119,7 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 func (q *accountQueue) sendRequest(request *wire.LeaseRequest, sentAt time.Duration) {
 	q.p.w.stats.Messages++
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
-		c.enqueue(&work{op: request, opDone: reply})
+		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
 		if q.p.w.rules.Answer(q.queue, q.p.clock().Mono, sentAt, request, &a) {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
@@ -131,7 +131,7 @@ func (q *accountQueue) sendRequest(request *wire.LeaseRequest, sentAt time.Durat
 // sendReturn is one attempt to return units.
 func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
 	ask(q.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
-		c.enqueue(&work{ret: ret, retDone: reply})
+		c.takeReturn(ret, reply)
 	}, func(a wire.ReturnResponse) {
 		if q.queue.HandleReturned(q.p.clock().Mono, sentAt, ret, &a) {
 			q.pump()

@@ -1,9 +1,7 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"modelgateway/shared/lease/allocator"
@@ -14,38 +12,20 @@ import (
 
 // The times of a control plane.
 const (
-	linger     = 50 * time.Millisecond
-	recallWait = 250 * time.Millisecond
-	recallLook = 10 * time.Millisecond
 	sweepEvery = 500 * time.Millisecond
 	beatEvery  = 100 * time.Millisecond
 	silence    = 1500 * time.Millisecond
-	maxBatch   = 32
 )
 
 // replica is one control plane: stateless but for what it remembers for speed
 // and the commits that it has answered.
 type replica struct {
 	actor
-	queue, lingering []*work
-	busy             bool
-	calm             allocator.EscrowPolicy
-	attendant        *rollback.Detector
-	looking          bool
-}
-
-// work is an op or a return with the place where its answer goes.
-type work struct {
-	op      *wire.LeaseRequest
-	ret     *wire.Return
-	opDone  func(wire.LeaseResponse)
-	retDone func(wire.ReturnResponse)
-	until   time.Duration
-	// look is when it is looked at again at the latest, pause the time until then.
-	look, pause time.Duration
-	recalling   bool
-	stay        allocator.PendingRequest
-	seq         uint64
+	batcher *allocator.Batcher
+	// wake is when the timer of the batcher calls pump; allocator.Never if it does not.
+	wake      time.Duration
+	attendant *rollback.Detector
+	looking   bool
 }
 
 func (w *world) newReplica(name string) *replica {
@@ -58,8 +38,10 @@ func (w *world) newReplica(name string) *replica {
 func (c *replica) start() {
 	c.alive = true
 	c.life++
-	c.queue, c.lingering, c.busy = nil, nil, false
-	c.calm = allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.Calm}
+	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
+		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
+		Escrow: c.w.profile.Calm >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.Calm},
+	})
 	c.attendant, c.looking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
 	c.every(sweepEvery, c.sweep)
 	c.every(beatEvery, c.look)
@@ -147,108 +129,115 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 	})
 }
 
-func (c *replica) enqueue(x *work) {
-	c.w.seq++
-	x.seq = c.w.seq
-	c.queue = append(c.queue, x)
-	c.next()
-}
-
-// next runs a batch unless one runs.
-func (c *replica) next() {
-	if c.busy || len(c.queue) == 0 {
+// request queues a lease request of a proxy.
+func (c *replica) request(request *wire.LeaseRequest, respond func(wire.LeaseResponse)) {
+	if !c.batcher.AddRequest(request, respond) {
+		c.w.stats.count("messages refused by a full queue")
+		respond(allocator.Unavailable(request))
 		return
 	}
-	c.busy = true
-	n := min(len(c.queue), maxBatch)
-	batch := c.queue[:n:n]
-	c.queue = c.queue[n:]
-	batch = c.wake(batch)
-	var replies []func()
-	c.tx("batch", func(d *database) { replies = c.decide(d, batch) }, func(ok bool) {
-		c.busy = false
-		if !ok {
-			replies = nil
-			for _, x := range batch {
-				replies = append(replies, x.unavailable)
+	c.pump()
+}
+
+// takeReturn queues a return of a proxy.
+func (c *replica) takeReturn(ret *wire.Return, respond func(wire.ReturnResponse)) {
+	if !c.batcher.AddReturn(ret, respond) {
+		c.w.stats.count("messages refused by a full queue")
+		respond(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
+		return
+	}
+	c.pump()
+}
+
+// pump runs the transaction that the batcher wants run now.
+func (c *replica) pump() {
+	now := c.clock().Mono
+	tx, wake := c.batcher.Next(now)
+	if wake < c.wake {
+		c.wake = wake
+		c.after(wake-now+time.Microsecond, func() {
+			if c.wake == wake {
+				c.wake = allocator.Never
+				c.pump()
+			}
+		})
+	}
+	if tx == nil {
+		return
+	}
+	batcher := c.batcher
+	c.tx("batch", func(d *database) { c.decide(d, tx) }, func(ok bool) {
+		var responses []func()
+		var recalls map[wire.SessionID][]wire.Recall
+		if ok {
+			responses, recalls = batcher.Commit(tx)
+		} else {
+			responses = batcher.Fail(tx)
+		}
+		for _, session := range sortedKeys(recalls) {
+			for _, r := range recalls[session] {
+				c.recall(session, r)
 			}
 		}
-		for _, reply := range replies {
-			reply()
+		for _, respond := range responses {
+			respond()
 		}
-		c.next()
+		c.pump()
 	})
 }
 
-func (x *work) unavailable() {
-	if x.op != nil {
-		x.opDone(wire.LeaseResponse{V: wire.Version, Number: x.op.Number, Status: wire.Unavailable})
-	} else {
-		x.retDone(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
-	}
+// decider decides as a batch does, by the rules of the world, and checks the
+// decisions.
+type decider struct {
+	c     *replica
+	batch *allocator.Batch
 }
 
-// wake adds the ops that linger and whose account gives something back, or
-// whose time is up: before the others, in the order in which they came.
-func (c *replica) wake(batch []*work) []*work {
-	returning := map[string]bool{}
-	for _, x := range batch {
-		if x.ret != nil {
-			returning[x.ret.Account] = true
-		} else {
-			returning[x.op.Account] = true
-		}
-	}
-	slices.SortStableFunc(c.lingering, func(a, b *work) int { return cmp.Compare(a.seq, b.seq) })
-	var ready, rest []*work
-	for _, x := range c.lingering {
-		if returning[x.op.Account] || c.clock().Mono >= x.look {
-			ready = append(ready, x)
-		} else {
-			rest = append(rest, x)
-		}
-	}
-	c.lingering = rest
-	return append(ready, batch...)
+// ApplyReturn implements allocator.Decider.
+func (d *decider) ApplyReturn(ret *wire.Return) wire.Status {
+	status := d.c.w.rules.Return(d.batch, ret)
+	d.c.w.checkRestated(d.batch, ret, status)
+	return status
 }
 
-// decide is the transaction of a batch. It returns what is to be answered after
-// its commit.
-func (c *replica) decide(d *database, batch []*work) []func() {
-	w := c.w
-	docket := c.docket(d, batch)
-	var after []func()
-	for _, x := range batch {
-		if x.ret != nil {
-			status := w.rules.Return(docket, x.ret)
-			w.checkRestated(docket, x.ret, status)
-			after = append(after, func() { x.retDone(wire.ReturnResponse{V: wire.Version, Status: status}) })
-		}
+// Decide implements allocator.Decider.
+func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+	w := d.c.w
+	before := d.batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
+	response, recalling := w.rules.Op(d.batch, request, pending, applyPolicy)
+	if response == nil {
+		return nil, recalling
 	}
-	for _, x := range batch {
-		if x.op != nil {
-			after = append(after, c.decideOp(docket, x))
-		}
+	if response.Status == wire.Wait {
+		w.stats.count("requests that wait for a recall")
 	}
-	w.saveBook(docket.Allocator)
-	for key, result := range docket.Results {
+	if response.Status == wire.Done && (before == nil || request.Number > before.Number) {
+		w.checkDecisions(d.batch, request, response)
+	}
+	w.log("%s: lease request %d of session %d, %s: %s %+v", d.c.name, request.Number, request.Session, request.Account, response.Status, response.Decisions)
+	copied := *response
+	return &copied, recalling
+}
+
+// Recalls implements allocator.Decider.
+func (d *decider) Recalls() map[wire.SessionID][]wire.Recall { return d.batch.Recalls() }
+
+// decide is the database transaction of a batch.
+func (c *replica) decide(d *database, tx *allocator.Transaction) {
+	batch := c.docket(d, tx)
+	tx.Decide(&decider{c, batch})
+	c.w.saveBook(batch.Allocator)
+	for key, result := range batch.Results {
 		if result.New {
 			stored := *result
 			stored.New = false
 			d.results[key] = &stored
 		}
 	}
-	recalls := docket.Allocator.ToRecall()
-	for _, session := range sortedKeys(recalls) {
-		for _, r := range recalls[session] {
-			after = append(after, func() { c.recall(session, r) })
-		}
-	}
-	return after
 }
 
 // docket loads what a batch works on.
-func (c *replica) docket(d *database, batch []*work) *allocator.Batch {
+func (c *replica) docket(d *database, tx *allocator.Transaction) *allocator.Batch {
 	w := c.w
 	pools, sessions := map[wire.PoolID]bool{}, map[wire.SessionID]bool{}
 	note := func(s wire.SessionID, views []wire.LeaseReport) {
@@ -258,19 +247,18 @@ func (c *replica) docket(d *database, batch []*work) *allocator.Batch {
 		}
 	}
 	results, wanted := map[allocator.RequestKey]*allocator.Result{}, map[wire.PoolID]int64{}
-	for _, x := range batch {
-		if x.ret != nil {
-			note(x.ret.Session, x.ret.Reports)
-			continue
-		}
-		note(x.op.Session, x.op.Reports)
-		for _, needs := range x.op.Needs {
+	for _, ret := range tx.Returns() {
+		note(ret.Session, ret.Reports)
+	}
+	for _, request := range tx.Requests() {
+		note(request.Session, request.Reports)
+		for _, needs := range request.Needs {
 			for _, n := range needs {
 				pools[n.Pool] = true
 				wanted[n.Pool] += n.Amount
 			}
 		}
-		key := allocator.RequestKey{Session: x.op.Session, Account: x.op.Account}
+		key := allocator.RequestKey{Session: request.Session, Account: request.Account}
 		if last := d.results[key]; last != nil {
 			stored := *last
 			results[key] = &stored
@@ -293,61 +281,6 @@ func (c *replica) docket(d *database, batch []*work) *allocator.Batch {
 		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live,
 		Recovering: w.rules.Recovers(w.now-d.lostAt, sessionValid, margin),
 	}
-}
-
-func (c *replica) decideOp(docket *allocator.Batch, x *work) func() {
-	w := c.w
-	now := c.clock().Mono
-	before := docket.Results[allocator.RequestKey{Session: x.op.Session, Account: x.op.Account}]
-	x.stay.MayWait, x.stay.ResendRecall = x.until == 0 || now < x.until, x.look > 0 && now >= x.look
-	reply, recalling := w.rules.Op(docket, x.op, &x.stay, func() {
-		if w.profile.Calm >= 0 {
-			w.rules.Relax(&c.calm, docket.Allocator, docket.LiveSessions, x.op, now)
-		}
-	})
-	if reply == nil {
-		x.wait(recalling, now)
-		c.lingering = append(c.lingering, x)
-		c.after(max(x.look-now, 0), func() {
-			c.queue = append(c.take(x), c.queue...)
-			c.next()
-		})
-		return func() {}
-	}
-	if reply.Status == wire.Wait {
-		w.stats.count("ops that wait for a recall")
-	}
-	if reply.Status == wire.Done && (before == nil || x.op.Number > before.Number) {
-		w.checkDecisions(docket, x.op, reply)
-	}
-	answer := *reply
-	w.log("%s: op %d of session %d, %s: %s %+v", c.name, x.op.Number, x.op.Session, x.op.Account, answer.Status, answer.Decisions)
-	return func() { x.opDone(answer) }
-}
-
-// wait has an op linger, for a recall or for returns.
-func (x *work) wait(recalling bool, now time.Duration) {
-	switch {
-	case x.until == 0 || x.recalling != recalling:
-		x.recalling, x.until, x.pause = recalling, now+linger, linger
-		if recalling {
-			x.until, x.pause = now+recallWait, recallLook
-		}
-	case now >= x.look:
-		x.pause *= 2
-	}
-	x.look = min(now+x.pause, x.until)
-}
-
-// take removes a work from those that linger, if it still does.
-func (c *replica) take(x *work) []*work {
-	for i, y := range c.lingering {
-		if x == y {
-			c.lingering = append(c.lingering[:i:i], c.lingering[i+1:]...)
-			return []*work{x}
-		}
-	}
-	return nil
 }
 
 func (c *replica) recall(session wire.SessionID, r wire.Recall) {

@@ -20,7 +20,7 @@ type Rules struct {
 	In string
 
 	// The control plane's.
-	Op        func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func()) (*wire.LeaseResponse, bool)
+	Op        func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool)
 	Return    func(d *allocator.Batch, r *wire.Return) wire.Status
 	Post      func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
 	Took      func(s *settlement.Batch, requests map[[16]byte]bool) []int
@@ -33,7 +33,6 @@ type Rules struct {
 	Barrier   func(rev int64, pending []session.PendingSession, margin, now time.Duration) *session.Barrier
 	Ack       func(b *session.Barrier, a wire.Ack)
 	Down      func(b *session.Barrier, now time.Duration) bool
-	Relax     func(c *allocator.EscrowPolicy, b *allocator.Allocator, live int64, op *wire.LeaseRequest, now time.Duration)
 	Asks      func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
 	Look      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
 	Stay      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, beat rollback.Transaction, fenced []string) (rollback.Membership, bool)
@@ -69,7 +68,7 @@ func Correct() *Rules {
 		Op: (*allocator.Batch).Decide, Return: (*allocator.Batch).ApplyReturn, Post: (*settlement.Batch).ApplyCharges, Took: (*settlement.Batch).MarkInserted,
 		Compare: (*settlement.Batch).ResolveDuplicates, Free: (*allocator.Allocator).CloseSession, Renew: (*session.Record).Heartbeat, Fence: (*session.Record).Fence,
 		Outlived: (*session.Record).Expired, Close: (*session.Record).Close, Barrier: session.NewBarrier, Ack: (*session.Barrier).Ack,
-		Down: (*session.Barrier).Done, Relax: (*allocator.EscrowPolicy).Apply, Next: rollback.HighWaterMark.Next,
+		Down: (*session.Barrier).Done, Next: rollback.HighWaterMark.Next,
 		Asks: (*rollback.Detector).MarkersToVerify, Look: (*rollback.Detector).Observe, Stay: (*rollback.Detector).AfterCheckpoint, Fences: true,
 		Revoke:   func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
 		Recovers: rollback.InRecoveryWait, Unknown: rollback.UnknownSessions, Remembers: true,
