@@ -173,7 +173,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 // upstreamBody assembles the body for a route. The caller releases it.
 func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 	buffer := getBuffer()
-	identity := a.server.Identity.Of(a.x.key.AccountID)
+	identity := a.server.Identity.Of(a.key.AccountID)
 	out := a.request.AppendUpstream((*buffer)[:0], format.Target{
 		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,

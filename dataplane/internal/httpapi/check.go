@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
@@ -38,15 +39,15 @@ func keyText(h http.Header) (text string, present bool) {
 	}
 }
 
-// authenticate looks up the key of the request and sets it in the exchange.
-func (s *Server) authenticate(x *exchange, r *http.Request) error {
+// authenticate returns the API key of the request, which it also sets in the exchange.
+func (s *Server) authenticate(x *exchange, r *http.Request) (*auth.Key, error) {
 	text, _ := keyText(r.Header)
 	key, err := s.Keys.Lookup(r.Context(), text)
 	if err != nil {
-		return fmt.Errorf("look up key: %w", err)
+		return nil, fmt.Errorf("look up key: %w", err)
 	}
 	x.key = key
-	return nil
+	return key, nil
 }
 
 // maxMaintenanceRetryAfter bounds the Retry-After during maintenance, which may end early.
@@ -158,8 +159,8 @@ func invalidBody(err error) *apierr.Error {
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
 // model in the exchange.
-func (s *Server) findModel(x *exchange, snapshot *catalog.Snapshot, name string, f catalogkv.Format) (*catalog.Model, error) {
-	m := snapshot.Model(name, x.key.AccountID)
+func (s *Server) findModel(x *exchange, key *auth.Key, snapshot *catalog.Snapshot, name string, f catalogkv.Format) (*catalog.Model, error) {
+	m := snapshot.Model(name, key.AccountID)
 	if m == nil || !m.Supports(f) {
 		e := apierr.New(http.StatusNotFound, apierr.ModelNotFound, "The model '"+shorten(name)+"' does not exist, is not available to you, or does not support this endpoint.")
 		e.Param = "model"

@@ -48,10 +48,11 @@ func (s *Server) listModels(c echo.Context) error {
 	x.endpoint = "/v1/models"
 	key := &wire.KeyRecord{}
 	if _, present := keyText(c.Request().Header); present {
-		if err := s.authenticate(x, c.Request()); err != nil {
+		sent, err := s.authenticate(x, c.Request())
+		if err != nil {
 			return err
 		}
-		key = &x.key.KeyRecord
+		key = &sent.KeyRecord
 	}
 	snapshot := s.Catalog.Snapshot()
 	if snapshot == nil {
@@ -145,11 +146,12 @@ type balanceBody struct {
 func (s *Server) getBalance(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/balance"
-	if err := s.authenticate(x, c.Request()); err != nil {
+	key, err := s.authenticate(x, c.Request())
+	if err != nil {
 		return err
 	}
 	snapshot := s.Catalog.Snapshot()
-	b, err := s.Balances.Balance(c.Request().Context(), &wire.BalanceRequest{V: wire.Version, AccountID: x.key.AccountID, KeyID: x.key.KeyID})
+	b, err := s.Balances.Balance(c.Request().Context(), &wire.BalanceRequest{V: wire.Version, AccountID: key.AccountID, KeyID: key.KeyID})
 	if err != nil || b.Status != wire.Done || snapshot == nil {
 		return apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The balance is temporarily unavailable. Please try again.").WithCause(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
@@ -36,6 +37,7 @@ type receivedRequest struct {
 	server   *Server
 	x        *exchange
 	incoming *http.Request
+	key      *auth.Key
 	dialect  format.Dialect
 	// initialCatalog is the catalog at the time when the headers arrived.
 	initialCatalog *catalog.Snapshot
@@ -45,7 +47,8 @@ type receivedRequest struct {
 // receive checks everything that comes before the content of the body: key, maintenance, size. The caller releases the
 // body.
 func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receivedRequest, error) {
-	if err := s.authenticate(x, r); err != nil {
+	key, err := s.authenticate(x, r)
+	if err != nil {
 		return receivedRequest{}, err
 	}
 	snapshot := s.Catalog.Snapshot()
@@ -59,7 +62,7 @@ func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receiv
 	if err != nil {
 		return receivedRequest{}, err
 	}
-	return receivedRequest{server: s, x: x, incoming: r, dialect: d, initialCatalog: snapshot, body: newRefCountedBuffer(body)}, nil
+	return receivedRequest{server: s, x: x, incoming: r, key: key, dialect: d, initialCatalog: snapshot, body: newRefCountedBuffer(body)}, nil
 }
 
 // parsedRequest is a request whose body is understood. Its parameters are not checked yet.
@@ -105,7 +108,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 	if p.pricedCatalog, err = r.server.refreshCatalog(r.initialCatalog); err != nil {
 		return p, err
 	}
-	if p.model, err = r.server.findModel(r.x, p.pricedCatalog, r.request.Model, r.dialect.Format()); err != nil {
+	if p.model, err = r.server.findModel(r.x, r.key, p.pricedCatalog, r.request.Model, r.dialect.Format()); err != nil {
 		return p, err
 	}
 	if err := checkMaintenance(p.model.Maintenance, r.x.started); err != nil {
@@ -115,7 +118,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 	if sheet == nil {
 		return p, errNoRoute // a model without a price cannot be called
 	}
-	p.sheet = sheet.WithMultiplier(r.x.key.Multiplier(p.model.ID))
+	p.sheet = sheet.WithMultiplier(r.key.Multiplier(p.model.ID))
 	p.policy = r.server.policies.ofModel(p.pricedCatalog, p.model, r.dialect)
 	candidates, refused := p.checkParameters()
 	if refused != nil {
@@ -234,13 +237,13 @@ func (p *pricedRequest) outputBound() int64 {
 
 // admit waits for the reservation and a slot. The caller releases the hold.
 func (p *pricedRequest) admit() (*admission.Hold, error) {
-	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.x.key, Reserve: p.reserve, Slot: true, Event: p.usageEvent()})
+	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Reserve: p.reserve, Slot: true, Event: p.usageEvent()})
 }
 
 // usageEvent is the usage event with everything that is known before a provider is called.
 func (p *pricedRequest) usageEvent() event.Usage {
 	return event.Usage{
-		V: event.Version, RequestID: p.x.id, AccountID: p.x.key.AccountID, KeyID: p.x.key.KeyID,
+		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
 		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.reserve,
 	}
@@ -267,7 +270,7 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 	}
 	if a.routableCatalog != p.pricedCatalog {
 		f := p.dialect.Format()
-		newest, err := p.server.findModel(p.x, a.routableCatalog, p.request.Model, f)
+		newest, err := p.server.findModel(p.x, p.key, a.routableCatalog, p.request.Model, f)
 		if err != nil {
 			return a, err
 		}
@@ -278,7 +281,7 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 			return a, err
 		}
 	}
-	if a.choices = p.server.Picker.Order(a.routes, p.x.key.AccountID); len(a.choices) == 0 {
+	if a.choices = p.server.Picker.Order(a.routes, p.key.AccountID); len(a.choices) == 0 {
 		return a, a.noRoute()
 	}
 	return a, nil

@@ -74,7 +74,7 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 
 // admitVideo checks that the account and the key have something left. It reserves nothing.
 func (p *pricedRequest) admitVideo() error {
-	hold, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.x.key, Event: p.usageEvent()})
+	hold, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Event: p.usageEvent()})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func mayHaveJob(f *provider.Failure) bool { return !f.Answered && !f.Unsent }
 
 func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	return &event.Video{
-		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.x.key.AccountID, KeyID: v.x.key.KeyID, Model: v.model.ID,
+		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.key.AccountID, KeyID: v.key.KeyID, Model: v.model.ID,
 		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Credential.ID, UpstreamModel: choice.UpstreamModel,
 		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.request.Seconds, CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
 	}

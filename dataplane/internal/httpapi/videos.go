@@ -36,10 +36,11 @@ const (
 
 // findVideo returns the job with the id in the path if it belongs to the account of the key.
 func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
-	if err := s.authenticate(x, c.Request()); err != nil {
+	key, err := s.authenticate(x, c.Request())
+	if err != nil {
 		return nil, err
 	}
-	v, err := s.Videos.Find(c.Request().Context(), c.Param("id"), x.key.AccountID)
+	v, err := s.Videos.Find(c.Request().Context(), c.Param("id"), key.AccountID)
 	if errors.Is(err, video.ErrNotFound) {
 		return nil, errVideoNotFound
 	}
