@@ -199,7 +199,7 @@ func TestAppendUpstreamAppliesThePolicy(t *testing.T) {
 		},
 		{"forced values replace", `{"tier":"auto","model":"m","store":true}`, `{"tier":"default","model":"up\"stream","store":false}`, target},
 		{"null is absent", `{"model":"m","text":null,"nobody":null,"n":null,"user":null}`, `{"model":"up\"stream"` + forced, target},
-		{"allowed values of what is refused", `{"model":"m","off":false,"gone":{}}`, `{"model":"up\"stream"` + forced, target},
+		{"allowed values of refused parameters", `{"model":"m","off":false,"gone":{}}`, `{"model":"up\"stream"` + forced, target},
 		{"clamped up", `{"model":"m","n":-3}`, `{"model":"up\"stream","n":1` + forced, target},
 		{"clamped down", `{"model":"m","n":1e40}`, `{"model":"up\"stream","n":10` + forced, target},
 		{"within the bounds", `{"model":"m","n":3.0}`, `{"model":"up\"stream","n":3.0` + forced, target},
@@ -207,7 +207,7 @@ func TestAppendUpstreamAppliesThePolicy(t *testing.T) {
 		{"no identities", `{"model":"m","user":"Alice"}`, `{"model":"up\"stream"` + forced, none},
 		{"own user wins", `{"model":"m","user":"Alice"}`, `{"model":"up\"stream","user":"hash_of_Alice"` + forced, wants},
 		{"pseudonym", `{"model":"m"}`, `{"model":"up\"stream","store":false,"tier":"default","user":"acc"}`, wants},
-		{"what no row names", `{"model":"m","nobody":1}`, `{"model":"up\"stream"` + forced, target},
+		{"parameter without a row", `{"model":"m","nobody":1}`, `{"model":"up\"stream"` + forced, target},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -121,7 +121,7 @@ func TestInvalidBodiesAreRefused(t *testing.T) {
 		{"no JSON", `hello`, "", "at byte 0"},
 		{"array", `[]`, "", "not a valid JSON object"},
 		{"null", `null`, "", "not a valid JSON object"},
-		{"cut", `{"model":"text","messages":[`, "", "not a valid JSON object"},
+		{"truncated", `{"model":"text","messages":[`, "", "not a valid JSON object"},
 		{"something after it", `{"model":"text"} {}`, "", "at byte 17"},
 		{"duplicate", `{"model":"text","model":"image"}`, "model", "'model' more than once"},
 		{"duplicate by escape", `{"model":"text","mod\u0065l":"image"}`, "model", "more than once"},

@@ -280,7 +280,7 @@ func TestConnectionOfAStalledClientIsClosed(t *testing.T) {
 		var n int
 		n, err = client.Read(room)
 		if got = append(got, room[:n]...); bytes.HasSuffix(got, []byte("0\r\n\r\n")) {
-			t.Error("an answer that was cut has an end")
+			t.Error("a truncated answer looks complete")
 			break
 		}
 	}
@@ -337,7 +337,7 @@ func TestPanicClosesTheConnectionOfAStream(t *testing.T) {
 	defer func() { _ = response.Body.Close() }()
 	data, err := io.ReadAll(response.Body)
 	if err == nil || !strings.Contains(string(data), "Hello") {
-		t.Errorf("got %q, %v; want a cut", data, err)
+		t.Errorf("got %q, %v; want a truncated answer", data, err)
 	}
 	if e := g.spool.next(t); e.Status != event.Failed {
 		t.Errorf("got event %+v", e)

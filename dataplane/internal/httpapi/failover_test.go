@@ -58,7 +58,7 @@ func failures() []first {
 		{name: "error in a 200", answer: jsonAnswer(200, `{"error":{"message":"The server had an error","code":500}}`)},
 		{name: "200 that is no JSON", answer: jsonAnswer(200, `<html>Welcome</html>`)},
 		{name: "200 with nothing", answer: jsonAnswer(200, ``)},
-		{name: "cut in the middle", whole: true, answer: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "truncated body", whole: true, answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, chatJSON[:50])
 			panic(http.ErrAbortHandler)
@@ -68,7 +68,7 @@ func failures() []first {
 		{name: "error right behind the first event", stream: true, answer: streamAnswer(chatHead + chatText + chatEventError)},
 		{name: "no event", stream: true, answer: streamAnswer("")},
 		{name: "half an event", stream: true, answer: streamAnswer(chatHead[:40])},
-		{name: "stream cut before its first event", stream: true, answer: cutAfter("")},
+		{name: "stream without any event", stream: true, answer: cutAfter("")},
 	}
 }
 
@@ -256,7 +256,7 @@ func TestErrorsInTheRequestAreNotRetried(t *testing.T) {
 				t.Errorf("%s, %s: got event %+v", tt.name, how, e)
 			}
 			if again := g.post("/v1/chat/completions", body); again.status != http.StatusBadRequest {
-				t.Errorf("%s, %s: the route was set aside: got %d", tt.name, how, again.status)
+				t.Errorf("%s, %s: the route has a cooldown: got %d", tt.name, how, again.status)
 			}
 		}
 	}

@@ -273,7 +273,7 @@ func (g *gateway) audit() {
 	for account := range g.plane.accounts {
 		for offset, want := range map[wire.PoolID]int64{balanceOf: costs[account], limitOf: costs[account], slotsOf: 0} {
 			if got := g.plane.held(account, offset); got != want {
-				g.t.Errorf("account %s, pool %d: %d is held; want %d", account, offset, got, want)
+				g.t.Errorf("account %s, pool %d: %d is reserved; want %d", account, offset, got, want)
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 		t.Errorf("refused requests made %d calls", len(calls))
 	}
 	if events := g.spool.all(); len(events) != 0 {
-		t.Errorf("refused requests left events: %+v", events)
+		t.Errorf("refused requests have events: %+v", events)
 	}
 	disabled(g, false)
 	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
@@ -108,7 +108,7 @@ func TestAdmissionRefusalsHaveTheDocumentedOrder(t *testing.T) {
 	}{
 		{name: "limit spent before balance spent", want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
 		{name: "balance spent before slots", says: "exhausted: 0.00 is available, 0.00 is reserved", limit: 1000, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
-		{name: "no slot before what is held", limit: 300, balance: 300, slots: 1, runs: true, want: apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "1"}},
+		{name: "no slot before reservations", limit: 300, balance: 300, slots: 1, runs: true, want: apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "1"}},
 		{name: "limit held before balance held", says: "reserved for running requests: 0.000000099 is available, 0.000000201 is reserved", limit: 300, balance: 300, slots: 2, runs: true, want: apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}},
 		{name: "balance held", says: "reserved for running requests: 0.000000099 is available, 0.000000201 is reserved", limit: 1000, balance: 300, slots: 2, runs: true, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
 	}

@@ -33,7 +33,7 @@ func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 		{"the second refuses", `"seed":1`, 2, 0, apiError{}},
 		{"the first offers more than the model", `"top_k":5`, 3, 0, apiError{}},
 		{"more than the model, but not with this", `"top_k":5,"temperature":0.5`, 3, -1, apiError{Status: 400, Code: "unsupported_parameter", Param: "top_k", Final: true}},
-		{"nobody knows it", `"warp":5`, 3, -1, apiError{Status: 400, Code: "unsupported_parameter", Param: "warp", Final: true}},
+		{"parameter without a row", `"warp":5`, 3, -1, apiError{Status: 400, Code: "unsupported_parameter", Param: "warp", Final: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

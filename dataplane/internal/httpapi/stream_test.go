@@ -76,7 +76,7 @@ func (d dialect) checkFailed(t *testing.T, response *http.Response, body, code s
 		}
 	}
 	if d.last != "[DONE]" && strings.Contains(body, d.last) {
-		t.Errorf("a failed stream looks whole:\n%s", body)
+		t.Errorf("a failed stream looks complete:\n%s", body)
 	}
 	if !strings.HasSuffix(body, "\n\n") {
 		t.Errorf("the last event is not ended:\n%s", body)
@@ -109,7 +109,7 @@ func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 			provider func(i int, p *catalogkv.Provider)
 		}{
 			{"error event", streamAnswer(d.fault), nil},
-			{"cut", cutAfter(), nil},
+			{"truncated", cutAfter(), nil},
 			{"ended without an end", streamAnswer(), nil},
 			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},
 			{"silent", stall, func(_ int, p *catalogkv.Provider) { p.IdleTimeoutMS = 30 }},

@@ -164,7 +164,7 @@ func TestVideoContentIsRelayed(t *testing.T) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if data, err := io.ReadAll(response.Body); err == nil {
-		t.Errorf("a download that was cut looks whole: %q", data)
+		t.Errorf("a truncated download looks complete: %q", data)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 		{name: "the client's fault", answer: jsonAnswer(400, `{"error":{"message":"Invalid value for 'size'","param":"size","code":"invalid_value"}}`), want: 400, status: "failed"},
 		{name: "dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: 502, status: "failed", reason: "not known"},
 		{name: "no object", answer: jsonAnswer(200, `{}`), want: 502, status: "failed", reason: "not known"},
-		{name: "cut", answer: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "truncated", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, said("queued"))
 			panic(http.ErrAbortHandler)

@@ -45,8 +45,8 @@ func TestCursorSetsAndDropsMembers(t *testing.T) {
 		{"empty", ` {} `, ` {} `, nil, true},
 		{"no object", `[1]`, `[1]`, nil, false},
 		{"nothing", ``, ``, nil, false},
-		{"cut in a value", `{"a":1,"s":"x`, `{"a":1,"s":0`, []string{"a", "s"}, false},
-		{"cut behind a comma", `{"a":1,`, `{"a":1,`, []string{"a"}, false},
+		{"truncated in a value", `{"a":1,"s":"x`, `{"a":1,"s":0`, []string{"a", "s"}, false},
+		{"truncated after a comma", `{"a":1,`, `{"a":1,`, []string{"a"}, false},
 		{"no colon", `{"a" 1}`, `{"a" 1}`, nil, false},
 		{"no value", `{"a":}`, `{"a":}`, nil, false},
 		{"behind the object", `{"a":1}, "s":2}`, `{"a":1}, "s":2}`, []string{"a"}, true},
@@ -56,7 +56,7 @@ func TestCursorSetsAndDropsMembers(t *testing.T) {
 			t.Parallel()
 			got, names, whole := rewrite(tt.text)
 			if got != tt.want || whole != tt.whole {
-				t.Errorf("got %s, whole %v; want %s, %v", got, whole, tt.want, tt.whole)
+				t.Errorf("got %s, complete %v; want %s, %v", got, whole, tt.want, tt.whole)
 			}
 			if diff := cmp.Diff(tt.names, names); diff != "" {
 				t.Errorf("names, want -, got +:\n%s", diff)

@@ -198,12 +198,12 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestStatusFailureOfATruncatedBody(t *testing.T) {
 	t.Parallel()
 	if f := StatusFailure(call(), &Answer{Status: 500, Body: NoAwait{&closeRecorder{Reader: broken{}}}}, classify.Cleaner{}); f.Class != "truncated" {
-		t.Errorf("class %s; want cut", f.Class)
+		t.Errorf("class %s; want truncated", f.Class)
 	}
 	// The bytes before the truncation are classified.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
 	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closeRecorder{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
-		t.Errorf("got %+v; want the key set aside", judged(f))
+		t.Errorf("got %+v; want a cooldown of the credential", judged(f))
 	}
 }
 

@@ -46,7 +46,7 @@ func TestSplittingAllocatesNothing(t *testing.T) {
 		{"crlf", 64, func() int { return drain(&s, crlf) }},
 		{"names and comments", 64, func() int { return drain(&s, named) }},
 		{"several lines", 64, func() int { return drain(&s, lines) }},
-		{"cut anywhere", 64, func() int { return drain(&s, burst[:5000]) + drain(&s, burst[5000:]) }},
+		{"reads that split events", 64, func() int { return drain(&s, burst[:5000]) + drain(&s, burst[5000:]) }},
 		{"append", 1, func() int {
 			frame = AppendEvent(frame[:0], "error", one[:100])
 			return 1
@@ -74,11 +74,11 @@ func TestWaitingStreamHoldsNoBuffer(t *testing.T) {
 	one := event230("\n")
 	drain(&s, one[:100])
 	if s.carry == nil {
-		t.Fatal("an event begun is not held")
+		t.Fatal("an incomplete event is not buffered")
 	}
 	drain(&s, one[100:])
 	if s.carry != nil {
-		t.Error("a buffer is held between events")
+		t.Error("a waiting stream has a buffer")
 	}
 }
 

@@ -91,13 +91,13 @@ func TestSplitIntoEvents(t *testing.T) {
 		}},
 		{"mark before a comment", "\xef\xbb\xbf: x\n", []eventFields{{Raw: "\xef\xbb\xbf: x\n", Comment: true}}},
 		{"mark alone", "\xef\xbb\xbf", []eventFields{{Raw: "\xef\xbb\xbf"}}},
-		{"cut in the data", "data: x\n\nevent: e\ndata: {\"a", []eventFields{
+		{"truncated in the data", "data: x\n\nevent: e\ndata: {\"a", []eventFields{
 			{Raw: "data: x\n\n", Data: "x", HasData: true},
 			{Raw: "event: e\ndata: {\"a", Name: "e", Data: "{\"a", HasData: true, Partial: true},
 		}},
-		{"cut before the empty line", "data: x\n", []eventFields{{Raw: "data: x\n", Data: "x", HasData: true, Partial: true}}},
-		{"cut in a comment", ": wa", []eventFields{{Raw: ": wa", Comment: true, Partial: true}}},
-		{"cut at a cr", "data: x\r", []eventFields{{Raw: "data: x\r", Data: "x", HasData: true, Partial: true}}},
+		{"truncated before the empty line", "data: x\n", []eventFields{{Raw: "data: x\n", Data: "x", HasData: true, Partial: true}}},
+		{"truncated in a comment", ": wa", []eventFields{{Raw: ": wa", Comment: true, Partial: true}}},
+		{"truncated at a CR", "data: x\r", []eventFields{{Raw: "data: x\r", Data: "x", HasData: true, Partial: true}}},
 		{"ends in a cr", "data: x\n\r", []eventFields{{Raw: "data: x\n\r", Data: "x", HasData: true}}},
 		{"ends in a late lf", "data: x\r\r\n", []eventFields{{Raw: "data: x\r\r", Data: "x", HasData: true}, {Raw: "\n"}}},
 	}

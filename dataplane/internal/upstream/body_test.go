@@ -58,7 +58,7 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 		}
 		body.Release()
 		if given.Load() != 0 {
-			t.Error("the memory is given back while it is sent")
+			t.Error("the memory is freed while it is sent")
 		}
 		if text, err := io.ReadAll(answer.Body); string(text) != "{}" || err != nil {
 			t.Fatalf("got %q, %v", text, err)
@@ -71,7 +71,7 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if given.Load() != 1 {
-			t.Errorf("in the end the memory was given back %d times; want once", given.Load())
+			t.Errorf("in the end the memory was freed %d times; want once", given.Load())
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheCallWasCanceled(t *testing.T) {
 		}
 		body.Release()
 		if given.Load() != 0 {
-			t.Error("the memory is given back while the second call sends it")
+			t.Error("the memory is freed while the second call sends it")
 		}
 		take <- false
 		take <- true
@@ -111,7 +111,7 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheCallWasCanceled(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if given.Load() != 1 {
-			t.Errorf("in the end the memory was given back %d times; want once", given.Load())
+			t.Errorf("in the end the memory was freed %d times; want once", given.Load())
 		}
 	})
 }

@@ -226,7 +226,7 @@ func TestFailedCallFreesItsBody(t *testing.T) {
 	}{
 		{"dial", "http://provider.example", errors.New("refused"), false},
 		{"address", "http://%zz", nil, false},
-		{"cut", "http://provider.example", nil, true},
+		{"truncated", "http://provider.example", nil, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -138,7 +138,7 @@ func TestReleasedAnswersKeepNothing(t *testing.T) {
 	second := Dialect{}.NewAnswer(format.AnswerConfig{Request: r, ClientModel: "alias"})
 	defer second.Release()
 	if u, reported := second.Usage(); reported || u != readUsageOf(t) || second.Failure() != nil || second.ProviderID() != "" || second.DeliveredTokens() != 0 {
-		t.Error("an answer begins with what another has left")
+		t.Error("an answer begins with the state of another")
 	}
 	out := feed(second, []byte(`data: {"id":"d","model":"up","choices":[{"delta":{"content":"x"}}]}`+"\n\n"))
 	if !bytes.Contains(out, []byte(`"model":"alias"`)) {

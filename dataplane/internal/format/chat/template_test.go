@@ -105,7 +105,7 @@ func TestTemplateMatchesOrdinaryChunks(t *testing.T) {
 		a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 		feed(a, []byte(templateStreams[name]))
 		if a.template.builds != 1 {
-			t.Errorf("%s: the template was made %d times", name, a.template.builds)
+			t.Errorf("%s: the template was built %d times", name, a.template.builds)
 		}
 		a.Release()
 	}
@@ -120,7 +120,7 @@ func TestTemplateIsNotBuiltForEver(t *testing.T) {
 		feed(a, []byte(`data: {"created":1`+string(rune('0'+i%10))+`,"model":"up","choices":[{"delta":{"content":"a"}}]}`+"\n\n"))
 	}
 	if a.template.builds != maxTemplateBuilds || a.Bytes != 100 {
-		t.Errorf("made %d times, %d bytes", a.template.builds, a.Bytes)
+		t.Errorf("built %d times, %d bytes", a.template.builds, a.Bytes)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestFormIsReadLikeJSON(t *testing.T) {
 	t.Parallel()
 	contentType, body := encode(t, part{Name: "model", Value: "m"}, part{Name: "prompt", Value: "a \"boat\"\r\non a lake"}, part{Name: "seconds", Value: "8"}, part{Name: "size", Value: "1280x720"})
 	if !IsForm(contentType) || IsForm("application/json") || IsForm("") {
-		t.Error("forms are not told from JSON")
+		t.Error("IsForm does not distinguish forms from JSON")
 	}
 	r, e := ReadForm(contentType, body)
 	if e != nil {

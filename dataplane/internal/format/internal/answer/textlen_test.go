@@ -42,7 +42,7 @@ func TestEventFrameHasDataInOneLine(t *testing.T) {
 	tests := []struct{ name, stream, want string }{
 		{"as it came", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n", "id: 7\ndata:{\"a\":1}\nretry: 5\n\n"},
 		{"several lines", "event: e\ndata: {\ndata: \"a\":1}\n\n", "event: e\ndata: { \"a\":1}\n\n"},
-		{"cut off", "event: e\ndata: {\"a\":1}", "event: e\ndata: {\"a\":1}\n\n"},
+		{"truncated", "event: e\ndata: {\"a\":1}", "event: e\ndata: {\"a\":1}\n\n"},
 	}
 	for _, tt := range tests {
 		var s sse.Splitter
