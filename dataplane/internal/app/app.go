@@ -32,7 +32,7 @@ import (
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/dataplane/internal/upstream"
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
@@ -118,8 +118,8 @@ func build(
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
 	reg.MustRegister(picker)
-	tracker := video.New(nats, providers, &videoBiller{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
-	poller := video.NewPoller(tracker, nats, log)
+	tracker := videojob.New(nats, providers, &videoBiller{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
+	poller := videojob.NewPoller(tracker, nats, log)
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},

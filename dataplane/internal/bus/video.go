@@ -11,27 +11,27 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
 )
 
 var (
-	_ video.Records = (*Bus)(nil)
-	_ video.Queue   = (*Bus)(nil)
+	_ videojob.Records = (*Bus)(nil)
+	_ videojob.Queue   = (*Bus)(nil)
 )
 
-// VideoCreate implements video.Records.
+// VideoCreate implements videojob.Records.
 func (b *Bus) VideoCreate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
 	return askVideo(ctx, b, subject.VideoCreate, v)
 }
 
-// VideoGet implements video.Records.
+// VideoGet implements videojob.Records.
 func (b *Bus) VideoGet(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
 	return askVideo(ctx, b, subject.VideoGet, q)
 }
 
-// VideoUpdate implements video.Records.
+// VideoUpdate implements videojob.Records.
 func (b *Bus) VideoUpdate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
 	return askVideo(ctx, b, subject.VideoUpdate, v)
 }
@@ -49,8 +49,8 @@ func askVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoRepl
 // told to stop before.
 const pollWait = 5 * time.Second
 
-// Next implements video.Queue.
-func (b *Bus) Next(ctx context.Context) (*video.Task, error) {
+// Next implements videojob.Queue.
+func (b *Bus) Next(ctx context.Context) (*videojob.Task, error) {
 	consumer, err := b.js.Consumer(ctx, subject.VideoPollStream, subject.VideoPollConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
@@ -75,8 +75,8 @@ func (b *Bus) look(ctx context.Context, consumer jetstream.Consumer) (jetstream.
 	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // Next wraps
 }
 
-func (b *Bus) task(m jetstream.Msg) (*video.Task, error) {
-	var t video.Task
+func (b *Bus) task(m jetstream.Msg) (*videojob.Task, error) {
+	var t videojob.Task
 	if err := json.Unmarshal(m.Data(), &t.Poll); err != nil {
 		_ = m.Term() // nobody can read it
 		return nil, fmt.Errorf("bus: decode video job: %w", err)

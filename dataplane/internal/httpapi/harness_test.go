@@ -33,7 +33,7 @@ import (
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/dataplane/internal/upstream"
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -132,7 +132,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	}
 	api := httpapi.New(o.cfg, httpapi.Parts{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.calls, Balances: g.plane,
-		Videos:   video.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
+		Videos:   videojob.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo),
@@ -304,7 +304,7 @@ func (r *recorder) Reserve() (admission.Place, error) {
 	return &recordedPlace{place, r}, nil
 }
 
-// Bill implements video.Biller.
+// Bill implements videojob.Biller.
 func (r *recorder) Bill(e event.Usage) error {
 	place, err := r.Reserve()
 	if err != nil {

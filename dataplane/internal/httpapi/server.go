@@ -23,7 +23,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/wire"
@@ -217,7 +217,7 @@ func publicError(err error) *apierr.Error {
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "This endpoint does not exist.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
 		return errInvalidKey
-	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, video.ErrUnavailable):
+	case errors.Is(err, auth.ErrUnavailable), errors.Is(err, admission.ErrUnavailable), errors.Is(err, videojob.ErrUnavailable):
 		return errUnavailable
 	default:
 		return apierr.New(http.StatusInternalServerError, apierr.None, "An internal error occurred. Please try again. If it persists, contact support with the request id.")

@@ -14,7 +14,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -55,7 +55,7 @@ func (s *Server) createVideo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	x.writeJSON(http.StatusAccepted, video.Object(job))
+	x.writeJSON(http.StatusAccepted, videojob.Object(job))
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	}
 	v.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
 	created, err := v.server.Videos.Made(ctx, v.job, object)
-	if errors.Is(err, video.ErrNoObject) {
+	if errors.Is(err, videojob.ErrNoObject) {
 		return nil, lostJob(&call, err)
 	}
 	return created, err

@@ -11,7 +11,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
-	"modelgateway/dataplane/internal/video"
+	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -41,7 +41,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 		return nil, err
 	}
 	v, err := s.Videos.Find(c.Request().Context(), c.Param("id"), key.AccountID)
-	if errors.Is(err, video.ErrNotFound) {
+	if errors.Is(err, videojob.ErrNotFound) {
 		return nil, errVideoNotFound
 	}
 	if err == nil {
@@ -63,7 +63,7 @@ func (s *Server) getVideo(c echo.Context) error {
 	if v, err = s.Videos.Refresh(c.Request().Context(), v); err != nil {
 		x.failure = err // the client gets the last known state
 	}
-	x.writeJSON(http.StatusOK, video.Object(v))
+	x.writeJSON(http.StatusOK, videojob.Object(v))
 	return nil
 }
 

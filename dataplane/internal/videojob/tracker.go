@@ -5,7 +5,7 @@
 // A job is billed before its record says that it has ended, under the request
 // that made it: whoever sees the end may die in between or see it together
 // with others, and settlement still takes the charge once.
-package video
+package videojob
 
 import (
 	"bytes"
