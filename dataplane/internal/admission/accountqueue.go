@@ -186,7 +186,7 @@ func (q *accountQueue) tick() {
 func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseRequest, sentAt time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
-	response, err := q.a.bus.Op(ctx, request)
+	response, err := q.a.bus.RequestLease(ctx, request)
 	if err != nil {
 		return // it is repeated
 	}

@@ -51,20 +51,20 @@ type Keys interface {
 	Revoked(ctx context.Context, k *auth.Key) (bool, error)
 }
 
-// Spool reserves places for requests.
-type Spool interface{ Reserve() (Place, error) }
+// Spool reserves spool capacity for requests.
+type Spool interface{ Reserve() (SpoolUnit, error) }
 
-// Place is one request's place in the spool.
-type Place interface {
-	Start(e *event.Usage) error
-	Progress(u price.Usage, cost money.Nano)
-	Finish(e *event.Usage)
+// SpoolUnit is the unit of spool capacity of one request.
+type SpoolUnit interface {
+	AppendStarted(e *event.Usage) error
+	AppendProgress(u price.Usage, cost money.Nano)
+	AppendFinished(e *event.Usage)
 	Release()
 }
 
 // Bus carries ops and returns.
 type Bus interface {
-	Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error)
+	RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error)
 	Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error)
 }
 
@@ -191,14 +191,14 @@ func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
 
 // Hold is the permission for one request to run.
 type Hold struct {
-	a      *Admission
-	queue  *accountQueue
-	waiter *holder.Waiter
-	needs  []wire.Need
-	room   [3]wire.Need // for the needs: there are no more
-	place  Place
-	event  event.Usage
-	key    *auth.Key
+	a         *Admission
+	queue     *accountQueue
+	waiter    *holder.Waiter
+	needs     []wire.Need
+	room      [3]wire.Need // for the needs: there are no more
+	spoolUnit SpoolUnit
+	event     event.Usage
+	key       *auth.Key
 	// session is the one that the request is admitted in.
 	session *session.Session
 
@@ -223,7 +223,7 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	}
 	h.event.Session, h.event.Reservation = int64(h.session.ID), r.Reserve
 	if err := h.acquire(ctx); err != nil {
-		h.place.Release()
+		h.spoolUnit.Release()
 		return nil, err
 	}
 	a.running.Add(1)
@@ -245,7 +245,7 @@ func (h *Hold) KeyCurrent() bool { return h.a.keys.Valid(h.key) }
 
 // Reserve implements lease.Checks.
 func (h *Hold) ReserveSpool() (err error) {
-	h.place, err = h.a.spool.Reserve()
+	h.spoolUnit, err = h.a.spool.Reserve()
 	return err
 }
 
@@ -275,7 +275,7 @@ func (h *Hold) complete(ctx context.Context, entry holder.AdmissionGate) error {
 // Start notes the request in the spool. After it, the request may be sent to a
 // provider and must be finished.
 func (h *Hold) Start() error {
-	if err := h.place.Start(&h.event); err != nil {
+	if err := h.spoolUnit.AppendStarted(&h.event); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
@@ -326,7 +326,7 @@ func (h *Hold) revoke() {
 
 // Progress notes what the running request has cost so far, for the case that
 // this process dies.
-func (h *Hold) Progress(u price.Usage, cost money.Nano) { h.place.Progress(u, cost) }
+func (h *Hold) Progress(u price.Usage, cost money.Nano) { h.spoolUnit.AppendProgress(u, cost) }
 
 // Finish records how the request ended and charges it. Only the first call of
 // Finish or Release counts.
@@ -335,7 +335,7 @@ func (h *Hold) Finish(complete func(e *event.Usage)) {
 		return
 	}
 	complete(&h.event)
-	h.place.Finish(&h.event)
+	h.spoolUnit.AppendFinished(&h.event)
 	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, int64(h.event.Cost)) })
 }
 
@@ -345,7 +345,7 @@ func (h *Hold) Release() {
 	if !h.end() {
 		return
 	}
-	h.place.Release()
+	h.spoolUnit.Release()
 	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, 0) })
 }
 
@@ -377,7 +377,7 @@ func (a *Admission) OnChange(c wire.KeyChange) {
 	}
 	for h := range a.holds {
 		switch {
-		case c.Kind == wire.KeyRevoked && h.key.Is(c.KeyHash):
+		case c.Kind == wire.KeyRevoked && h.key.HasHash(c.KeyHash):
 			h.revoke()
 		case c.Kind == wire.AccountUpdated && h.key.AccountID == c.Account:
 			a.tasks.run(func() { a.revokeDead(h) })

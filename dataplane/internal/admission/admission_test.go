@@ -300,10 +300,10 @@ type slowBus struct {
 	delay time.Duration
 }
 
-func (b *slowBus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (b *slowBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	select {
 	case <-time.After(b.delay):
-		return b.line.Op(ctx, op)
+		return b.line.RequestLease(ctx, op)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -344,9 +344,9 @@ type hookBus struct {
 	before func()
 }
 
-func (b *hookBus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (b *hookBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	b.before()
-	return b.line.Op(context.WithoutCancel(ctx), op)
+	return b.line.RequestLease(context.WithoutCancel(ctx), op)
 }
 
 // The client leaves in the very moment of the decision: it is either admitted
@@ -695,11 +695,11 @@ type late struct {
 	asked atomic.Int64
 }
 
-func (l *late) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (l *late) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
 	}
-	return l.line.Op(ctx, op)
+	return l.line.RequestLease(ctx, op)
 }
 
 func (l *late) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {

@@ -199,7 +199,7 @@ func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	return &reply, nil
 }
 
-func (l *line) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (l *line) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	return there(ctx, l, func() wire.LeaseResponse { return l.plane.op(op) })
 }
 
@@ -207,7 +207,7 @@ func (l *line) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse
 	return there(ctx, l, func() wire.ReturnResponse { return l.plane.ret(r) })
 }
 
-// fakeSpool counts places.
+// fakeSpool counts units of spool capacity.
 type fakeSpool struct {
 	t                           *testing.T
 	full                        error
@@ -217,60 +217,60 @@ type fakeSpool struct {
 	refuseStart                 error
 }
 
-func (s *fakeSpool) Reserve() (Place, error) {
+func (s *fakeSpool) Reserve() (SpoolUnit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full != nil {
 		return nil, s.full
 	}
 	s.reserved++
-	return &fakePlace{s: s}, nil
+	return &fakeSpoolUnit{s: s}, nil
 }
 
-type fakePlace struct {
+type fakeSpoolUnit struct {
 	s     *fakeSpool
 	state int // 0 reserved, 1 started, 2 done
 	cost  money.Nano
 }
 
-func (p *fakePlace) Start(*event.Usage) error {
+func (p *fakeSpoolUnit) AppendStarted(*event.Usage) error {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.s.refuseStart != nil {
 		return p.s.refuseStart
 	}
 	if p.state != 0 {
-		p.s.t.Errorf("start of a place in state %d", p.state)
+		p.s.t.Errorf("AppendStarted of a unit in state %d", p.state)
 	}
 	p.state = 1
 	p.s.started++
 	return nil
 }
 
-func (p *fakePlace) Progress(_ price.Usage, cost money.Nano) { p.cost = cost }
+func (p *fakeSpoolUnit) AppendProgress(_ price.Usage, cost money.Nano) { p.cost = cost }
 
-func (p *fakePlace) Finish(e *event.Usage) {
+func (p *fakeSpoolUnit) AppendFinished(e *event.Usage) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.state != 1 {
-		p.s.t.Errorf("finish of a place in state %d", p.state)
+		p.s.t.Errorf("AppendFinished of a unit in state %d", p.state)
 	}
 	p.state = 2
 	p.s.finished++
 	p.s.events = append(p.s.events, *e)
 }
 
-func (p *fakePlace) Release() {
+func (p *fakeSpoolUnit) Release() {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.state != 0 {
-		p.s.t.Errorf("release of a place in state %d", p.state)
+		p.s.t.Errorf("Release of a unit in state %d", p.state)
 	}
 	p.state = 2
 	p.s.reserved--
 }
 
-// left is how many places are neither finished nor released.
+// left is how many units are neither finished nor released.
 func (s *fakeSpool) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -325,7 +325,7 @@ func (p *proxy) stop(t *testing.T) {
 	t.Helper()
 	p.Stop(t.Context())
 	if n := p.spool.left(); n != 0 {
-		t.Errorf("%d places are left in the spool", n)
+		t.Errorf("%d units of spool capacity are still in use", n)
 	}
 	if n := p.Running(); n != 0 {
 		t.Errorf("%d requests run", n)

@@ -227,8 +227,8 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 // subscribe handles the messages that the control plane pushes: those for this
 // process, and the watermarks of earlier sessions whose usage is not settled.
 func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
-	handlers := bus.Handlers{Change: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Settled}
-	handlers.Held = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
+	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
+	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
 			return wire.ReservedResponse{}, false
@@ -244,11 +244,11 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 		description.Session, description.ClockMS = s.ID, time.Now().UnixMilli()
 		return description, true
 	}
-	if err := nats.Handle(handlers); err != nil {
+	if err := nats.Subscribe(handlers); err != nil {
 		return err
 	}
-	for _, earlier := range events.Ended(0) {
-		if err := nats.WatchSettled(earlier.Session); err != nil {
+	for _, earlier := range events.FinishedSessions(0) {
+		if err := nats.SubscribeSettled(earlier.Session); err != nil {
 			return err
 		}
 	}

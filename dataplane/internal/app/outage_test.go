@@ -137,10 +137,10 @@ type proxy struct {
 // anyKey accepts every key.
 type anyKey struct{}
 
-func (anyKey) Valid(*auth.Key) bool                          { return true }
+func (anyKey) Valid(*auth.Key) bool                             { return true }
 func (anyKey) Revoked(context.Context, *auth.Key) (bool, error) { return false, nil }
-func (anyKey) Reset(int64)                                   {}
-func (anyKey) Apply(wire.KeyChange)                          {}
+func (anyKey) Reset(int64)                                      {}
+func (anyKey) Apply(wire.KeyChange)                             {}
 
 func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	t.Helper()
@@ -474,7 +474,7 @@ func (p *plane) check(t *testing.T, proxy *proxy) {
 	if len(p.settled) != len(proxy.finished) {
 		t.Errorf("%d requests are settled; want %d", len(p.settled), len(proxy.finished))
 	}
-	if used := proxy.spool.Used(); used != 0 {
+	if used := proxy.spool.UsedCapacity(); used != 0 {
 		t.Errorf("the spool uses %d units of its capacity", used)
 	}
 	balance, slots := p.allocator.Pools[balancePool], p.allocator.Pools[slotsPool]

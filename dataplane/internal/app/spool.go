@@ -14,12 +14,12 @@ import (
 type spoolCapacity struct{ *spool.Spool }
 
 // Reserve implements admission.Spool.
-func (c spoolCapacity) Reserve() (admission.Place, error) {
-	place, err := c.Spool.Reserve()
+func (c spoolCapacity) Reserve() (admission.SpoolUnit, error) {
+	unit, err := c.Spool.Reserve()
 	if err != nil {
 		return nil, err
 	}
-	return place, nil
+	return unit, nil
 }
 
 // videoBiller appends the usage events of video jobs to the spool, under the
@@ -34,23 +34,23 @@ type videoBiller struct {
 
 var errNoSession = errors.New("app: no valid session to bill a video job under")
 
-// Bill implements video.Biller.
+// Bill implements videojob.Biller.
 func (b *videoBiller) Bill(e event.Usage) error {
 	s := b.sessions.Current()
 	if s == nil || !s.Valid() {
 		return errNoSession
 	}
-	place, err := b.spool.Reserve()
+	unit, err := b.spool.Reserve()
 	if err != nil {
 		return err
 	}
-	defer place.Release()
+	defer unit.Release()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e.Session = int64(s.ID)
-	if err := place.Start(&e); err != nil {
+	if err := unit.AppendStarted(&e); err != nil {
 		return err
 	}
-	place.Finish(&e)
+	unit.AppendFinished(&e)
 	return nil
 }

@@ -44,7 +44,7 @@ type Key struct {
 }
 
 // Is tells whether the record is of the key with a hash.
-func (k *Key) Is(hash apikey.Hash) bool { return k.version.Hash == hash }
+func (k *Key) HasHash(hash apikey.Hash) bool { return k.version.Hash == hash }
 
 const (
 	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
@@ -63,13 +63,13 @@ const (
 
 // Keys is the store of key records. It is safe for concurrent use.
 type Keys struct {
-	hasher   *apikey.Hasher
-	previous []*apikey.Hasher
-	loader   Loader
-	records  *ristretto.Cache[uint64, *Key]
-	unknown  *ristretto.Cache[uint64, negativeEntry]
-	flight   singleflight.Group
-	loads    chan struct{}
+	hasher    *apikey.Hasher
+	previous  []*apikey.Hasher
+	loader    Loader
+	records   *ristretto.Cache[uint64, *Key]
+	unknown   *ristretto.Cache[uint64, negativeEntry]
+	loadGroup singleflight.Group
+	loadSlots chan struct{}
 
 	mu            sync.RWMutex
 	invalidations session.Invalidations
@@ -79,8 +79,8 @@ type Keys struct {
 
 // miss is a hash that no key had at a revision.
 type negativeEntry struct {
-	hash apikey.Hash
-	rev  int64
+	hash     apikey.Hash
+	revision int64
 }
 
 // New returns an empty store. Keys are looked up under the pepper of hasher, and
@@ -98,7 +98,7 @@ func New(hasher *apikey.Hasher, loader Loader, old ...*apikey.Hasher) (*Keys, er
 	if err != nil {
 		return nil, fmt.Errorf("auth: make cache: %w", err)
 	}
-	k := &Keys{hasher: hasher, previous: old, loader: loader, records: records, unknown: unknown, loads: make(chan struct{}, maxConcurrentLoads)}
+	k := &Keys{hasher: hasher, previous: old, loader: loader, records: records, unknown: unknown, loadSlots: make(chan struct{}, maxConcurrentLoads)}
 	k.Reset(0)
 	return k, nil
 }
@@ -111,7 +111,7 @@ func (k *Keys) Close() {
 
 // slot is the cache's key of a hash. Two hashes may share one: what is found
 // there is compared whole.
-func slot(h apikey.Hash) uint64 { return binary.LittleEndian.Uint64(h[:]) }
+func cacheKey(h apikey.Hash) uint64 { return binary.LittleEndian.Uint64(h[:]) }
 
 // Lookup returns the record of an active key, ErrInvalid, or ErrUnavailable.
 func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
@@ -120,14 +120,14 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	}
 	hash := k.hasher.Hash(text)
 	if len(k.previous) == 0 {
-		return k.find(ctx, hash)
+		return k.findByHash(ctx, hash)
 	}
-	return k.findAny(ctx, text, hash)
+	return k.findUnderAnyPepper(ctx, text, hash)
 }
 
 // findAny is find for a key that may be known under the pepper of hash or
 // under an old one. What is at hand comes before what has to be asked for.
-func (k *Keys) findAny(ctx context.Context, text string, hash apikey.Hash) (*Key, error) {
+func (k *Keys) findUnderAnyPepper(ctx context.Context, text string, hash apikey.Hash) (*Key, error) {
 	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
@@ -141,7 +141,7 @@ func (k *Keys) findAny(ctx context.Context, text string, hash apikey.Hash) (*Key
 		hashes = append(hashes, hash)
 	}
 	for _, hash := range hashes {
-		if key, err := k.find(ctx, hash); !errors.Is(err, ErrInvalid) {
+		if key, err := k.findByHash(ctx, hash); !errors.Is(err, ErrInvalid) {
 			return key, err
 		}
 	}
@@ -151,21 +151,21 @@ func (k *Keys) findAny(ctx context.Context, text string, hash apikey.Hash) (*Key
 // cached is the record of a hash that is at hand and may be used; nil if there
 // is none.
 func (k *Keys) cached(hash apikey.Hash) *Key {
-	if key, ok := k.records.Get(slot(hash)); ok && key.Is(hash) && k.current(key) {
+	if key, ok := k.records.Get(cacheKey(hash)); ok && key.HasHash(hash) && k.isCurrent(key) {
 		return key
 	}
 	return nil
 }
 
 // find returns the record of a hash from the cache or the control plane.
-func (k *Keys) find(ctx context.Context, hash apikey.Hash) (*Key, error) {
+func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
 	if k.isRevoked(hash) {
 		return nil, ErrInvalid
 	}
-	if m, ok := k.unknown.Get(slot(hash)); ok && m.hash == hash && k.stillUnknown(m) {
+	if m, ok := k.unknown.Get(cacheKey(hash)); ok && m.hash == hash && k.stillUnknown(m) {
 		return nil, ErrInvalid
 	}
 	return k.load(ctx, hash)
@@ -180,9 +180,9 @@ func active(key *Key) (*Key, error) {
 
 // Valid tells whether a record may still be admitted: nothing that has become
 // known since makes it too old. It is asked again after every wait.
-func (k *Keys) Valid(key *Key) bool { return key.Active && k.current(key) }
+func (k *Keys) Valid(key *Key) bool { return key.Active && k.isCurrent(key) }
 
-func (k *Keys) current(key *Key) bool {
+func (k *Keys) isCurrent(key *Key) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.invalidations.IsCurrent(key.version)
@@ -191,7 +191,7 @@ func (k *Keys) current(key *Key) bool {
 func (k *Keys) stillUnknown(m negativeEntry) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return m.rev >= k.keysAdded
+	return m.revision >= k.keysAdded
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
@@ -208,7 +208,7 @@ func (k *Keys) session() int64 {
 
 // load asks the control plane, once for all who want the same key.
 func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
-	result := k.flight.DoChan(string(hash[:]), func() (any, error) {
+	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) {
 		// The one who asked first may leave: the others still want the answer.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
@@ -227,8 +227,8 @@ func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
 
 func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	select {
-	case k.loads <- struct{}{}:
-		defer func() { <-k.loads }()
+	case k.loadSlots <- struct{}{}:
+		defer func() { <-k.loadSlots }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
 	}
@@ -246,14 +246,14 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			if !k.stillUnknown(m) {
 				continue
 			}
-			k.unknown.SetWithTTL(slot(hash), m, 1, negativeTTL)
+			k.unknown.SetWithTTL(cacheKey(hash), m, 1, negativeTTL)
 			return nil, ErrInvalid
 		}
 		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: current}}
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
-		if k.current(key) {
+		if k.isCurrent(key) {
 			k.store(key)
 			return key, nil
 		}
@@ -264,7 +264,7 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 // keep replaces a record. Of two quick sets of one slot the cache may keep the
 // older, so the slot is emptied first.
 func (k *Keys) store(key *Key) {
-	s := slot(key.version.Hash)
+	s := cacheKey(key.version.Hash)
 	k.records.Del(s)
 	k.records.Wait()
 	k.records.Set(s, key, 1)
@@ -276,7 +276,7 @@ func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
 	if k.Valid(key) {
 		return false, nil
 	}
-	_, err := k.find(ctx, key.version.Hash)
+	_, err := k.findByHash(ctx, key.version.Hash)
 	if errors.Is(err, ErrInvalid) {
 		return true, nil
 	}
@@ -303,7 +303,7 @@ func (k *Keys) Apply(c wire.KeyChange) {
 	}
 	k.mu.Unlock()
 	if c.Kind != wire.AccountUpdated {
-		k.records.Del(slot(c.KeyHash))
-		k.unknown.Del(slot(c.KeyHash))
+		k.records.Del(cacheKey(c.KeyHash))
+		k.unknown.Del(cacheKey(c.KeyHash))
 	}
 }

@@ -21,51 +21,51 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const account = "acc_1"
 
 // plane is the control plane's table of keys, with a revision of its own.
-type plane struct {
-	mu      sync.Mutex
-	rev     int64
-	records map[apikey.Hash]wire.KeyRecord
-	loads   atomic.Int64
+type fakeControlPlane struct {
+	mu       sync.Mutex
+	revision int64
+	records  map[apikey.Hash]wire.KeyRecord
+	loads    atomic.Int64
 	// asked, when set, is called with the number of the load before the record is read, read after it.
-	asked, read func(n int64)
-	err         error
-	status      wire.Status
+	beforeRead, afterRead func(n int64)
+	err                   error
+	status                wire.Status
 }
 
-func (p *plane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
+func (p *fakeControlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
 	n := p.loads.Add(1)
-	if p.asked != nil {
-		p.asked(n)
+	if p.beforeRead != nil {
+		p.beforeRead(n)
 	}
 	p.mu.Lock()
-	reply := &wire.LoadKeyResponse{Status: p.status, ReadRevision: p.rev}
+	reply := &wire.LoadKeyResponse{Status: p.status, ReadRevision: p.revision}
 	if record, ok := p.records[q.KeyHash]; ok {
 		reply.Record = &record
 	}
 	err := p.err
 	p.mu.Unlock()
-	if p.read != nil {
-		p.read(n)
+	if p.afterRead != nil {
+		p.afterRead(n)
 	}
 	return reply, err
 }
 
 // change commits a change and returns it.
-func (p *plane) change(kind wire.KeyChangeKind, hash apikey.Hash) wire.KeyChange {
+func (p *fakeControlPlane) change(kind wire.KeyChangeKind, hash apikey.Hash) wire.KeyChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rev++
+	p.revision++
 	for h, record := range p.records {
 		if (kind == wire.KeyRevoked && h == hash) || kind == wire.AccountUpdated {
 			record.Active = false
 		}
 		p.records[h] = record
 	}
-	return wire.KeyChange{Revision: p.rev, PreviousRevision: p.rev - 1, Kind: kind, KeyHash: hash, Account: account}
+	return wire.KeyChange{Revision: p.revision, PreviousRevision: p.revision - 1, Kind: kind, KeyHash: hash, Account: account}
 }
 
 // add issues a key.
-func (p *plane) add(k *Keys) (text string, hash apikey.Hash) {
+func (p *fakeControlPlane) add(k *Keys) (text string, hash apikey.Hash) {
 	text = apikey.Generate()
 	hash = k.hasher.Hash(text)
 	p.mu.Lock()
@@ -74,13 +74,13 @@ func (p *plane) add(k *Keys) (text string, hash apikey.Hash) {
 	return text, hash
 }
 
-func setup(t *testing.T) (*Keys, *plane) {
+func setup(t *testing.T) (*Keys, *fakeControlPlane) {
 	t.Helper()
 	hasher, err := apikey.NewHasher([]byte("a pepper of more than 16 bytes"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &plane{rev: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
+	p := &fakeControlPlane{revision: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
 	k, err := New(hasher, p)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func setup(t *testing.T) (*Keys, *plane) {
 }
 
 // settle has the caches take in what was set.
-func (k *Keys) settle() {
+func (k *Keys) waitCaches() {
 	k.records.Wait()
 	k.unknown.Wait()
 }
@@ -102,7 +102,7 @@ func lookup(t *testing.T, k *Keys, text string, want error) *Key {
 	if !errors.Is(err, want) || (err == nil) != (want == nil) || (err == nil) != (key != nil) {
 		t.Fatalf("got %+v, %v; want %v", key, err, want)
 	}
-	k.settle()
+	k.waitCaches()
 	return key
 }
 
@@ -124,7 +124,7 @@ func TestLookupIsCached(t *testing.T) {
 	text, hash := p.add(k)
 	for range 3 {
 		key := lookup(t, k, text, nil)
-		if !key.Is(hash) || key.Is(apikey.Hash{}) || key.AccountID != account || !k.Valid(key) {
+		if !key.HasHash(hash) || key.HasHash(apikey.Hash{}) || key.AccountID != account || !k.Valid(key) {
 			t.Errorf("got %+v; want the valid record of its key", key)
 		}
 	}
@@ -166,7 +166,7 @@ func TestKeysAdded(t *testing.T) {
 	k, p := setup(t)
 	text := apikey.Generate()
 	lookup(t, k, text, ErrInvalid)
-	p.read = func(n int64) {
+	p.afterRead = func(n int64) {
 		if n == 2 { // the record was read, and the import comes before the answer
 			p.records[k.hasher.Hash(text)] = wire.KeyRecord{AccountID: account, Active: true}
 			k.Apply(p.change(wire.KeysAdded, apikey.Hash{}))
@@ -196,12 +196,12 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		fail func(p *plane)
+		fail func(p *fakeControlPlane)
 	}{
-		{"error", func(p *plane) { p.err = errors.New("no responders") }},
-		{"status", func(p *plane) { p.status = wire.Unavailable }},
-		{"status without record", func(p *plane) { p.status = wire.Unavailable; clear(p.records) }},
-		{"older than the session", func(p *plane) { p.rev = 9 }},
+		{"error", func(p *fakeControlPlane) { p.err = errors.New("no responders") }},
+		{"status", func(p *fakeControlPlane) { p.status = wire.Unavailable }},
+		{"status without record", func(p *fakeControlPlane) { p.status = wire.Unavailable; clear(p.records) }},
+		{"older than the session", func(p *fakeControlPlane) { p.revision = 9 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestUnavailable(t *testing.T) {
 			text, hash := p.add(k)
 			tt.fail(p)
 			lookup(t, k, text, ErrUnavailable)
-			p.err, p.status, p.rev = nil, wire.Done, 10
+			p.err, p.status, p.revision = nil, wire.Done, 10
 			p.records[hash] = wire.KeyRecord{AccountID: account, Active: true}
 			lookup(t, k, text, nil)
 		})
@@ -222,7 +222,7 @@ func TestSingleFlight(t *testing.T) {
 	k, p := setup(t)
 	text, hash := p.add(k)
 	entered, release := make(chan struct{}), make(chan struct{})
-	p.asked = func(int64) { close(entered); <-release }
+	p.beforeRead = func(int64) { close(entered); <-release }
 	var wg sync.WaitGroup
 	first, leave := context.WithCancel(t.Context())
 	wg.Go(func() {
@@ -233,7 +233,7 @@ func TestSingleFlight(t *testing.T) {
 	<-entered
 	joined := make([]<-chan error, 20)
 	for i := range joined {
-		joined[i] = k.join(hash)
+		joined[i] = k.joinLoad(hash)
 	}
 	leave() // the one who asked first
 	wg.Wait()
@@ -249,8 +249,8 @@ func TestSingleFlight(t *testing.T) {
 }
 
 // join waits for the load of a hash that is under way.
-func (k *Keys) join(hash apikey.Hash) <-chan error {
-	result := k.flight.DoChan(string(hash[:]), func() (any, error) { return nil, errors.New("none is under way") })
+func (k *Keys) joinLoad(hash apikey.Hash) <-chan error {
+	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) { return nil, errors.New("none is under way") })
 	done := make(chan error, 1)
 	go func() { done <- (<-result).Err }()
 	return done
@@ -273,16 +273,16 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 				}
 				switch moment {
 				case "before the reading":
-					p.asked = apply
+					p.beforeRead = apply
 				case "after the reading":
-					p.read = apply
+					p.afterRead = apply
 				}
 				key, err := k.Lookup(t.Context(), text)
 				if moment == "from the cache" && err == nil {
-					k.settle()
+					k.waitCaches()
 					key, err = k.Lookup(t.Context(), text)
 				}
-				if p.asked == nil && p.read == nil {
+				if p.beforeRead == nil && p.afterRead == nil {
 					if err != nil {
 						t.Fatalf("before the change: %v", err)
 					}
@@ -296,7 +296,7 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 				} else if !errors.Is(err, ErrInvalid) {
 					t.Errorf("got %+v, %v; want ErrInvalid", key, err)
 				}
-				k.settle()
+				k.waitCaches()
 				lookup(t, k, text, ErrInvalid)
 			})
 		}
@@ -326,7 +326,7 @@ func TestOldRecordIsRefused(t *testing.T) {
 			text, hash := p.add(k)
 			k.Apply(wire.KeyChange{Revision: 11, Kind: kind, KeyHash: hash, Account: account})
 			lookup(t, k, text, ErrUnavailable)
-			p.rev = 11
+			p.revision = 11
 			lookup(t, k, text, nil)
 		})
 	}
@@ -354,14 +354,14 @@ func TestChangesInAnyOrder(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
-	p.rev = 15
+	p.revision = 15
 	for _, kind := range []wire.KeyChangeKind{wire.KeyUpdated, wire.AccountUpdated} {
 		for _, rev := range []int64{16, 12, 16} {
 			k.Apply(wire.KeyChange{Revision: rev, Kind: kind, KeyHash: hash, Account: account})
 		}
 	}
 	lookup(t, k, text, ErrUnavailable)
-	p.rev = 16
+	p.revision = 16
 	lookup(t, k, text, nil)
 }
 
@@ -379,7 +379,7 @@ func TestReset(t *testing.T) {
 			if k.Valid(key) {
 				t.Error("a record of the earlier session is valid")
 			}
-			p.rev = floor
+			p.revision = floor
 			lookup(t, k, text, nil)
 			if n := p.loads.Load(); n != 2 {
 				t.Errorf("%d lookups; want 2", n)
@@ -387,7 +387,7 @@ func TestReset(t *testing.T) {
 			// The load of an earlier session ends in this one.
 			k.Apply(p.change(wire.KeyUpdated, hash))
 			begun := p.loads.Load()
-			p.read = func(n int64) {
+			p.afterRead = func(n int64) {
 				if n == begun+1 {
 					k.Reset(floor)
 				}
@@ -410,7 +410,7 @@ func TestDead(t *testing.T) {
 		t.Error("a valid key is dead, or was asked for")
 	}
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.AccountUpdated, Account: account})
-	p.rev = 11 // something harmless
+	p.revision = 11 // something harmless
 	if dead, err := k.Revoked(t.Context(), key); dead || err != nil || k.Valid(key) {
 		t.Error("a key is dead by a harmless change, or its old record valid")
 	}
@@ -438,8 +438,8 @@ func TestCompaction(t *testing.T) {
 	const bound = 1 << 16 // of what is remembered of single keys
 	for i := range bound {
 		p.mu.Lock()
-		p.rev++
-		c := wire.KeyChange{Revision: p.rev, Kind: wire.KeyRevoked}
+		p.revision++
+		c := wire.KeyChange{Revision: p.revision, Kind: wire.KeyRevoked}
 		p.mu.Unlock()
 		c.KeyHash[0], c.KeyHash[1], c.KeyHash[2], c.KeyHash[3] = byte(i), byte(i>>8), byte(i>>16), 1
 		k.Apply(c)
@@ -464,7 +464,7 @@ func lookupsAreBounded(t *testing.T) {
 	k, p := setup(t)
 	var under, most atomic.Int64
 	release := make(chan struct{})
-	p.asked = func(int64) {
+	p.beforeRead = func(int64) {
 		n := under.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); {
 			m = most.Load()

@@ -8,7 +8,7 @@ import (
 )
 
 // peppered is a store that knows an old pepper beside the current one.
-func peppered(tb testing.TB) (*Keys, *plane, *apikey.Hasher) {
+func setupTwoPeppers(tb testing.TB) (*Keys, *fakeControlPlane, *apikey.Hasher) {
 	tb.Helper()
 	hashers := [2]*apikey.Hasher{}
 	for i, pepper := range []string{"the pepper of these days", "the pepper of before"} {
@@ -17,7 +17,7 @@ func peppered(tb testing.TB) (*Keys, *plane, *apikey.Hasher) {
 			tb.Fatal(err)
 		}
 	}
-	p := &plane{rev: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
+	p := &fakeControlPlane{revision: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
 	k, err := New(hashers[0], p, hashers[1])
 	if err != nil {
 		tb.Fatal(err)
@@ -31,7 +31,7 @@ func peppered(tb testing.TB) (*Keys, *plane, *apikey.Hasher) {
 // to be.
 func TestOldPepper(t *testing.T) {
 	t.Parallel()
-	k, p, old := peppered(t)
+	k, p, old := setupTwoPeppers(t)
 	text := apikey.Generate()
 	p.records[old.Hash(text)] = wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 	for range 5 {
@@ -57,7 +57,7 @@ func TestRevokedUnderEveryHash(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string][]int{"in order": {0, 1}, "last first": {1, 0}} {
 		for _, known := range []string{"old", "new"} {
-			k, p, old := peppered(t)
+			k, p, old := setupTwoPeppers(t)
 			text := apikey.Generate()
 			hashes := [2]apikey.Hash{old.Hash(text), k.hasher.Hash(text)}
 			record := wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
@@ -88,7 +88,7 @@ func BenchmarkLookup(b *testing.B) {
 		older bool
 	}{{"one", false, false}, {"first of two", true, false}, {"second of two", true, true}} {
 		b.Run(test.name, func(b *testing.B) {
-			k, p, old := peppered(b)
+			k, p, old := setupTwoPeppers(b)
 			text := apikey.Generate()
 			hash := k.hasher.Hash(text)
 			if test.older {
@@ -101,7 +101,7 @@ func BenchmarkLookup(b *testing.B) {
 			if _, err := k.Lookup(b.Context(), text); err != nil {
 				b.Fatal(err)
 			}
-			k.settle()
+			k.waitCaches()
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := k.Lookup(b.Context(), text); err != nil {

@@ -35,11 +35,11 @@ type Config struct {
 
 // Handlers takes in what is pushed.
 type Handlers struct {
-	Change  func(c wire.KeyChange, ack func(wire.Ack))
-	Recall  func(r wire.Recall)
-	Settled func(s event.Settled)
+	KeyChange func(c wire.KeyChange, ack func(wire.Ack))
+	Recall    func(r wire.Recall)
+	Settled   func(s event.Settled)
 	// Held answers for the current session; without one it answers false.
-	Held func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
+	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	// Describe answers likewise.
 	Describe func() (wire.DescribeResponse, bool)
 }
@@ -51,7 +51,7 @@ type Bus struct {
 	log      *slog.Logger
 	handlers Handlers
 	// bucketCheck is shorter in tests, pollWait longer.
-	bucketCheck, pollWait time.Duration
+	bucketCheckInterval, fetchTimeout time.Duration
 
 	mu      sync.Mutex
 	recalls *nats.Subscription // of the current session
@@ -92,24 +92,24 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: jetstream: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log, bucketCheck: bucketCheck, pollWait: pollWait}, nil
+	return &Bus{nc: nc, js: js, log: log, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
 // Handle says who takes in what is pushed. It is called once, before a session
 // is watched.
-func (b *Bus) Handle(h Handlers) error {
+func (b *Bus) Subscribe(h Handlers) error {
 	b.handlers = h
 	_, err := b.nc.Subscribe(subject.KeyChange, func(m *nats.Msg) {
-		decode(b, m, func(c *wire.KeyChange) {
-			h.Change(*c, func(a wire.Ack) { b.reply(m, a) })
+		handle(b, m, func(c *wire.KeyChange) {
+			h.KeyChange(*c, func(a wire.Ack) { b.reply(m, a) })
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to changes: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Reserved, func(m *nats.Msg) {
-		decode(b, m, func(q *wire.ReservedRequest) {
-			if held, ok := h.Held(*q); ok {
+		handle(b, m, func(q *wire.ReservedRequest) {
+			if held, ok := h.Reserved(*q); ok {
 				b.reply(m, held)
 			}
 		})
@@ -118,7 +118,7 @@ func (b *Bus) Handle(h Handlers) error {
 		return fmt.Errorf("bus: subscribe to questions: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Describe, func(m *nats.Msg) {
-		decode(b, m, func(*wire.DescribeRequest) {
+		handle(b, m, func(*wire.DescribeRequest) {
 			if description, ok := h.Describe(); ok {
 				b.reply(m, description)
 			}
@@ -133,14 +133,14 @@ func (b *Bus) Handle(h Handlers) error {
 // Watch subscribes to what is pushed to a session, in place of the recalls of
 // the one before. The watermarks of earlier sessions still come: their usage is
 // still being settled.
-func (b *Bus) Watch(id wire.SessionID) error {
+func (b *Bus) SubscribeSession(id wire.SessionID) error {
 	recalls, err := b.nc.Subscribe(subject.Recall(int64(id)), func(m *nats.Msg) {
-		decode(b, m, func(r *wire.Recall) { b.handlers.Recall(*r) })
+		handle(b, m, func(r *wire.Recall) { b.handlers.Recall(*r) })
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to recalls: %w", err)
 	}
-	settled, err := b.watchSettled(int64(id))
+	settled, err := b.subscribeSettled(int64(id))
 	if err != nil {
 		unsubscribe(recalls)
 		return err
@@ -165,14 +165,14 @@ func unsubscribe(s *nats.Subscription) {
 
 // WatchSettled subscribes to the watermarks of a session, which may be one of
 // an earlier process.
-func (b *Bus) WatchSettled(session int64) error {
-	_, err := b.watchSettled(session)
+func (b *Bus) SubscribeSettled(session int64) error {
+	_, err := b.subscribeSettled(session)
 	return err
 }
 
-func (b *Bus) watchSettled(session int64) (*nats.Subscription, error) {
+func (b *Bus) subscribeSettled(session int64) (*nats.Subscription, error) {
 	sub, err := b.nc.Subscribe(subject.Settled(session), func(m *nats.Msg) {
-		decode(b, m, func(s *event.Settled) { b.handlers.Settled(*s) })
+		handle(b, m, func(s *event.Settled) { b.handlers.Settled(*s) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bus: subscribe to watermarks: %w", err)
@@ -195,7 +195,7 @@ func (b *Bus) Close() {
 }
 
 // ask sends a request and decodes the reply.
-func ask[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
+func request[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
 	data, err := json.Marshal(q)
 	if err != nil {
 		return nil, fmt.Errorf("bus: encode for %s: %w", name, err)
@@ -213,37 +213,37 @@ func ask[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
 
 // Register opens a session.
 func (b *Bus) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
-	return ask[wire.RegisterResponse](ctx, b, subject.Register, r)
+	return request[wire.RegisterResponse](ctx, b, subject.Register, r)
 }
 
 // Renew extends a session.
-func (b *Bus) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
-	return ask[wire.HeartbeatResponse](ctx, b, subject.Heartbeat, r)
+func (b *Bus) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+	return request[wire.HeartbeatResponse](ctx, b, subject.Heartbeat, r)
 }
 
 // CloseSession ends a session.
 func (b *Bus) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
-	return ask[wire.CloseResponse](ctx, b, subject.Close, r)
+	return request[wire.CloseResponse](ctx, b, subject.Close, r)
 }
 
 // Op asks for holds.
-func (b *Bus) Op(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return ask[wire.LeaseResponse](ctx, b, subject.LeaseRequest, op)
+func (b *Bus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return request[wire.LeaseResponse](ctx, b, subject.LeaseRequest, op)
 }
 
 // Return gives units back.
 func (b *Bus) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
-	return ask[wire.ReturnResponse](ctx, b, subject.Return, r)
+	return request[wire.ReturnResponse](ctx, b, subject.Return, r)
 }
 
 // LoadKey reads a key's record.
 func (b *Bus) LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
-	return ask[wire.LoadKeyResponse](ctx, b, subject.LoadKey, q)
+	return request[wire.LoadKeyResponse](ctx, b, subject.LoadKey, q)
 }
 
 // Balance reads the figures of an account and a key.
 func (b *Bus) Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error) {
-	return ask[wire.BalanceResponse](ctx, b, subject.Balance, q)
+	return request[wire.BalanceResponse](ctx, b, subject.Balance, q)
 }
 
 // PublishUsage stores a batch in the usage stream.
@@ -254,7 +254,7 @@ func (b *Bus) PublishUsage(ctx context.Context, session int64, batchID string, p
 	return nil
 }
 
-func decode[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
+func handle[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
 	q := new(Q)
 	if err := json.Unmarshal(m.Data, q); err != nil {
 		b.log.Warn("unreadable message", slog.String("subject", m.Subject), slog.Any("error", err))

@@ -110,9 +110,9 @@ func TestRequests(t *testing.T) {
 	b := setup(t)
 	change := wire.KeyChange{V: 1, Revision: 5, PreviousRevision: 4, Kind: wire.KeyRevoked, KeyHash: [32]byte{1, 2}}
 	asks(t, b, subject.Register, b.Register, wire.RegisterRequest{V: 1, Name: "n", BootID: "b", Capacity: 3}, wire.RegisterResponse{Status: wire.Done, Session: 7, ValidMS: 30_000, Revision: 4})
-	asks(t, b, subject.Heartbeat, b.Renew, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
+	asks(t, b, subject.Heartbeat, b.Heartbeat, wire.HeartbeatRequest{Session: 7, AppliedRevision: 4}, wire.HeartbeatResponse{Status: wire.Done, Changes: []wire.KeyChange{change}, More: true})
 	asks(t, b, subject.Close, b.CloseSession, wire.CloseRequest{Session: 7, FinalCount: 9}, wire.CloseResponse{Status: wire.Wait})
-	asks(t, b, subject.LeaseRequest, b.Op,
+	asks(t, b, subject.LeaseRequest, b.RequestLease,
 		wire.LeaseRequest{Session: 7, Account: "a", Number: 2, Reports: []wire.LeaseReport{{Pool: 1, Returned: 3}}, Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 8}}}},
 		wire.LeaseResponse{Number: 2, Status: wire.Done, Decisions: []wire.Decision{{Reason: wire.BalanceReserved, Free: 1, Reserved: 2}}, Leases: []wire.LeaseState{{Pool: 1, Granted: 5, Generation: 1}}})
 	asks(t, b, subject.Return, b.Return, wire.Return{Session: 7, Reports: []wire.LeaseReport{{Pool: 1, Generation: 2, GrantedSeen: 3, Returned: 3}}}, wire.ReturnResponse{Status: wire.Fenced})
@@ -123,7 +123,7 @@ func TestRequests(t *testing.T) {
 func TestRequestWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := b.RequestLease(t.Context(), &wire.LeaseRequest{}); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("with nobody there: %v", err)
 	}
 	asked := make(chan struct{})
@@ -136,14 +136,14 @@ func TestRequestWithoutAnswer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
-	if _, err := b.Op(ctx, &wire.LeaseRequest{}); !errors.Is(err, context.Canceled) {
+	if _, err := b.RequestLease(ctx, &wire.LeaseRequest{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("with silence: %v", err)
 	}
 	if err := sub.Unsubscribe(); err != nil {
 		t.Fatal(err)
 	}
 	answer(t, b, subject.LeaseRequest, func(wire.LeaseRequest) string { return "no reply to an op" })
-	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); err == nil {
+	if _, err := b.RequestLease(t.Context(), &wire.LeaseRequest{}); err == nil {
 		t.Error("an unreadable reply is no error")
 	}
 }
@@ -178,14 +178,14 @@ func (r *received) wait(n int) []string {
 func (b *bundle) handle(t *testing.T) *received {
 	t.Helper()
 	r := &received{more: make(chan struct{}, 100)}
-	err := b.Handle(Handlers{
-		Change: func(c wire.KeyChange, ack func(wire.Ack)) {
+	err := b.Subscribe(Handlers{
+		KeyChange: func(c wire.KeyChange, ack func(wire.Ack)) {
 			ack(wire.Ack{V: 1, Session: 7, Revision: c.Revision})
 			r.add("change %d", c.Revision)
 		},
 		Recall:  func(c wire.Recall) { r.add("recall %s %d %d", c.Account, c.Pool, c.Generation) },
 		Settled: func(s event.Settled) { r.add("settled %d to %d and %v", s.Session, s.Watermark, s.Beyond) },
-		Held: func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
+		Reserved: func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			return wire.ReservedResponse{V: 1, Session: 7, Reserved: map[wire.PoolID]int64{3: int64(len(q.Account))}}, r.held
@@ -201,7 +201,7 @@ func TestPushes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.handle(t)
-	if err := b.Watch(7); err != nil {
+	if err := b.SubscribeSession(7); err != nil {
 		t.Fatal(err)
 	}
 	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
@@ -210,10 +210,10 @@ func TestPushes(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// A later session: the watermarks of the earlier one still come, and those of an earlier process.
-	if err := b.Watch(8); err != nil {
+	if err := b.SubscribeSession(8); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.WatchSettled(2); err != nil {
+	if err := b.SubscribeSettled(2); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.nc.Flush(); err != nil {
@@ -272,7 +272,7 @@ func TestFailedWatch(t *testing.T) {
 	b.handle(t)
 	b.server.Stop()
 	before := b.nc.NumSubscriptions()
-	if err := b.Watch(7); err == nil {
+	if err := b.SubscribeSession(7); err == nil {
 		t.Error("watched without a server")
 	}
 	if after := b.nc.NumSubscriptions(); after != before {
@@ -319,7 +319,7 @@ func TestReconnect(t *testing.T) {
 	b := setup(t)
 	r := b.handle(t)
 	b.declareUsage(t)
-	if err := b.Watch(7); err != nil {
+	if err := b.SubscribeSession(7); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Ready(t.Context()); err != nil {
@@ -334,7 +334,7 @@ func TestReconnect(t *testing.T) {
 	if err := b.PublishUsage(t.Context(), 7, "bat_1", []byte("lost")); err == nil {
 		t.Error("published without a server")
 	}
-	if _, err := b.Op(t.Context(), &wire.LeaseRequest{}); err == nil {
+	if _, err := b.RequestLease(t.Context(), &wire.LeaseRequest{}); err == nil {
 		t.Error("asked without a server")
 	}
 	b.server.Start()

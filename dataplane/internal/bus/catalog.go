@@ -27,10 +27,10 @@ type Catalog interface {
 
 const (
 	// watchRetry is the pause before a watch that failed is begun anew.
-	watchRetry = time.Second
+	watchRetryInterval = time.Second
 	// bucketCheck is the pause between two looks whether the bucket is still the one that is watched: the watch of one
 	// that was deleted just stays silent.
-	bucketCheck = 5 * time.Second
+	bucketCheckInterval = 5 * time.Second
 )
 
 // WatchCatalog keeps a Catalog in step with the bucket until ctx ends: the
@@ -43,7 +43,7 @@ func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
 			if trouble.IsNew(err) {
 				b.log.Warn("watch catalog", slog.Any("error", err))
 			}
-			sleep.For(ctx, watchRetry)
+			sleep.For(ctx, watchRetryInterval)
 		}
 	}
 }
@@ -55,7 +55,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	}
 	connected := b.nc.StatusChanged(nats.CONNECTED)
 	defer b.nc.RemoveStatusListener(connected)
-	made, err := madeAt(ctx, kv)
+	made, err := bucketCreatedAt(ctx, kv)
 	if err != nil {
 		return fmt.Errorf("bus: look at catalog bucket: %w", err)
 	}
@@ -64,7 +64,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		return fmt.Errorf("bus: watch catalog: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }()
-	check := time.NewTicker(b.bucketCheck)
+	check := time.NewTicker(b.bucketCheckInterval)
 	defer check.Stop()
 	c.BeginReload()
 	loaded := false
@@ -79,7 +79,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		case <-connected: // a server that was restarted has forgotten the watch, and the client finds out late
 			return errors.New("bus: connected anew")
 		case <-check.C:
-			if now, err := madeAt(ctx, kv); errors.Is(err, jetstream.ErrStreamNotFound) || (err == nil && !now.Equal(made)) {
+			if now, err := bucketCreatedAt(ctx, kv); errors.Is(err, jetstream.ErrStreamNotFound) || (err == nil && !now.Equal(made)) {
 				return errors.New("bus: the catalog bucket was deleted or made anew")
 			}
 			continue
@@ -106,7 +106,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 }
 
 // madeAt is when the bucket was made.
-func madeAt(ctx context.Context, kv jetstream.KeyValue) (time.Time, error) {
+func bucketCreatedAt(ctx context.Context, kv jetstream.KeyValue) (time.Time, error) {
 	status, err := kv.Status(ctx)
 	if err != nil {
 		return time.Time{}, err //nolint:wrapcheck // done by who asks

@@ -155,7 +155,7 @@ func TestBucketMadeAnew(t *testing.T) {
 	b := setup(t)
 	k := b.bucket(t)
 	k.put("model a=1", "model b=1", "head=r1")
-	b.Bus.bucketCheck = 10 * time.Millisecond
+	b.Bus.bucketCheckInterval = 10 * time.Millisecond
 	s := b.watch(t)
 	s.next(t, "head=r1, model a=1, model b=1")
 	if err := b.js.DeleteKeyValue(t.Context(), subject.CatalogBucket); err != nil {

@@ -30,9 +30,9 @@ func TestConnectWithoutServer(t *testing.T) {
 	}
 	t.Cleanup(b.Close)
 	changes := make(chan wire.KeyChange, 1)
-	err = b.Handle(Handlers{
-		Change: func(c wire.KeyChange, _ func(wire.Ack)) { changes <- c },
-		Held:   func(wire.ReservedRequest) (wire.ReservedResponse, bool) { return wire.ReservedResponse{}, false },
+	err = b.Subscribe(Handlers{
+		KeyChange: func(c wire.KeyChange, _ func(wire.Ack)) { changes <- c },
+		Reserved:  func(wire.ReservedRequest) (wire.ReservedResponse, bool) { return wire.ReservedResponse{}, false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestConnectWithoutServer(t *testing.T) {
 func TestLookForJobsStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.Bus.pollWait = time.Hour
+	b.Bus.fetchTimeout = time.Hour
 	stream, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Retention: jetstream.WorkQueuePolicy})
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestLookForJobsStopsAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, err := b.Next(ctx)
+		_, err := b.NextVideoTask(ctx)
 		ended <- err
 	}()
 	for waiting := 0; waiting == 0; { // until the look has arrived

@@ -15,7 +15,7 @@ func TestDescribe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := wire.DescribeResponse{V: 1, Session: 7, Name: "one", ClockMS: 5, Peppers: []string{"p"}, FleetKey: "f"}
-	err := b.Handle(Handlers{Describe: func() (wire.DescribeResponse, bool) { return want, true }})
+	err := b.Subscribe(Handlers{Describe: func() (wire.DescribeResponse, bool) { return want, true }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,46 +17,46 @@ import (
 )
 
 var (
-	_ videojob.Records = (*Bus)(nil)
-	_ videojob.Queue   = (*Bus)(nil)
+	_ videojob.Store = (*Bus)(nil)
+	_ videojob.Queue = (*Bus)(nil)
 )
 
-// VideoCreate implements videojob.Records.
-func (b *Bus) VideoCreate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
-	return askVideo(ctx, b, subject.VideoCreate, v)
+// CreateVideo implements videojob.Store.
+func (b *Bus) CreateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	return requestVideo(ctx, b, subject.VideoCreate, v)
 }
 
-// VideoGet implements videojob.Records.
-func (b *Bus) VideoGet(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
-	return askVideo(ctx, b, subject.VideoGet, q)
+// GetVideo implements videojob.Store.
+func (b *Bus) GetVideo(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+	return requestVideo(ctx, b, subject.VideoGet, q)
 }
 
-// VideoUpdate implements videojob.Records.
-func (b *Bus) VideoUpdate(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
-	return askVideo(ctx, b, subject.VideoUpdate, v)
+// UpdateVideo implements videojob.Store.
+func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+	return requestVideo(ctx, b, subject.VideoUpdate, v)
 }
 
 // videoTimeout bounds one message about a job.
 const videoTimeout = 5 * time.Second
 
-func askVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoReply, error) {
+func requestVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, videoTimeout)
 	defer cancel()
-	return ask[event.VideoReply](ctx, b, name, q)
+	return request[event.VideoReply](ctx, b, name, q)
 }
 
 // pollWait is how long one look into the queue waits for a job, unless it is
 // told to stop before.
-const pollWait = 5 * time.Second
+const fetchTimeout = 5 * time.Second
 
-// Next implements videojob.Queue.
-func (b *Bus) Next(ctx context.Context) (*videojob.Task, error) {
+// NextVideoTask implements videojob.Queue.
+func (b *Bus) NextVideoTask(ctx context.Context) (*videojob.Task, error) {
 	consumer, err := b.js.Consumer(ctx, subject.VideoPollStream, subject.VideoPollConsumer)
 	for err == nil && ctx.Err() == nil {
 		var m jetstream.Msg
-		m, err = b.look(ctx, consumer)
+		m, err = b.fetchVideoTask(ctx, consumer)
 		if err == nil {
-			return b.task(m)
+			return b.newVideoTask(m)
 		}
 		if errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
 			err = nil
@@ -69,30 +69,30 @@ func (b *Bus) Next(ctx context.Context) (*videojob.Task, error) {
 }
 
 // look waits for one job.
-func (b *Bus) look(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.pollWait)
+func (b *Bus) fetchVideoTask(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.fetchTimeout)
 	defer cancel()
 	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // Next wraps
 }
 
-func (b *Bus) task(m jetstream.Msg) (*videojob.Task, error) {
+func (b *Bus) newVideoTask(m jetstream.Msg) (*videojob.Task, error) {
 	var t videojob.Task
 	if err := json.Unmarshal(m.Data(), &t.Poll); err != nil {
 		_ = m.Term() // nobody can read it
 		return nil, fmt.Errorf("bus: decode video job: %w", err)
 	}
-	t.Tries = 1
+	t.Deliveries = 1
 	if meta, err := m.Metadata(); err == nil {
-		t.Tries = int(min(meta.NumDelivered, 1000))
+		t.Deliveries = int(min(meta.NumDelivered, 1000))
 	}
-	t.Done = func() { b.settleTask(m.Ack()) }
-	t.Later = func(d time.Duration) { b.settleTask(m.NakWithDelay(d)) }
+	t.Acknowledge = func() { b.logAckError(m.Ack()) }
+	t.RetryAfter = func(d time.Duration) { b.logAckError(m.NakWithDelay(d)) }
 	return &t, nil
 }
 
 // settleTask notes an acknowledgement that could not be sent: the job comes
 // again, and is found as it is.
-func (b *Bus) settleTask(err error) {
+func (b *Bus) logAckError(err error) {
 	if err != nil {
 		b.log.Warn("acknowledge video job", slog.Any("error", err))
 	}

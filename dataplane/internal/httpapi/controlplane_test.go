@@ -101,8 +101,8 @@ func (p *controlPlane) spend(account string, offset wire.PoolID, rest int64) {
 	pool.Free = rest
 }
 
-// Op implements admission.Bus.
-func (p *controlPlane) Op(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+// RequestLease implements admission.Bus.
+func (p *controlPlane) RequestLease(_ context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -156,8 +156,8 @@ func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.Bal
 	return &reply, nil
 }
 
-// VideoCreate implements video.Records.
-func (p *controlPlane) VideoCreate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+// CreateVideo implements videojob.Store.
+func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	return p.video(v.ID, "", func(*event.Video) (event.Video, string) {
 		next := *v
 		next.Rev = 1
@@ -165,13 +165,13 @@ func (p *controlPlane) VideoCreate(_ context.Context, v *event.Video) (*event.Vi
 	})
 }
 
-// VideoGet implements video.Records.
-func (p *controlPlane) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+// GetVideo implements videojob.Store.
+func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
 	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
 }
 
-// VideoUpdate implements video.Records.
-func (p *controlPlane) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+// UpdateVideo implements videojob.Store.
+func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	p.mu.Lock()
 	silent := p.updatesDown
 	p.mu.Unlock()

@@ -115,7 +115,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := disk.Open(sessionID, "boot"); err != nil {
+	if err := disk.OpenSession(sessionID, "boot"); err != nil {
 		t.Fatal(err)
 	}
 	g.spool = &recorder{Spool: disk, finished: make(chan event.Usage, 100)}
@@ -257,8 +257,8 @@ func (g *gateway) audit() {
 	if g.spool.started != len(events) {
 		g.t.Errorf("%d requests were started, %d have an event", g.spool.started, len(events))
 	}
-	if used := g.spool.Used(); used != int64(len(events)) {
-		g.t.Errorf("%d places of the spool are taken by %d events", used, len(events))
+	if used := g.spool.UsedCapacity(); used != int64(len(events)) {
+		g.t.Errorf("%d units of spool capacity are in use for %d events", used, len(events))
 	}
 	costs, seen := map[string]int64{}, map[string]bool{}
 	for _, e := range events {
@@ -291,30 +291,30 @@ type recorder struct {
 }
 
 // Reserve implements admission.Spool.
-func (r *recorder) Reserve() (admission.Place, error) {
+func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.full != nil {
 		return nil, r.full
 	}
-	place, err := r.Spool.Reserve()
+	unit, err := r.Spool.Reserve()
 	if err != nil {
 		return nil, err
 	}
-	return &recordedPlace{place, r}, nil
+	return &recordedUnit{unit, r}, nil
 }
 
 // Bill implements videojob.Biller.
 func (r *recorder) Bill(e event.Usage) error {
-	place, err := r.Reserve()
+	unit, err := r.Reserve()
 	if err != nil {
 		return err
 	}
 	e.Session = sessionID
-	if err := place.Start(&e); err != nil {
+	if err := unit.AppendStarted(&e); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	place.Finish(&e)
+	unit.AppendFinished(&e)
 	return nil
 }
 
@@ -336,13 +336,13 @@ func (r *recorder) next(t *testing.T) event.Usage {
 	}
 }
 
-type recordedPlace struct {
-	*spool.Place
+type recordedUnit struct {
+	*spool.Unit
 	r *recorder
 }
 
-func (p *recordedPlace) Start(e *event.Usage) error {
-	err := p.Place.Start(e)
+func (p *recordedUnit) AppendStarted(e *event.Usage) error {
+	err := p.Unit.AppendStarted(e)
 	if err == nil {
 		p.r.mu.Lock()
 		defer p.r.mu.Unlock()
@@ -351,8 +351,8 @@ func (p *recordedPlace) Start(e *event.Usage) error {
 	return err
 }
 
-func (p *recordedPlace) Finish(e *event.Usage) {
-	p.Place.Finish(e)
+func (p *recordedUnit) AppendFinished(e *event.Usage) {
+	p.Unit.AppendFinished(e)
 	p.r.mu.Lock()
 	p.r.events = append(p.r.events, *e)
 	p.r.mu.Unlock()

@@ -94,7 +94,7 @@ type videoCreation struct {
 func (v *videoCreation) run() (*event.Video, error) {
 	ctx := v.detached()
 	var err error
-	if v.job, err = v.server.Videos.Record(ctx, v.newJob(v.choices[0])); err != nil {
+	if v.job, err = v.server.Videos.Create(ctx, v.newJob(v.choices[0])); err != nil {
 		return nil, err
 	}
 	failures, err := v.server.tryRoutes(v.x, v.choices, v)
@@ -105,7 +105,7 @@ func (v *videoCreation) run() (*event.Video, error) {
 		_, err := v.server.Videos.Reject(ctx, v.job)
 		return nil, errors.Join(v.noRoute(), err)
 	case mayHaveJob(failures.last):
-		_, err := v.server.Videos.GiveUp(ctx, v.job, "it is not known whether the provider accepted the job")
+		_, err := v.server.Videos.Abandon(ctx, v.job, "it is not known whether the provider accepted the job")
 		return nil, errors.Join(failures.last, err)
 	}
 	_, err = v.server.Videos.Reject(ctx, v.job)
@@ -130,7 +130,7 @@ func (v *videoCreation) ready() error { return nil }
 func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
 	ctx := v.detached()
 	if choice.ID != v.job.Route {
-		moved, err := v.server.Videos.Move(ctx, v.job, choice)
+		moved, err := v.server.Videos.SetRoute(ctx, v.job, choice)
 		if err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 		return nil, lostJob(&call, err)
 	}
 	v.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
-	created, err := v.server.Videos.Made(ctx, v.job, object)
+	created, err := v.server.Videos.SaveCreated(ctx, v.job, object)
 	if errors.Is(err, videojob.ErrNoObject) {
 		return nil, lostJob(&call, err)
 	}

@@ -19,14 +19,14 @@ import (
 
 // Videos keeps the records of video jobs.
 type Videos interface {
-	Record(ctx context.Context, v *event.Video) (*event.Video, error)
+	Create(ctx context.Context, v *event.Video) (*event.Video, error)
 	Find(ctx context.Context, id, account string) (*event.Video, error)
 	Refresh(ctx context.Context, v *event.Video) (*event.Video, error)
-	Made(ctx context.Context, v *event.Video, body []byte) (*event.Video, error)
-	Move(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error)
+	SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error)
+	SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error)
 	Reject(ctx context.Context, v *event.Video) (*event.Video, error)
-	GiveUp(ctx context.Context, v *event.Video, why string) (*event.Video, error)
-	Call(v *event.Video, path string) (*provider.Call, error)
+	Abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error)
+	NewCall(v *event.Video, path string) (*provider.Call, error)
 }
 
 const (
@@ -85,7 +85,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	if v.Status != event.VideoCompleted {
 		return errVideoNotFound
 	}
-	call, err := s.Videos.Call(v, catalogkv.Videos.Path()+"/"+v.UpstreamID+"/content")
+	call, err := s.Videos.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID+"/content")
 	if err != nil {
 		return err
 	}

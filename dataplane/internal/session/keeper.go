@@ -23,10 +23,10 @@ import (
 // Bus carries the messages of sessions.
 type Bus interface {
 	Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error)
-	Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error)
+	Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error)
 	CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error)
 	// Watch subscribes to what is pushed to the session. The watermarks of earlier ones still come.
-	Watch(s wire.SessionID) error
+	SubscribeSession(s wire.SessionID) error
 }
 
 // Keys takes in changes.
@@ -37,33 +37,33 @@ type Keys interface {
 
 // Usage is the spool, as far as sessions concern it.
 type Usage interface {
-	// Open notes a new session.
-	Open(session int64, boot string) error
-	// Ended lists earlier sessions in which nothing runs any more.
-	Ended(current int64) []Ended
-	// Closed forgets a session.
-	Closed(session int64)
-	// Republish has everything unsettled published again.
+	// OpenSession records a new session on disk.
+	OpenSession(session int64, boot string) error
+	// FinishedSessions lists the sessions other than the current one in which no request runs.
+	FinishedSessions(current int64) []FinishedSession
+	// MarkClosed records that the control plane has closed a session.
+	MarkClosed(session int64)
+	// Republish queues every unsettled event for publication again.
 	Republish()
-	// Used is the number of places taken.
-	Used() int64
-	// Broken returns why no session can be noted, or nil.
-	Broken() error
-	// Earlier lists the sessions that are known, the latest first: they may still hold something.
-	Earlier() []wire.EarlierSession
+	// UsedCapacity returns how many units of spool capacity are in use.
+	UsedCapacity() int64
+	// WriteError returns why no session can be recorded, or nil.
+	WriteError() error
+	// EarlierSessions lists the known sessions, the latest first: they may still have units or unsettled events.
+	EarlierSessions() []wire.EarlierSession
 }
 
-// Ended is a session that can be closed.
-type Ended struct {
+// FinishedSession is a session that can be closed: no request runs in it, and its event count is final.
+type FinishedSession struct {
 	Session    int64
-	Boot       string
+	BootID     string
 	FinalCount int64
 }
 
 // Config names the proxy.
 type Config struct {
 	Name, Build string
-	// Capacity is the places in the spool.
+	// Capacity is the spool capacity.
 	Capacity int64
 	// Every is the longest pause between renewals; zero means 5 s. Short sessions are renewed more often.
 	Every time.Duration
@@ -232,13 +232,13 @@ func (k *Keeper) renewals(ctx context.Context) {
 }
 
 func (k *Keeper) register(ctx context.Context) error {
-	if err := k.usage.Broken(); err != nil {
+	if err := k.usage.WriteError(); err != nil {
 		return err // a session that cannot be noted would only be one more to expire
 	}
 	sent := k.clock()
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reply, err := k.bus.Register(call, &wire.RegisterRequest{V: wire.Version, Name: k.cfg.Name, BootID: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity, Earlier: k.usage.Earlier()})
+	reply, err := k.bus.Register(call, &wire.RegisterRequest{V: wire.Version, Name: k.cfg.Name, BootID: k.boot, Build: k.cfg.Build, Capacity: k.cfg.Capacity, Earlier: k.usage.EarlierSessions()})
 	if err != nil {
 		return err
 	}
@@ -268,12 +268,12 @@ func (k *Keeper) register(ctx context.Context) error {
 func (k *Keeper) open(id wire.SessionID) error {
 	k.mu.Lock()
 	k.opened = id
-	err := k.usage.Open(int64(id), k.boot)
+	err := k.usage.OpenSession(int64(id), k.boot)
 	k.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("session: note session: %w", err)
 	}
-	if err := k.bus.Watch(id); err != nil {
+	if err := k.bus.SubscribeSession(id); err != nil {
 		return fmt.Errorf("session: watch: %w", err)
 	}
 	return nil
@@ -286,9 +286,9 @@ func (k *Keeper) renew(ctx context.Context, s *Session) error {
 		sent := k.clock()
 		report := k.state()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		reply, err := k.bus.Renew(call, &wire.HeartbeatRequest{
+		reply, err := k.bus.Heartbeat(call, &wire.HeartbeatRequest{
 			V: wire.Version, Session: s.ID, BootID: k.boot, AppliedRevision: k.appliedRev(), CatalogRevision: report.CatalogRev,
-			Running: report.Running, SpoolUsed: k.usage.Used(), Draining: report.Draining, Refused: report.Refused,
+			Running: report.Running, SpoolUsed: k.usage.UsedCapacity(), Draining: report.Draining, Refused: report.Refused,
 		})
 		cancel()
 		if err != nil {
@@ -425,23 +425,23 @@ func (k *Keeper) closings(ctx context.Context) {
 func (k *Keeper) closeEnded(ctx context.Context) (left int) {
 	for _, e := range k.ended() {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		reply, err := k.bus.CloseSession(call, &wire.CloseRequest{V: wire.Version, Session: wire.SessionID(e.Session), BootID: e.Boot, FinalCount: e.FinalCount})
+		reply, err := k.bus.CloseSession(call, &wire.CloseRequest{V: wire.Version, Session: wire.SessionID(e.Session), BootID: e.BootID, FinalCount: e.FinalCount})
 		cancel()
 		if err != nil || reply.Status != wire.Done {
 			left++
 			continue
 		}
-		k.usage.Closed(e.Session)
+		k.usage.MarkClosed(e.Session)
 		k.log.Info("session closed", slog.Int64("session", e.Session), slog.Int64("events", e.FinalCount))
 	}
 	return left
 }
 
 // ended lists the sessions that can be closed.
-func (k *Keeper) ended() []Ended {
+func (k *Keeper) ended() []FinishedSession {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.usage.Ended(int64(k.opened))
+	return k.usage.FinishedSessions(int64(k.opened))
 }
 
 type metrics struct{ sessions, gaps prometheus.Counter }

@@ -75,7 +75,7 @@ func (p *plane) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.Re
 	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream}, nil
 }
 
-func (p *plane) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	if err := p.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (p *plane) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.C
 	return &wire.CloseResponse{Status: wire.Done}, nil
 }
 
-func (p *plane) Watch(id wire.SessionID) error {
+func (p *plane) SubscribeSession(id wire.SessionID) error {
 	p.mu.Lock()
 	p.note("watch %d", id)
 	busy := p.busy
@@ -173,25 +173,25 @@ func (k *keyStore) revs() []int64 {
 // spool knows sessions.
 type spool struct {
 	mu          sync.Mutex
-	sessions    map[int64]Ended
+	sessions    map[int64]FinishedSession
 	republished int
 	broken      error
 }
 
-func (s *spool) Broken() error {
+func (s *spool) WriteError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.broken
 }
 
-func (s *spool) Open(id int64, boot string) error {
+func (s *spool) OpenSession(id int64, boot string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions[id] = Ended{Session: id, Boot: boot}
+	s.sessions[id] = FinishedSession{Session: id, BootID: boot}
 	return nil
 }
 
-func (s *spool) Ended(current int64) (ended []Ended) {
+func (s *spool) FinishedSessions(current int64) (ended []FinishedSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.sessions {
@@ -202,7 +202,7 @@ func (s *spool) Ended(current int64) (ended []Ended) {
 	return ended
 }
 
-func (s *spool) Closed(id int64) {
+func (s *spool) MarkClosed(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, id)
@@ -214,9 +214,9 @@ func (s *spool) Republish() {
 	s.republished++
 }
 
-func (s *spool) Used() int64 { return 3 }
+func (s *spool) UsedCapacity() int64 { return 3 }
 
-func (s *spool) Earlier() []wire.EarlierSession { return nil }
+func (s *spool) EarlierSessions() []wire.EarlierSession { return nil }
 
 func (s *spool) times() int {
 	s.mu.Lock()
@@ -238,7 +238,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{
 		plane: &plane{begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", fenced: map[wire.SessionID]bool{}, settled: map[wire.SessionID]int64{}},
-		keys:  &keyStore{}, spool: &spool{sessions: map[int64]Ended{}},
+		keys:  &keyStore{}, spool: &spool{sessions: map[int64]FinishedSession{}},
 	}
 	hooks := Hooks{
 		OnSession: func(s *Session) {
@@ -653,7 +653,7 @@ func TestLeave(t *testing.T) {
 		if !s.Valid() {
 			t.Error("Stop ended the session")
 		}
-		b.spool.sessions[1] = Ended{Session: 1, Boot: s.Boot, FinalCount: 5}
+		b.spool.sessions[1] = FinishedSession{Session: 1, BootID: s.Boot, FinalCount: 5}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := b.keeper.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with unsettled events: %v", err)

@@ -17,7 +17,7 @@ func TestWritesOfARequest(t *testing.T) {
 		if d.writes != before+1 {
 			t.Errorf("the start took %d writes", d.writes-before)
 		}
-		if p.Finish(usage(1, id)); d.writes != before+2 {
+		if p.AppendFinished(usage(1, id)); d.writes != before+2 {
 			t.Errorf("the request took %d writes", d.writes-before)
 		}
 	}

@@ -18,19 +18,19 @@ func TestOpenOnFullDisk(t *testing.T) {
 	start(t, s, 1, "running")
 	d.full = true
 	s = mustOpen(t, cfg, d)
-	if err := s.Ready(); !errors.Is(err, ErrBroken) {
-		t.Errorf("ready: got %v; want %v", err, ErrBroken)
+	if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
+		t.Errorf("ready: got %v; want %v", err, ErrNotWritable)
 	}
-	if _, err := s.Reserve(); !errors.Is(err, ErrBroken) || s.Broken() == nil {
-		t.Errorf("reserve: got %v; want %v", err, ErrBroken)
+	if _, err := s.Reserve(); !errors.Is(err, ErrNotWritable) || s.WriteError() == nil {
+		t.Errorf("reserve: got %v; want %v", err, ErrNotWritable)
 	}
 	now := time.Now()
 	if got := published(t, s, now); len(got) != 2 || got[[2]int64{1, 1}].Cost != 5 || got[[2]int64{1, 2}].RequestID != "running" {
 		t.Errorf("published: %v; want both, the second one as aborted", got)
 	}
 	d.full = false
-	s.Next(1, now) // looks whether there is room
-	if err := errors.Join(s.Ready(), s.Broken(), s.Open(2, "second")); err != nil {
+	s.NextBatch(1, now) // looks whether there is room
+	if err := errors.Join(s.Ready(), s.WriteError(), s.OpenSession(2, "second")); err != nil {
 		t.Fatal(err)
 	}
 	finish(start(t, s, 2, "later"), 2, "later", 7)
@@ -42,7 +42,7 @@ func TestOpenOnFullDisk(t *testing.T) {
 	}
 	settle(s, 1, 2)
 	settle(s, 2, 1)
-	if used := s.Used(); used != 0 {
+	if used := s.UsedCapacity(); used != 0 {
 		t.Errorf("%d places are used after all is settled", used)
 	}
 }
@@ -51,15 +51,15 @@ func TestOpenOnFullDisk(t *testing.T) {
 // place where there never can be one.
 func TestOpenNewOnFullDisk(t *testing.T) {
 	t.Parallel()
-	d := &disk{full: true}
+	d := &fakeDisk{full: true}
 	cfg := Config{Dir: filepath.Join(t.TempDir(), "new"), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20}
 	s := mustOpen(t, cfg, d)
-	if err := s.Ready(); !errors.Is(err, ErrBroken) {
-		t.Errorf("ready: got %v; want %v", err, ErrBroken)
+	if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
+		t.Errorf("ready: got %v; want %v", err, ErrNotWritable)
 	}
 	d.full = false
-	s.Next(1, time.Now())
-	if err := errors.Join(s.Ready(), s.Open(1, "boot")); err != nil {
+	s.NextBatch(1, time.Now())
+	if err := errors.Join(s.Ready(), s.OpenSession(1, "boot")); err != nil {
 		t.Error(err)
 	}
 	cfg.Dir = "/dev/null/spool"

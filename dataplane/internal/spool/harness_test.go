@@ -20,7 +20,7 @@ import (
 
 // disk stands between the spool and its files: when full, it takes the first
 // bytes of each write and refuses the rest, as a file system does.
-type disk struct {
+type fakeDisk struct {
 	full   bool
 	files  []file
 	writes int
@@ -28,10 +28,10 @@ type disk struct {
 
 type diskFile struct {
 	file
-	disk *disk
+	disk *fakeDisk
 }
 
-func (d *disk) open(path string, flag int) (file, error) {
+func (d *fakeDisk) open(path string, flag int) (file, error) {
 	if d.full && flag&os.O_CREATE != 0 {
 		return nil, syscall.ENOSPC
 	}
@@ -44,7 +44,7 @@ func (d *disk) open(path string, flag int) (file, error) {
 }
 
 // close closes what killed processes have left open.
-func (d *disk) close() {
+func (d *fakeDisk) close() {
 	for _, f := range d.files {
 		_ = f.Close() // most are closed by the spool
 	}
@@ -67,7 +67,7 @@ func usage(session int64, id string) *event.Usage {
 }
 
 // mustOpen opens a spool that is closed with the test.
-func mustOpen(t *testing.T, cfg Config, d *disk) *Spool {
+func mustOpen(t *testing.T, cfg Config, d *fakeDisk) *Spool {
 	t.Helper()
 	s, err := open(cfg, slog.New(slog.DiscardHandler), d.open)
 	if err != nil {
@@ -77,21 +77,21 @@ func mustOpen(t *testing.T, cfg Config, d *disk) *Spool {
 	return s
 }
 
-func setup(t *testing.T) (*Spool, *disk, Config) {
+func setup(t *testing.T) (*Spool, *fakeDisk, Config) {
 	t.Helper()
-	d, cfg := &disk{}, Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20}
+	d, cfg := &fakeDisk{}, Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20}
 	s := mustOpen(t, cfg, d)
-	if err := s.Open(1, "boot"); err != nil {
+	if err := s.OpenSession(1, "boot"); err != nil {
 		t.Fatal(err)
 	}
 	return s, d, cfg
 }
 
-func start(t *testing.T, s *Spool, session int64, id string) *Place {
+func start(t *testing.T, s *Spool, session int64, id string) *Unit {
 	t.Helper()
 	p, err := s.Reserve()
 	if err == nil {
-		err = p.Start(usage(session, id))
+		err = p.AppendStarted(usage(session, id))
 	}
 	if err != nil {
 		t.Fatalf("start %s: %v", id, err)
@@ -99,21 +99,21 @@ func start(t *testing.T, s *Spool, session int64, id string) *Place {
 	return p
 }
 
-func finish(p *Place, session int64, id string, cost money.Nano) {
+func finish(p *Unit, session int64, id string, cost money.Nano) {
 	e := usage(session, id)
 	e.Cost = cost
-	p.Finish(e)
+	p.AppendFinished(e)
 }
 
 func settle(s *Spool, session, watermark int64, beyond ...[2]int64) {
-	s.Settled(event.Settled{V: 1, Session: session, Watermark: watermark, Beyond: beyond})
+	s.Acknowledge(event.Settled{V: 1, Session: session, Watermark: watermark, Beyond: beyond})
 }
 
 // published is what is due now, by session and number.
 func published(t *testing.T, s *Spool, now time.Time) map[[2]int64]event.Usage {
 	t.Helper()
 	all := map[[2]int64]event.Usage{}
-	for b := s.Next(3, now); b != nil; b = s.Next(3, now) {
+	for b := s.NextBatch(3, now); b != nil; b = s.NextBatch(3, now) {
 		for _, raw := range b.Events {
 			e := decode(t, raw)
 			if e.Session != b.Session {
@@ -154,7 +154,7 @@ func segmentFiles(t interface {
 // later is after every pause between two publishings.
 func later(n int) time.Time { return time.Now().Add(time.Duration(n) * 24 * time.Hour) }
 
-func progress(p *Place, cost money.Nano) { p.Progress(price.Usage{Output: int64(cost)}, cost) }
+func progress(p *Unit, cost money.Nano) { p.AppendProgress(price.Usage{Output: int64(cost)}, cost) }
 
 func decode(t interface{ Fatal(args ...any) }, raw []byte) (e event.Usage) {
 	if err := json.Unmarshal(raw, &e); err != nil {

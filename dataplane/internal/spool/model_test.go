@@ -53,14 +53,14 @@ func (m *modelSession) mark(low, high int64) {
 type modelRequest struct {
 	session int64
 	cost    money.Nano
-	place   *Place
+	place   *Unit
 }
 
 // model is the spool as it should be, kept in maps.
 type model struct {
 	sessions map[int64]*modelSession
 	running  map[string]*modelRequest
-	reserved []*Place
+	reserved []*Unit
 }
 
 func (m *model) clone() *model {
@@ -125,7 +125,7 @@ func (m *model) forget() {
 // machine drives a Spool and its model.
 type machine struct {
 	cfg   Config
-	disk  *disk
+	disk  *fakeDisk
 	spool *Spool
 	model *model
 	now   time.Time
@@ -148,7 +148,7 @@ func (m *machine) reopen(t *rapid.T) {
 func (m *machine) openSession(t *rapid.T) {
 	m.current++
 	boot := fmt.Sprint("boot ", m.current)
-	if err := m.spool.Open(m.current, boot); err != nil {
+	if err := m.spool.OpenSession(m.current, boot); err != nil {
 		t.Fatal(err)
 	}
 	m.model.sessions[m.current] = &modelSession{boot: boot}
@@ -166,7 +166,7 @@ func (m *machine) reserve(t *rapid.T) {
 	}
 }
 
-func (m *machine) takeReserved(t *rapid.T) *Place {
+func (m *machine) takeReserved(t *rapid.T) *Unit {
 	if len(m.model.reserved) == 0 {
 		t.Skip("no place is reserved")
 	}
@@ -186,7 +186,7 @@ func (m *machine) start(t *rapid.T) {
 	p := m.takeReserved(t)
 	m.next++
 	id := fmt.Sprintf("r%04d", m.next)
-	err := p.Start(usage(m.current, id))
+	err := p.AppendStarted(usage(m.current, id))
 	if over := m.model.sessions[m.current] == nil || m.model.sessions[m.current].ended; over != (err != nil) {
 		t.Fatalf("start in session %d, over %v: %v", m.current, over, err)
 	}
@@ -236,9 +236,9 @@ func (m *machine) settle(t *rapid.T) {
 	for _, span := range mark.Beyond {
 		s.mark(span[0], span[1])
 	}
-	m.spool.Settled(mark)
+	m.spool.Acknowledge(mark)
 	if rapid.Bool().Draw(t, "twice") {
-		m.spool.Settled(mark)
+		m.spool.Acknowledge(mark)
 	}
 	m.model.forget()
 	if files := segmentFiles(t, m.cfg.Dir); m.model.used() == int64(len(m.model.reserved)) && len(files) > 1 {
@@ -251,21 +251,21 @@ func (m *machine) ended(t *rapid.T) {
 	if rapid.Bool().Draw(t, "no current") {
 		current = 0
 	}
-	var want []session.Ended
+	var want []session.FinishedSession
 	for _, id := range slices.Sorted(maps.Keys(m.model.sessions)) {
 		s := m.model.sessions[id]
 		if id != current && !m.model.runs(id) && !s.closed {
 			s.ended = true
-			want = append(want, session.Ended{Session: id, Boot: s.boot, FinalCount: int64(len(s.costs))})
+			want = append(want, session.FinishedSession{Session: id, BootID: s.boot, FinalCount: int64(len(s.costs))})
 		}
 	}
-	got := m.spool.Ended(current)
+	got := m.spool.FinishedSessions(current)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("ended sessions (-want +got):\n%s", diff)
 	}
 	for _, e := range got {
 		if rapid.Bool().Draw(t, "closed") {
-			m.spool.Closed(e.Session)
+			m.spool.MarkClosed(e.Session)
 			m.model.sessions[e.Session].closed = true
 		}
 	}
@@ -274,9 +274,9 @@ func (m *machine) ended(t *rapid.T) {
 
 // publish takes some of what is due.
 func (m *machine) publish(t *rapid.T) {
-	b := m.spool.Next(rapid.IntRange(1, 5).Draw(t, "limit"), m.now)
+	b := m.spool.NextBatch(rapid.IntRange(1, 5).Draw(t, "limit"), m.now)
 	if b != nil && rapid.Bool().Draw(t, "fails") {
-		m.spool.Failed(b)
+		m.spool.Requeue(b)
 	}
 	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "seconds")) * time.Second)
 }
@@ -285,7 +285,7 @@ func (m *machine) publish(t *rapid.T) {
 func (m *machine) publishAll(t *rapid.T) {
 	m.now = m.now.Add(time.Hour)
 	due := map[[2]int64]bool{}
-	for b := m.spool.Next(3, m.now); b != nil; b = m.spool.Next(3, m.now) {
+	for b := m.spool.NextBatch(3, m.now); b != nil; b = m.spool.NextBatch(3, m.now) {
 		for _, raw := range b.Events {
 			e := decode(t, raw)
 			key := [2]int64{e.Session, e.Seq}
@@ -363,7 +363,7 @@ func (m *machine) tear(t *rapid.T) {
 }
 
 func (m *machine) check(t *rapid.T) {
-	if got, want := m.spool.Used(), m.model.used(); got != want {
+	if got, want := m.spool.UsedCapacity(), m.model.used(); got != want {
 		t.Fatalf("%d places used; want %d", got, want)
 	}
 	files := segmentFiles(t, m.cfg.Dir)
@@ -395,7 +395,7 @@ func TestSpoolMatchesModel(t *testing.T) {
 		}
 		m := &machine{
 			cfg:      Config{Dir: dir, MaxEvents: 30, MaxBytes: 1 << 30, SegmentBytes: rapid.Int64Range(1, 4000).Draw(t, "segment")},
-			disk:     &disk{},
+			disk:     &fakeDisk{},
 			model:    &model{sessions: map[int64]*modelSession{}, running: map[string]*modelRequest{}},
 			contents: map[[2]int64]event.Usage{},
 		}

@@ -47,11 +47,11 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 			maps.Copy(given, now)
 		}
 		d.full = false
-		s.Next(1, time.Now())
+		s.NextBatch(1, time.Now())
 		for number := range published(t, s, later(1)) {
 			settle(s, 1, 1, [2]int64{number[1], number[1]})
 		}
-		if used := s.Used(); used != 0 {
+		if used := s.UsedCapacity(); used != 0 {
 			t.Errorf("%s: %d places are used when all is settled", name, used)
 		}
 	}
@@ -67,7 +67,7 @@ func TestNumbersHaveNoGap(t *testing.T) {
 	d.full = true
 	finish(p, 1, "refused first", 5)
 	d.full = false
-	s.Next(1, time.Now()) // looks whether there is room, and writes it
+	s.NextBatch(1, time.Now()) // looks whether there is room, and writes it
 	s = mustOpen(t, cfg, d)
 	if got := published(t, s, time.Now()); len(got) != 2 || got[[2]int64{1, 2}].RequestID != "running" {
 		t.Errorf("published %v; want numbers 1 and 2", got)
@@ -80,7 +80,7 @@ func TestMoreNumbersAreNoted(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	noted := func(name string) bool {
-		_, err := os.Stat(filepath.Join(cfg.Dir, numbersBeyond+name))
+		_, err := os.Stat(filepath.Join(cfg.Dir, skipFilePrefix+name))
 		return err == nil
 	}
 	p := start(t, s, 1, "refused")
@@ -95,12 +95,12 @@ func TestMoreNumbersAreNoted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	move(s.noteName(1), away)
+	move(s.skipFilePath(1), away)
 	d.full = false
-	s.Next(1, time.Now())               // looks whether there is room
+	s.NextBatch(1, time.Now())          // looks whether there is room
 	p = start(t, s, 1, "refused again") // and finds no note to take back
 	start(t, s, 1, "running")
-	move(away, s.noteName(1))
+	move(away, s.skipFilePath(1))
 	d.full = true
 	finish(p, 1, "refused again", 1)
 	if !noted("2") {

@@ -20,16 +20,16 @@ type Batch struct {
 
 // Next returns the next batch of at most limit events, or nil when nothing is
 // due.
-func (s *Spool) Next(limit int, now time.Time) *Batch {
+func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.broken != nil {
-		s.probe()
+	if s.writeErr != nil {
+		s.probeDisk()
 	}
 	batch := &Batch{}
-	batch.entries = s.usage.NextBatch(limit, maxBatchBytes, now.Sub(s.opened), func(e *entry) (int, bool) {
-		data, err := e.read()
-		s.drop(e)
+	batch.entries = s.usage.NextBatch(limit, maxBatchBytes, now.Sub(s.openedAt), func(e *entry) (int, bool) {
+		data, err := e.loadBody()
+		s.dropRecord(e)
 		if err != nil {
 			s.log.Error("read usage event", slog.Any("error", err), slog.Int64("session", int64(e.Session)))
 			return 0, false
@@ -45,15 +45,15 @@ func (s *Spool) Next(limit int, now time.Time) *Batch {
 	return batch
 }
 
-func (e *entry) read() ([]byte, error) {
+func (e *entry) loadBody() ([]byte, error) {
 	if e.record != nil {
-		return e.record[headSize:], nil
+		return e.record[prefixSize:], nil
 	}
-	return e.segment.body(e.offset, e.size)
+	return e.segment.readBody(e.offset, e.size)
 }
 
 // Failed puts a batch back that could not be published.
-func (s *Spool) Failed(b *Batch) {
+func (s *Spool) Requeue(b *Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.usage.Requeue(b.entries)
@@ -64,16 +64,16 @@ func (s *Spool) Republish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.usage.Republish()
-	s.signal()
+	s.wakePublisher()
 }
 
 // Oldest is when the oldest unsettled request finished; zero if there is none.
-func (s *Spool) Oldest() time.Time {
+func (s *Spool) OldestUnsettled() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var oldest time.Time
 	s.usage.EachOldest(func(e *entry) {
-		if due := time.UnixMilli(e.dueMS); oldest.IsZero() || due.Before(oldest) {
+		if due := time.UnixMilli(e.finishedMS); oldest.IsZero() || due.Before(oldest) {
 			oldest = due
 		}
 	})

@@ -24,9 +24,9 @@ const (
 	// maxEvents bounds the events of one message.
 	maxEvents = 500
 	// gather is how long events wait for others to share a message with.
-	gather = 50 * time.Millisecond
+	batchDelay = 50 * time.Millisecond
 	// look is the pause between looks for events that were not settled in time.
-	look = 500 * time.Millisecond
+	publishInterval = 500 * time.Millisecond
 	// publishTimeout bounds one message.
 	publishTimeout = 5 * time.Second
 )
@@ -40,7 +40,7 @@ type Publisher struct {
 	stop    context.CancelFunc
 	task    sync.WaitGroup
 	// trouble keeps faults that go on out of the log. It belongs to who drains.
-	trouble logdedup.Filter
+	repeatedErrors logdedup.Filter
 }
 
 // NewPublisher returns a Publisher that is not started.
@@ -60,11 +60,11 @@ func (p *Publisher) Stop() {
 	p.task.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
 	defer cancel()
-	p.drain(ctx)
+	p.publishDue(ctx)
 }
 
 func (p *Publisher) run(ctx context.Context) {
-	ticker := time.NewTicker(look)
+	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -72,7 +72,7 @@ func (p *Publisher) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		case <-p.spool.Wake():
-			timer := time.NewTimer(gather)
+			timer := time.NewTimer(batchDelay)
 			select {
 			case <-timer.C:
 			case <-ctx.Done():
@@ -80,24 +80,24 @@ func (p *Publisher) run(ctx context.Context) {
 				return
 			}
 		}
-		p.drain(ctx)
+		p.publishDue(ctx)
 	}
 }
 
 // drain publishes all that is due. After a failure the rest waits for the next
 // look.
-func (p *Publisher) drain(ctx context.Context) {
+func (p *Publisher) publishDue(ctx context.Context) {
 	for ctx.Err() == nil {
-		batch := p.spool.Next(maxEvents, time.Now())
+		batch := p.spool.NextBatch(maxEvents, time.Now())
 		if batch == nil {
 			return
 		}
 		err := p.publish(ctx, batch)
-		if p.trouble.IsNew(err) {
+		if p.repeatedErrors.IsNew(err) {
 			p.log.Warn("publish usage", slog.Any("error", err), slog.Int("events", len(batch.Events)))
 		}
 		if err != nil {
-			p.spool.Failed(batch)
+			p.spool.Requeue(batch)
 			p.metrics.failed.Inc()
 			return
 		}
@@ -122,14 +122,14 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_usage_unsettled_age_seconds", Help: "Time since the oldest request finished whose event is not known to be settled.",
 	}, func() float64 {
-		if oldest := s.Oldest(); !oldest.IsZero() {
+		if oldest := s.OldestUnsettled(); !oldest.IsZero() {
 			return time.Since(oldest).Seconds()
 		}
 		return 0
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_used_places", Help: "Places of the spool taken by running requests and unsettled events.",
-	}, func() float64 { return float64(s.Used()) })
+	}, func() float64 { return float64(s.UsedCapacity()) })
 	return publisherMetrics{
 		published: f.NewCounter(prometheus.CounterOpts{Name: "mgw_usage_published_total", Help: "Usage events published, repetitions included."}),
 		failed:    f.NewCounter(prometheus.CounterOpts{Name: "mgw_usage_publish_failures_total", Help: "Usage messages that the stream did not confirm."}),

@@ -18,7 +18,7 @@ import (
 )
 
 // stream keeps what is published; down, it takes nothing and says so late.
-type stream struct {
+type fakeStream struct {
 	mu      sync.Mutex
 	down    bool
 	batches []event.Batch
@@ -26,7 +26,7 @@ type stream struct {
 	at      []time.Time
 }
 
-func (s *stream) PublishUsage(ctx context.Context, session int64, id string, payload []byte) error {
+func (s *fakeStream) PublishUsage(ctx context.Context, session int64, id string, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -47,14 +47,14 @@ func (s *stream) PublishUsage(ctx context.Context, session int64, id string, pay
 	return nil
 }
 
-func (s *stream) setDown(down bool) {
+func (s *fakeStream) setDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
 // sizes are the numbers of events by message.
-func (s *stream) sizes() (sizes []int) {
+func (s *fakeStream) sizes() (sizes []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.batches {
@@ -63,11 +63,11 @@ func (s *stream) sizes() (sizes []int) {
 	return sizes
 }
 
-func newPublisher(t *testing.T) (*Spool, *stream, *Publisher) {
+func newPublisher(t *testing.T) (*Spool, *fakeStream, *Publisher) {
 	t.Helper()
 	s, _, _ := setup(t)
 	s.cfg.MaxEvents = 10_000
-	to := &stream{ids: map[string]bool{}}
+	to := &fakeStream{ids: map[string]bool{}}
 	return s, to, NewPublisher(s, to, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
@@ -116,7 +116,7 @@ func TestPublisherOutlastsTheStream(t *testing.T) {
 		finishMany(t, s, 0, 20)
 		time.Sleep(30 * time.Minute)
 		to.setDown(false)
-		time.Sleep(publishTimeout + look)
+		time.Sleep(publishTimeout + publishInterval)
 		synctest.Wait()
 		settle(s, 1, 20)
 		p.Stop()
@@ -137,7 +137,7 @@ func TestPublisherRepeats(t *testing.T) {
 		time.Sleep(3200 * time.Millisecond)
 		settle(s, 1, 1)
 		s.Republish()
-		time.Sleep(gather)
+		time.Sleep(batchDelay)
 		synctest.Wait()
 		if diff := cmp.Diff([]int{2, 2, 1}, to.sizes()); diff != "" {
 			t.Errorf("events by message (-want +got):\n%s", diff)
@@ -171,7 +171,7 @@ func TestPublisherStop(t *testing.T) {
 				if took := time.Since(begun); took > publishTimeout {
 					t.Errorf("took %v", took)
 				}
-				if got := s.Used(); got != 3 {
+				if got := s.UsedCapacity(); got != 3 {
 					t.Errorf("%d events are kept; want 3", got)
 				}
 			})

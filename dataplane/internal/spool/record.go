@@ -32,22 +32,22 @@ const (
 	// kindClosed forgets a session.
 	kindClosed kind = 'C'
 	// kindNothing says nothing: it finds out whether the disk takes writes.
-	kindNothing kind = 'N'
+	kindProbe kind = 'N'
 )
 
 // headSize is what precedes the body of a record: its length and checksum
 // (each four bytes, little endian) and its kind.
-const headSize = 9
+const prefixSize = 9
 
 // maxRecord bounds the body of a record that is believed when read.
-const maxRecord = 1 << 20
+const maxBodyBytes = 1 << 20
 
 type sessionRecord struct {
 	Session int64  `json:"session"`
-	Boot    string `json:"boot"`
+	BootID  string `json:"boot"`
 	// Last is the number of the session's last event, Watermark the last of its settled ones without a gap.
-	Last      int64 `json:"last,omitempty"`
-	Watermark int64 `json:"watermark,omitempty"`
+	LastNumber int64 `json:"last,omitempty"`
+	Watermark  int64 `json:"watermark,omitempty"`
 }
 
 type headerRecord struct {
@@ -61,7 +61,7 @@ type progressRecord struct {
 }
 
 // encode returns a whole record.
-func encode(k kind, body any) ([]byte, error) {
+func encodeRecord(k kind, body any) ([]byte, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return nil, fmt.Errorf("spool: encode record: %w", err)
@@ -70,24 +70,24 @@ func encode(k kind, body any) ([]byte, error) {
 }
 
 func frame(k kind, data []byte) []byte {
-	record := make([]byte, headSize, headSize+len(data))
-	return stamp(k, append(record, data...))
+	record := make([]byte, prefixSize, prefixSize+len(data))
+	return fillPrefix(k, append(record, data...))
 }
 
 // stamp fills in the head of a record.
-func stamp(k kind, record []byte) []byte {
-	binary.LittleEndian.PutUint32(record, uint32(len(record)-headSize))
+func fillPrefix(k kind, record []byte) []byte {
+	binary.LittleEndian.PutUint32(record, uint32(len(record)-prefixSize))
 	record[8] = byte(k)
 	binary.LittleEndian.PutUint32(record[4:], crc32.ChecksumIEEE(record[8:]))
 	return record
 }
 
 // usualEvent is the size of a record that most events fit into.
-const usualEvent = 768
+const eventBufferBytes = 768
 
 // appendEvent makes the record of an event in a buffer.
-func appendEvent(buffer []byte, k kind, e *event.Usage) []byte {
-	return stamp(k, e.AppendJSON(append(buffer[:0], make([]byte, headSize)...)))
+func appendEventRecord(buffer []byte, k kind, e *event.Usage) []byte {
+	return fillPrefix(k, e.AppendJSON(append(buffer[:0], make([]byte, prefixSize)...)))
 }
 
 // errTorn ends a segment: the process died while it wrote the rest.
@@ -96,7 +96,7 @@ var errTorn = errors.New("spool: torn record")
 // readRecord reads the next record: io.EOF at a clean end, errTorn where the
 // rest makes no sense.
 func readRecord(r io.Reader) (kind, []byte, error) {
-	var head [headSize]byte
+	var head [prefixSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return 0, nil, errTorn
@@ -104,7 +104,7 @@ func readRecord(r io.Reader) (kind, []byte, error) {
 		return 0, nil, err
 	}
 	size := binary.LittleEndian.Uint32(head[:])
-	if size > maxRecord {
+	if size > maxBodyBytes {
 		return 0, nil, errTorn
 	}
 	data := make([]byte, size)
@@ -119,7 +119,7 @@ func readRecord(r io.Reader) (kind, []byte, error) {
 }
 
 // running is a started request, as the spool remembers it.
-type running struct {
+type startedRequest struct {
 	// event is what it becomes if the process is dead: known of the requests of an earlier process only.
 	event   *event.Usage
 	segment *segment

@@ -26,13 +26,13 @@ func (s *Spool) recover() error {
 		return err
 	}
 	for _, number := range numbers {
-		if err := s.replay(number); err != nil {
+		if err := s.replaySegment(number); err != nil {
 			return err
 		}
-		s.next = number + 1
+		s.nextSegment = number + 1
 	}
-	s.findNote()
-	s.skip()
+	s.loadSkipCount()
+	s.skipNumbers()
 	for _, id := range s.usage.Sessions() {
 		life := s.usage.Session(id)
 		life.Written = life.Last
@@ -41,18 +41,18 @@ func (s *Spool) recover() error {
 		if !isFull(err) {
 			return err
 		}
-		s.broken = err
+		s.writeErr = err
 		s.log.Error("no room for the spool: nothing is admitted until there is", slog.Any("error", err))
 	}
 	ids := slices.Sorted(maps.Keys(s.running))
 	for _, id := range ids {
 		e := s.running[id].event
 		if e.VideoJob != "" {
-			s.unstart(id) // the job is still open, and whoever sees its end next bills it whole
+			s.dropStarted(id) // the job is still open, and whoever sees its end next bills it whole
 			continue
 		}
 		e.FinishedMS = time.Now().UnixMilli()
-		s.finish(e)
+		s.appendFinished(e)
 	}
 	sessions := s.usage.Sessions()
 	for _, id := range sessions {
@@ -64,19 +64,19 @@ func (s *Spool) recover() error {
 		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", len(ids)), slog.Int("sessions", len(sessions)))
 	}
 	s.trim()
-	s.signal()
+	s.wakePublisher()
 	return nil
 }
 
 // unstart drops a started record that makes no event.
-func (s *Spool) unstart(id string) {
+func (s *Spool) dropStarted(id string) {
 	r := s.running[id]
 	delete(s.running, id)
 	r.segment.live--
 	s.usage.Session(wire.SessionID(r.event.Session)).Running--
 }
 
-func (s *Spool) replay(number int64) error {
+func (s *Spool) replaySegment(number int64) error {
 	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("spool: open segment: %w", err)
@@ -99,7 +99,7 @@ func (s *Spool) replay(number int64) error {
 		if err := s.replayRecord(seg, k, data); err != nil {
 			return fmt.Errorf("spool: segment %d, offset %d: %w", number, seg.size, err)
 		}
-		seg.size += headSize + int64(len(data))
+		seg.size += prefixSize + int64(len(data))
 	}
 	s.bytes += seg.size
 	return nil
@@ -108,40 +108,40 @@ func (s *Spool) replay(number int64) error {
 func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
 	switch k {
 	case kindHeader:
-		return replayAs(data, func(h *headerRecord) {
+		return decodeAndApply(data, func(h *headerRecord) {
 			for _, r := range h.Sessions {
-				life := s.usage.Open(wire.SessionID(r.Session), r.Boot)
-				life.Last = max(life.Last, r.Last)
+				life := s.usage.Open(wire.SessionID(r.Session), r.BootID)
+				life.Last = max(life.Last, r.LastNumber)
 				s.replaySettled(r.Session, r.Watermark)
 			}
 		})
 	case kindSession:
-		return replayAs(data, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.Boot) })
+		return decodeAndApply(data, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.BootID) })
 	case kindStarted:
-		return replayAs(data, func(e *event.Usage) {
+		return decodeAndApply(data, func(e *event.Usage) {
 			seg.live++
 			s.usage.Open(wire.SessionID(e.Session), "").Running++
-			s.running[e.RequestID] = running{event: e, segment: seg}
+			s.running[e.RequestID] = startedRequest{event: e, segment: seg}
 		})
 	case kindProgress:
-		return replayAs(data, func(p *progressRecord) {
+		return decodeAndApply(data, func(p *progressRecord) {
 			if r, ok := s.running[p.RequestID]; ok {
 				r.event.Usage, r.event.Cost = p.Usage, p.Cost
 				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
 			}
 		})
 	case kindFinished:
-		return replayAs(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
+		return decodeAndApply(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
 	case kindSettled:
-		return replayAs(data, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
+		return decodeAndApply(data, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
 	case kindClosed:
-		return replayAs(data, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.release) })
+		return decodeAndApply(data, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.releaseEntry) })
 	default:
 		return nil // kindNothing, or of a newer version: nothing that this one could lose
 	}
 }
 
-func replayAs[T any](data []byte, apply func(*T)) error {
+func decodeAndApply[T any](data []byte, apply func(*T)) error {
 	v := new(T)
 	if err := json.Unmarshal(data, v); err != nil {
 		return fmt.Errorf("decode record: %w", err)
@@ -162,9 +162,9 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		return // a number is given once
 	}
 	seg.live++
-	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, dueMS: e.FinishedMS})
+	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})
 }
 
 func (s *Spool) replaySettled(session, watermark int64) {
-	s.usage.MarkSettled(event.Settled{Session: session, Watermark: watermark}, s.release)
+	s.usage.MarkSettled(event.Settled{Session: session, Watermark: watermark}, s.releaseEntry)
 }

@@ -80,8 +80,8 @@ func segmentNumbers(dir string) ([]int64, error) {
 
 // createSegment makes the next segment's file. A number is used once, so that
 // a file that could neither be filled nor removed is not in the way.
-func (s *Spool) createSegment() (*segment, error) {
-	number := s.next
+func (s *Spool) createSegmentFile() (*segment, error) {
+	number := s.nextSegment
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: make directory: %w", err)
 	}
@@ -89,7 +89,7 @@ func (s *Spool) createSegment() (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)
 	}
-	s.next++
+	s.nextSegment++
 	return &segment{number: number, file: f}, nil
 }
 
@@ -109,9 +109,9 @@ func (s *segment) append(records []byte) (offset int64, err error) {
 }
 
 // body reads the body of the record at an offset.
-func (s *segment) body(offset int64, size int32) ([]byte, error) {
+func (s *segment) readBody(offset int64, size int32) ([]byte, error) {
 	data := make([]byte, size)
-	if _, err := s.file.ReadAt(data, offset+headSize); err != nil {
+	if _, err := s.file.ReadAt(data, offset+prefixSize); err != nil {
 		return nil, fmt.Errorf("spool: read event back: %w", err)
 	}
 	return data, nil

@@ -34,7 +34,7 @@ var (
 	// ErrFull says that no place is left, and nothing may be admitted.
 	ErrFull = errors.New("spool: full")
 	// ErrBroken says that the disk refuses writes, and nothing may be admitted.
-	ErrBroken = errors.New("spool: cannot write")
+	ErrNotWritable = errors.New("spool: cannot write")
 )
 
 // Config says where the spool is and what it may hold.
@@ -51,41 +51,41 @@ type Spool struct {
 	cfg      Config
 	log      *slog.Logger
 	openFile openFile
-	opened   time.Time // what sending times count from, on the monotonic clock
+	openedAt time.Time // what sending times count from, on the monotonic clock
 	lock     *os.File  // keeps other processes away; nil if there was no room for the directory
 
-	mu       sync.Mutex
-	segments []*segment // the last one is written to, once begun
-	begun    bool       // this process has made a segment of its own
-	next     int64      // number of the next segment
+	mu            sync.Mutex
+	segments      []*segment // the last one is written to, once begun
+	hasOwnSegment bool       // this process has made a segment of its own
+	nextSegment   int64      // number of the next segment
 	// usage is what is not settled, with its numbers and when it is to be published.
 	usage    *usagelog.Log[*entry]
-	running  map[string]running
+	running  map[string]startedRequest
 	reserved int64 // places that are promised to requests not yet started
 	bytes    int64
 	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
 	unwritten []*entry
 	// beyond is what the directory says of their numbers: see note. skipped is how many of these this process has passed over.
-	beyond, skipped int64
-	kept            int64 // bytes of written records that are kept for publishing
-	broken          error
-	wake            chan struct{}
+	skipCount, skippedNumbers int64
+	cachedBytes               int64 // bytes of written records that are kept for publishing
+	writeErr                  error
+	wake                      chan struct{}
 }
 
 // entry is one unsettled event.
 type entry struct {
 	usagelog.Delivery
 	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
-	segment *segment
-	offset  int64  // zero until it is written: a segment begins with a header
-	record  []byte // with the event itself: until it is written, and as long as there is room, published
-	dueMS   int64  // when it was finished, in Unix milliseconds
-	size    int32
+	segment    *segment
+	offset     int64  // zero until it is written: a segment begins with a header
+	record     []byte // with the event itself: until it is written, and as long as there is room, published
+	finishedMS int64  // when it was finished, in Unix milliseconds
+	size       int32
 }
 
 // release lets a settled event go.
-func (s *Spool) release(e *entry) {
-	s.drop(e)
+func (s *Spool) releaseEntry(e *entry) {
+	s.dropRecord(e)
 	e.segment.live--
 }
 
@@ -96,7 +96,7 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
 		return nil, fmt.Errorf("spool: make directory: %w", err)
 	}
-	lock, err := take(cfg.Dir)
+	lock, err := lockDir(cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
 	s := &Spool{
-		cfg: cfg, log: log, openFile: openFile, opened: time.Now(), next: 1,
-		usage: usagelog.New[*entry](), running: map[string]running{}, wake: make(chan struct{}, 1),
+		cfg: cfg, log: log, openFile: openFile, openedAt: time.Now(), nextSegment: 1,
+		usage: usagelog.New[*entry](), running: map[string]startedRequest{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
 		_ = s.Close() // what was opened so far; nothing was written to it
@@ -142,7 +142,7 @@ func (s *Spool) Close() error {
 // Wake receives whenever there may be something to publish.
 func (s *Spool) Wake() <-chan struct{} { return s.wake }
 
-func (s *Spool) signal() {
+func (s *Spool) wakePublisher() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -153,19 +153,19 @@ func (s *Spool) signal() {
 func (s *Spool) Capacity() int64 { return s.cfg.MaxEvents }
 
 // Used is the number of places taken.
-func (s *Spool) Used() int64 {
+func (s *Spool) UsedCapacity() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.used()
+	return s.usedCapacity()
 }
 
-func (s *Spool) used() int64 { return s.reserved + int64(len(s.running)) + s.usage.Pending() }
+func (s *Spool) usedCapacity() int64 { return s.reserved + int64(len(s.running)) + s.usage.Pending() }
 
 // Broken returns why the disk refuses writes, or nil.
-func (s *Spool) Broken() error {
+func (s *Spool) WriteError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.broken
+	return s.writeErr
 }
 
 // Ready returns why nothing may be admitted, or nil.
@@ -177,9 +177,9 @@ func (s *Spool) Ready() error {
 
 func (s *Spool) ready() error {
 	switch {
-	case s.broken != nil:
-		return fmt.Errorf("%w: %w", ErrBroken, s.broken)
-	case s.used() >= s.cfg.MaxEvents/10*9, s.bytes >= s.cfg.MaxBytes/10*9:
+	case s.writeErr != nil:
+		return fmt.Errorf("%w: %w", ErrNotWritable, s.writeErr)
+	case s.usedCapacity() >= s.cfg.MaxEvents/10*9, s.bytes >= s.cfg.MaxBytes/10*9:
 		return ErrFull
 	}
 	return nil
@@ -187,7 +187,7 @@ func (s *Spool) ready() error {
 
 // Place is a reserved place for one request: Start it, then Finish it; or
 // Release it when the request is not admitted.
-type Place struct {
+type Unit struct {
 	s *Spool
 	// state: 0 reserved, 1 started, 2 done
 	state int
@@ -195,18 +195,18 @@ type Place struct {
 }
 
 // Reserve takes a place, or returns ErrFull or ErrBroken.
-func (s *Spool) Reserve() (*Place, error) {
+func (s *Spool) Reserve() (*Unit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.ready(); err != nil {
 		return nil, err
 	}
 	s.reserved++
-	return &Place{s: s}, nil
+	return &Unit{s: s}, nil
 }
 
 // Release gives a place back that was not started.
-func (p *Place) Release() {
+func (p *Unit) Release() {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.state == 0 {
@@ -217,12 +217,12 @@ func (p *Place) Release() {
 
 // Start notes the request on disk. The event is what will be reported should
 // the process die: its status is set to aborted and its cost to nothing.
-func (p *Place) Start(e *event.Usage) error {
+func (p *Unit) AppendStarted(e *event.Usage) error {
 	aborted := *e
 	aborted.Status, aborted.Cost, aborted.Rule = event.Aborted, 0, event.RuleNone
 	buffer := startBuffers.Get().(*[]byte)
 	defer startBuffers.Put(buffer)
-	*buffer = appendEvent(*buffer, kindStarted, &aborted)
+	*buffer = appendEventRecord(*buffer, kindStarted, &aborted)
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,18 +236,18 @@ func (p *Place) Start(e *event.Usage) error {
 	}
 	seg.live++
 	life.Running++
-	s.running[e.RequestID] = running{segment: seg}
+	s.running[e.RequestID] = startedRequest{segment: seg}
 	s.reserved--
 	p.state, p.id = 1, e.RequestID
 	return nil
 }
 
-var startBuffers = sync.Pool{New: func() any { b := make([]byte, 0, usualEvent); return &b }}
+var startBuffers = sync.Pool{New: func() any { b := make([]byte, 0, eventBufferBytes); return &b }}
 
 // Progress notes what a started request has cost so far. It is best effort: a
 // refused write is noted as the spool's state.
-func (p *Place) Progress(u price.Usage, cost money.Nano) {
-	record, err := encode(kindProgress, progressRecord{p.id, u, cost})
+func (p *Unit) AppendProgress(u price.Usage, cost money.Nano) {
+	record, err := encodeRecord(kindProgress, progressRecord{p.id, u, cost})
 	if err != nil {
 		return
 	}
@@ -261,7 +261,7 @@ func (p *Place) Progress(u price.Usage, cost money.Nano) {
 // Finish turns a started request into an event, numbers it and has it
 // published. It never loses the event: if the disk refuses it, the event is
 // kept in memory and the spool admits nothing more.
-func (p *Place) Finish(e *event.Usage) {
+func (p *Unit) AppendFinished(e *event.Usage) {
 	s := p.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -269,23 +269,23 @@ func (p *Place) Finish(e *event.Usage) {
 		return
 	}
 	p.state = 2
-	s.finish(e)
-	s.signal()
+	s.appendFinished(e)
+	s.wakePublisher()
 }
 
-func (s *Spool) finish(e *event.Usage) {
+func (s *Spool) appendFinished(e *event.Usage) {
 	id := wire.SessionID(e.Session)
 	life, started := s.usage.Open(id, ""), s.running[e.RequestID]
 	delete(s.running, e.RequestID)
 	life.Running--
 	e.Seq = life.Last + 1
-	record := appendEvent(make([]byte, 0, usualEvent), kindFinished, e)
-	entry := &entry{Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - headSize), dueMS: e.FinishedMS}
+	record := appendEventRecord(make([]byte, 0, eventBufferBytes), kindFinished, e)
+	entry := &entry{Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - prefixSize), finishedMS: e.FinishedMS}
 	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
 	if err := s.flush(); err != nil {
-		s.noteRefused()
+		s.raiseSkipCount()
 		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
 	}
 	s.trim()
@@ -318,31 +318,31 @@ func (s *Spool) flush() error {
 				seg.live++
 			}
 			e.segment, e.offset = seg, offset
-			s.keep(e)
+			s.cacheRecord(e)
 		}
 		done++
 	}
-	s.noteWritten()
+	s.clearSkipCount()
 	return nil
 }
 
 // maxKept bounds the memory for events that are written and about to be
 // published: what is beyond is read back.
-const maxKept = 8 << 20
+const maxCachedBytes = 8 << 20
 
 // keep keeps the record of a written event for publishing, if there is room.
-func (s *Spool) keep(e *entry) {
-	if e.Settled() || s.kept+int64(len(e.record)) > maxKept {
+func (s *Spool) cacheRecord(e *entry) {
+	if e.Settled() || s.cachedBytes+int64(len(e.record)) > maxCachedBytes {
 		e.record = nil
 		return
 	}
-	s.kept += int64(len(e.record))
+	s.cachedBytes += int64(len(e.record))
 }
 
 // drop forgets the record of an event that is written.
-func (s *Spool) drop(e *entry) {
+func (s *Spool) dropRecord(e *entry) {
 	if e.record != nil && e.offset > 0 {
-		s.kept -= int64(len(e.record))
+		s.cachedBytes -= int64(len(e.record))
 		e.record = nil
 	}
 }
@@ -350,15 +350,15 @@ func (s *Spool) drop(e *entry) {
 // append appends a record to the last segment, beginning a new one when it is
 // large. It notes whether the disk takes anything.
 func (s *Spool) append(record []byte) (*segment, int64, error) {
-	if !s.begun || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
+	if !s.hasOwnSegment || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
 		if err := s.rotate(); err != nil {
-			s.broken = err
+			s.writeErr = err
 			return nil, 0, err
 		}
 	}
 	seg := s.segments[len(s.segments)-1]
 	offset, err := seg.append(record)
-	if s.broken = err; err != nil {
+	if s.writeErr = err; err != nil {
 		return nil, 0, err
 	}
 	s.bytes += int64(len(record))
@@ -367,8 +367,8 @@ func (s *Spool) append(record []byte) (*segment, int64, error) {
 
 // probe finds out whether the disk takes writes again: while it is thought not
 // to, nothing is admitted that would try.
-func (s *Spool) probe() {
-	if _, err := s.write(frame(kindNothing, nil)); err == nil {
+func (s *Spool) probeDisk() {
+	if _, err := s.write(frame(kindProbe, nil)); err == nil {
 		s.log.Info("spool can be written again")
 	}
 }
@@ -380,14 +380,14 @@ func (s *Spool) rotate() error {
 	for _, id := range s.usage.Sessions() {
 		life := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: int64(id), Boot: life.BootID, Last: life.Written, Watermark: min(life.Watermark(), life.Written),
+			Session: int64(id), BootID: life.BootID, LastNumber: life.Written, Watermark: min(life.Watermark(), life.Written),
 		})
 	}
-	record, err := encode(kindHeader, header)
+	record, err := encodeRecord(kindHeader, header)
 	if err != nil {
 		return err
 	}
-	seg, err := s.createSegment()
+	seg, err := s.createSegmentFile()
 	if err != nil {
 		return err
 	}
@@ -396,8 +396,8 @@ func (s *Spool) rotate() error {
 		return err
 	}
 	s.bytes += seg.size
-	s.segments, s.begun = append(s.segments, seg), true
-	s.findNote()
+	s.segments, s.hasOwnSegment = append(s.segments, seg), true
+	s.loadSkipCount()
 	return nil
 }
 
@@ -416,8 +416,8 @@ func (s *Spool) trim() {
 }
 
 // Open notes a new session, under which requests can be started.
-func (s *Spool) Open(id int64, boot string) error {
-	record, err := encode(kindSession, sessionRecord{Session: id, Boot: boot})
+func (s *Spool) OpenSession(id int64, boot string) error {
+	record, err := encodeRecord(kindSession, sessionRecord{Session: id, BootID: boot})
 	if err != nil {
 		return err
 	}
@@ -436,26 +436,26 @@ func (s *Spool) Open(id int64, boot string) error {
 // Ended implements session.Usage: the sessions other than the current one in
 // which nothing runs. Nothing can be started in them from then on, so that
 // their counts are final.
-func (s *Spool) Ended(current int64) []session.Ended {
+func (s *Spool) FinishedSessions(current int64) []session.FinishedSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var ended []session.Ended
+	var ended []session.FinishedSession
 	for _, c := range s.usage.FinishedSessions(wire.SessionID(current)) {
-		ended = append(ended, session.Ended{Session: int64(c.Session), Boot: c.BootID, FinalCount: c.FinalCount})
+		ended = append(ended, session.FinishedSession{Session: int64(c.Session), BootID: c.BootID, FinalCount: c.FinalCount})
 	}
 	return ended
 }
 
 // maxEarlier bounds the sessions that a registration names.
-const maxEarlier = 64
+const maxEarlierSessions = 64
 
 // Earlier implements session.Usage.
-func (s *Spool) Earlier() []wire.EarlierSession {
+func (s *Spool) EarlierSessions() []wire.EarlierSession {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var earlier []wire.EarlierSession
 	for _, id := range slices.Backward(s.usage.Sessions()) {
-		if len(earlier) < maxEarlier {
+		if len(earlier) < maxEarlierSessions {
 			earlier = append(earlier, wire.EarlierSession{Session: id, BootID: s.usage.Session(id).BootID})
 		}
 	}
@@ -463,16 +463,16 @@ func (s *Spool) Earlier() []wire.EarlierSession {
 }
 
 // Closed notes that the control plane has closed an ended session.
-func (s *Spool) Closed(id int64) {
+func (s *Spool) MarkClosed(id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(id, s.usage.MarkClosed(wire.SessionID(id)))
+	s.trimSession(id, s.usage.MarkClosed(wire.SessionID(id)))
 }
 
 // forget notes that a session is forgotten.
-func (s *Spool) forget(id int64, forgotten bool) {
+func (s *Spool) trimSession(id int64, forgotten bool) {
 	if forgotten {
-		if record, err := encode(kindClosed, sessionRecord{Session: id}); err == nil {
+		if record, err := encodeRecord(kindClosed, sessionRecord{Session: id}); err == nil {
 			_, _ = s.write(record) // without it, closing is asked for once more after a restart
 		}
 	}
@@ -480,16 +480,16 @@ func (s *Spool) forget(id int64, forgotten bool) {
 }
 
 // Settled takes in a watermark.
-func (s *Spool) Settled(m event.Settled) {
+func (s *Spool) Acknowledge(m event.Settled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := wire.SessionID(m.Session)
 	life := s.usage.Session(id)
-	moved, forgotten := s.usage.MarkSettled(m, s.release)
+	moved, forgotten := s.usage.MarkSettled(m, s.releaseEntry)
 	if moved {
-		if record, err := encode(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: life.Watermark()}); err == nil {
+		if record, err := encodeRecord(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: life.Watermark()}); err == nil {
 			_, _ = s.write(record) // without it, the events are published once more after a restart
 		}
 	}
-	s.forget(m.Session, forgotten)
+	s.trimSession(m.Session, forgotten)
 }

@@ -24,22 +24,22 @@ func TestTornTail(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		last func(running, other *Place)
+		last func(running, other *Unit)
 		// want are the costs by number when the last record is cut anywhere, whole when it is not.
 		want, whole map[int64]money.Nano
 	}{
 		{
-			"finished", func(running, _ *Place) { finish(running, 1, "b", 70) },
+			"finished", func(running, _ *Unit) { finish(running, 1, "b", 70) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{1: 5, 2: 70, 3: 0},
 		},
 		{
-			"progress", func(running, _ *Place) { progress(running, 9) },
+			"progress", func(running, _ *Unit) { progress(running, 9) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{1: 5, 2: 9, 3: 0},
 		},
 		{
-			"settled", func(running, _ *Place) { settle(running.s, 1, 1) },
+			"settled", func(running, _ *Unit) { settle(running.s, 1, 1) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{2: 3, 3: 0},
 		},
@@ -71,7 +71,7 @@ func TestTornTail(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(cut.Dir, filepath.Base(path)), all[:size], 0o600); err != nil {
 					t.Fatal(err)
 				}
-				reopened := mustOpen(t, cut, &disk{})
+				reopened := mustOpen(t, cut, &fakeDisk{})
 				if diff := cmp.Diff(want, costs(t, reopened, 1, later(0))); diff != "" {
 					t.Fatalf("cut at %d of %d bytes (-want +got):\n%s", size, len(all), diff)
 				}
@@ -89,7 +89,7 @@ func TestAbortedEventKeepsItsProgress(t *testing.T) {
 	}
 	e := usage(1, "a")
 	e.AccountID, e.Reservation, e.Cost = "acc", 50, 99
-	if err := p.Start(e); err != nil {
+	if err := p.AppendStarted(e); err != nil {
 		t.Fatal(err)
 	}
 	progress(p, 7)
@@ -118,26 +118,26 @@ func TestFullDiskKeepsEventsAndAdmitsNothing(t *testing.T) {
 	d.full = true
 	finish(second, 1, "b", 20)
 	finish(first, 1, "a", 10)
-	if _, err := s.Reserve(); !errors.Is(err, ErrBroken) {
+	if _, err := s.Reserve(); !errors.Is(err, ErrNotWritable) {
 		t.Errorf("reserve on a full disk: got %v; want ErrBroken", err)
 	}
-	if err := place.Start(usage(1, "d")); err == nil {
+	if err := place.AppendStarted(usage(1, "d")); err == nil {
 		t.Error("started on a full disk")
 	}
 	place.Release()
-	if got := s.Used(); got != 3 {
+	if got := s.UsedCapacity(); got != 3 {
 		t.Errorf("%d places used; want 3", got)
 	}
 	// They are published from memory.
 	if diff := cmp.Diff(map[int64]money.Nano{1: 20, 2: 10}, costs(t, s, 1, later(0))); diff != "" {
 		t.Errorf("published on a full disk (-want +got):\n%s", diff)
 	}
-	if err := s.Ready(); !errors.Is(err, ErrBroken) {
+	if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
 		t.Errorf("ready on a full disk: %v", err)
 	}
 	// Nobody writes, and yet the spool finds out that the disk takes writes again.
 	d.full = false
-	s.Next(1, time.Now())
+	s.NextBatch(1, time.Now())
 	if err := s.Ready(); err != nil {
 		t.Errorf("not ready on a mended disk: %v", err)
 	}
@@ -198,9 +198,9 @@ func TestRotationOnAFullDisk(t *testing.T) {
 	p := start(t, s, 1, "a")
 	d.full = true
 	finish(p, 1, "a", 10)
-	s.Next(1, time.Now())
+	s.NextBatch(1, time.Now())
 	d.full = false
-	s.Next(1, time.Now())
+	s.NextBatch(1, time.Now())
 	if err := s.Ready(); err != nil {
 		t.Fatalf("after the disk was mended: %v", err)
 	}
@@ -227,8 +227,8 @@ func TestCapacity(t *testing.T) {
 	})
 	t.Run("bytes", func(t *testing.T) {
 		t.Parallel()
-		s := mustOpen(t, Config{Dir: t.TempDir(), MaxEvents: 1 << 20, MaxBytes: 1 << 16}, &disk{})
-		if err := s.Open(1, "boot"); err != nil {
+		s := mustOpen(t, Config{Dir: t.TempDir(), MaxEvents: 1 << 20, MaxBytes: 1 << 16}, &fakeDisk{})
+		if err := s.OpenSession(1, "boot"); err != nil {
 			t.Fatal(err)
 		}
 		n := int64(0)
@@ -251,22 +251,22 @@ func TestClosedSessionKeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
-	want := []session.Ended{{Session: 1, Boot: "boot", FinalCount: 1}}
-	if diff := cmp.Diff(want, s.Ended(2)); diff != "" {
+	want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
+	if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
 		t.Fatalf("ended (-want +got):\n%s", diff)
 	}
-	s.Closed(1)
-	if got := s.Ended(2); len(got) != 0 {
+	s.MarkClosed(1)
+	if got := s.FinishedSessions(2); len(got) != 0 {
 		t.Errorf("closing is asked for again: %+v", got)
 	}
 	s = mustOpen(t, cfg, d)
 	if diff := cmp.Diff(map[int64]money.Nano{1: 10}, costs(t, s, 1, later(0))); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
-	s.Ended(2)
-	s.Closed(1)
+	s.FinishedSessions(2)
+	s.MarkClosed(1)
 	settle(s, 1, 1)
-	if got := mustOpen(t, cfg, d).Ended(2); len(got) != 0 {
+	if got := mustOpen(t, cfg, d).FinishedSessions(2); len(got) != 0 {
 		t.Errorf("a closed and settled session is remembered: %+v", got)
 	}
 }
@@ -280,13 +280,13 @@ func TestNothingStartsInAnEndedSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Ended(0)
-	if err := p.Start(usage(1, "a")); err == nil {
+	s.FinishedSessions(0)
+	if err := p.AppendStarted(usage(1, "a")); err == nil {
 		t.Error("started")
 	}
 	p.Release()
-	s.Closed(1)
-	if got := s.Used(); got != 0 {
+	s.MarkClosed(1)
+	if got := s.UsedCapacity(); got != 0 {
 		t.Errorf("%d places used; want 0", got)
 	}
 }
@@ -295,14 +295,14 @@ func TestRunningSessionIsNotEnded(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	p := start(t, s, 1, "a")
-	if got := s.Ended(2); len(got) != 0 {
+	if got := s.FinishedSessions(2); len(got) != 0 {
 		t.Errorf("ended while a request runs: %+v", got)
 	}
-	s.Closed(1) // by mistake
+	s.MarkClosed(1) // by mistake
 	finish(p, 1, "a", 10)
 	for range 2 {
-		want := []session.Ended{{Session: 1, Boot: "boot", FinalCount: 1}}
-		if diff := cmp.Diff(want, s.Ended(2)); diff != "" {
+		want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
+		if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		s = mustOpen(t, cfg, d)
@@ -314,10 +314,10 @@ func TestResendPauses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
-	now := s.opened
+	now := s.openedAt
 	var got []time.Duration
 	for last := now; len(got) < 10; now = now.Add(500 * time.Millisecond) {
-		if b := s.Next(10, now); b != nil {
+		if b := s.NextBatch(10, now); b != nil {
 			got = append(got, now.Sub(last))
 			last = now
 		}
@@ -330,11 +330,11 @@ func TestResendPauses(t *testing.T) {
 		t.Errorf("pauses between publishings (-want +got):\n%s", diff)
 	}
 	s.Republish()
-	if s.Next(10, now) == nil || s.Next(10, now.Add(2500*time.Millisecond)) == nil {
+	if s.NextBatch(10, now) == nil || s.NextBatch(10, now.Add(2500*time.Millisecond)) == nil {
 		t.Error("a new stream does not get everything anew")
 	}
 	settle(s, 1, 1)
-	if b := s.Next(10, later(1)); b != nil {
+	if b := s.NextBatch(10, later(1)); b != nil {
 		t.Errorf("a settled event is published: %s", b.Events)
 	}
 }
@@ -343,20 +343,20 @@ func TestFailedBatchIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
-	now := s.opened
+	now := s.openedAt
 	for range 20 {
-		b := s.Next(10, now)
+		b := s.NextBatch(10, now)
 		if b == nil || len(b.Events) != 1 {
 			t.Fatalf("got %+v; want the one event", b)
 		}
-		s.Failed(b)
+		s.Requeue(b)
 	}
 	// Failures do not count: the first pause is the shortest.
-	s.Next(10, now)
-	if s.Next(10, now.Add(2500*time.Millisecond-1)) != nil {
+	s.NextBatch(10, now)
+	if s.NextBatch(10, now.Add(2500*time.Millisecond-1)) != nil {
 		t.Error("published again too soon")
 	}
-	if s.Next(10, now.Add(2500*time.Millisecond)) == nil {
+	if s.NextBatch(10, now.Add(2500*time.Millisecond)) == nil {
 		t.Error("not published again in time")
 	}
 }
@@ -364,7 +364,7 @@ func TestFailedBatchIsDueAtOnce(t *testing.T) {
 func TestBatchesAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
-	if err := s.Open(2, "boot"); err != nil {
+	if err := s.OpenSession(2, "boot"); err != nil {
 		t.Fatal(err)
 	}
 	big := string(make([]byte, maxBatchBytes/12)) // six times as long in JSON
@@ -373,11 +373,11 @@ func TestBatchesAreBounded(t *testing.T) {
 		p := start(t, s, session, strconv.Itoa(i))
 		e := usage(session, strconv.Itoa(i))
 		e.ProviderRequestID = big
-		p.Finish(e)
+		p.AppendFinished(e)
 	}
 	var sizes []int
 	numbers := map[int64][]int64{}
-	for b := s.Next(100, time.Now()); b != nil; b = s.Next(100, time.Now()) {
+	for b := s.NextBatch(100, time.Now()); b != nil; b = s.NextBatch(100, time.Now()) {
 		sizes = append(sizes, len(b.Events))
 		for _, raw := range b.Events {
 			e := decode(t, raw)
@@ -396,19 +396,19 @@ func TestBatchesAreBounded(t *testing.T) {
 func TestOldest(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
-	if got := s.Oldest(); !got.IsZero() {
+	if got := s.OldestUnsettled(); !got.IsZero() {
 		t.Errorf("of an empty spool: %v", got)
 	}
 	for i := range int64(3) {
 		p := start(t, s, 1, strconv.FormatInt(i, 10))
 		e := usage(1, strconv.FormatInt(i, 10))
 		e.FinishedMS = 1000 * (i + 1)
-		p.Finish(e)
+		p.AppendFinished(e)
 	}
 	settle(s, 1, 1)
 	for range 2 {
 		published(t, s, later(0)) // publishing does not make it younger
-		if got, want := s.Oldest(), time.UnixMilli(2000); !got.Equal(want) {
+		if got, want := s.OldestUnsettled(), time.UnixMilli(2000); !got.Equal(want) {
 			t.Errorf("got %v; want %v", got, want)
 		}
 		s = mustOpen(t, cfg, d)
@@ -452,7 +452,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustOpen(t, cfg, &disk{})
+	mustOpen(t, cfg, &fakeDisk{})
 	entries, err := os.ReadDir(cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +461,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	for _, e := range entries {
 		names[e.Name()] = true
 	}
-	want := []string{"000000000001.spool", "notes.txt", numbersBeyond + "0", "x.spool"}
+	want := []string{"000000000001.spool", "notes.txt", skipFilePrefix + "0", "x.spool"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(names))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -477,14 +477,14 @@ func TestUnwrittenVideoChargeLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := event.Usage{V: event.Version, RequestID: "req_video", Session: 1, VideoJob: "video_1", Cost: 5}
-	if err := p.Start(&e); err != nil {
+	if err := p.AppendStarted(&e); err != nil {
 		t.Fatal(err)
 	}
 	again := mustOpen(t, cfg, d)
-	if batch := again.Next(10, time.Now()); batch != nil {
+	if batch := again.NextBatch(10, time.Now()); batch != nil {
 		t.Errorf("%d events of a charge that was never made", len(batch.Events))
 	}
-	if ended := again.Ended(0); len(ended) != 1 || ended[0].FinalCount != 0 {
+	if ended := again.FinishedSessions(0); len(ended) != 1 || ended[0].FinalCount != 0 {
 		t.Errorf("sessions %+v; want one without events", ended)
 	}
 }
@@ -498,12 +498,12 @@ func TestOneProcessPerDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Open(1, "boot"); err != nil {
+	if err := first.OpenSession(1, "boot"); err != nil {
 		t.Fatal(err)
 	}
 	start(t, first, 1, "running")
-	if second, err := Open(cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrTaken) {
-		t.Errorf("opened twice: got %v, %v; want %v", second, err, ErrTaken)
+	if second, err := Open(cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrLocked) {
+		t.Errorf("opened twice: got %v, %v; want %v", second, err, ErrLocked)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)

@@ -27,28 +27,28 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // born is when the jobs of the tests are made.
-var born = time.Unix(1_800_000_000, 0)
+var createdAt = time.Unix(1_800_000_000, 0)
 
-var errDown = errors.New("no reply")
+var errNoReply = errors.New("no reply")
 
 // records keeps jobs as the control plane does.
-type records struct {
+type fakeStore struct {
 	mu   sync.Mutex
 	jobs map[string]event.Video
 	// fails counts the updates that get no answer; lost of them are made all the same.
-	fails int
-	lost  bool
-	down  bool
-	log   *[]string
+	failures    int
+	loseReplies bool
+	down        bool
+	log         *[]string
 	// writes counts the updates that were made.
 	writes int
 }
 
-func (r *records) VideoCreate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (r *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {
-		return nil, errDown
+		return nil, errNoReply
 	}
 	v.Rev = 1
 	r.jobs[v.ID] = *v
@@ -59,11 +59,11 @@ func reply(status string, v event.Video) *event.VideoReply {
 	return &event.VideoReply{V: event.Version, Status: status, Video: &v}
 }
 
-func (r *records) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (r *fakeStore) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {
-		return nil, errDown
+		return nil, errNoReply
 	}
 	v, ok := r.jobs[q.ID]
 	if !ok || (q.AccountID != "" && q.AccountID != v.AccountID) {
@@ -72,12 +72,12 @@ func (r *records) VideoGet(_ context.Context, q *event.VideoGet) (*event.VideoRe
 	return reply(event.VideoDone, v), nil
 }
 
-func (r *records) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (r *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fails > 0 && !r.lost {
-		r.fails--
-		return nil, errDown
+	if r.failures > 0 && !r.loseReplies {
+		r.failures--
+		return nil, errNoReply
 	}
 	current, ok := r.jobs[v.ID]
 	if !ok {
@@ -88,19 +88,19 @@ func (r *records) VideoUpdate(_ context.Context, v *event.Video) (*event.VideoRe
 	}
 	next := *v
 	next.Rev++
-	next.Object = restored(v.Object)
+	next.Object = reformatted(v.Object)
 	r.jobs[v.ID] = next
 	r.writes++
 	*r.log = append(*r.log, "write "+next.Status)
-	if r.fails > 0 {
-		r.fails--
-		return nil, errDown
+	if r.failures > 0 {
+		r.failures--
+		return nil, errNoReply
 	}
 	return reply(event.VideoDone, next), nil
 }
 
 // restored is an object as Postgres gives it back: in an order of its own.
-func restored(object []byte) []byte {
+func reformatted(object []byte) []byte {
 	var members map[string]any
 	if json.Unmarshal(object, &members) != nil {
 		return object
@@ -112,14 +112,14 @@ func restored(object []byte) []byte {
 	return b
 }
 
-func (r *records) job(id string) event.Video {
+func (r *fakeStore) job(id string) event.Video {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.jobs[id]
 }
 
 // providers answers every call the same.
-type providers struct {
+type fakeProviders struct {
 	mu     sync.Mutex
 	status int
 	header http.Header
@@ -128,7 +128,7 @@ type providers struct {
 	calls  []provider.Call
 }
 
-func (p *providers) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+func (p *fakeProviders) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls = append(p.calls, call)
@@ -141,21 +141,21 @@ func (p *providers) Do(ctx context.Context, call provider.Call) (*provider.Answe
 	return &provider.Answer{Status: p.status, Header: p.header, Body: provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.body))}, Length: int64(len(p.body))}, nil
 }
 
-func (p *providers) says(status int, body string) {
+func (p *fakeProviders) respond(status int, body string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status, p.body, p.err = status, body, nil
 }
 
 // bills takes charges.
-type bills struct {
+type fakeBiller struct {
 	mu     sync.Mutex
 	events []event.Usage
 	err    error
 	log    *[]string
 }
 
-func (b *bills) Bill(e event.Usage) error {
+func (b *fakeBiller) Bill(e event.Usage) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
@@ -167,59 +167,59 @@ func (b *bills) Bill(e event.Usage) error {
 }
 
 // world is a Tracker with all that it stands on.
-type world struct {
+type fixture struct {
 	*Tracker
-	records   *records
-	providers *providers
-	bills     *bills
-	models    *catalog.Store
+	store     *fakeStore
+	providers *fakeProviders
+	biller    *fakeBiller
+	catalog   *catalog.Store
 	now       time.Time
 	// log is what was billed and written, in order.
 	log []string
 }
 
-func newWorld(t *testing.T) *world {
+func setup(t *testing.T) *fixture {
 	t.Helper()
-	w := &world{now: born, providers: &providers{status: 200}}
-	w.records, w.bills = &records{jobs: map[string]event.Video{}, log: &w.log}, &bills{log: &w.log}
+	w := &fixture{now: createdAt, providers: &fakeProviders{status: 200}}
+	w.store, w.biller = &fakeStore{jobs: map[string]event.Video{}, log: &w.log}, &fakeBiller{log: &w.log}
 	fleet, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.models = catalog.New(fleet)
+	w.catalog = catalog.New(fleet)
 	set := func(kind, name string, v any) {
 		data, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.models.Set(kind, name, data)
+		w.catalog.Set(kind, name, data)
 	}
 	set(subject.KindProvider, "prv_1", catalogkv.Provider{
 		ID: "prv_1", Name: "vendor", BaseURL: "http://vendor.invalid", Enabled: true,
 		Credentials: []catalogkv.Credential{{ID: "crd_1", Sealed: fleet.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}},
 	})
 	set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: 1})
-	if err := w.models.Apply(); err != nil {
+	if err := w.catalog.Apply(); err != nil {
 		t.Fatal(err)
 	}
-	w.Tracker = w.another()
+	w.Tracker = w.newTracker()
 	return w
 }
 
 // another is the Tracker of a second proxy.
-func (w *world) another() *Tracker {
-	return New(w.records, w.providers, w.bills, w.models, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return w.now })
+func (w *fixture) newTracker() *Tracker {
+	return New(w.store, w.providers, w.biller, w.catalog, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return w.now })
 }
 
 const jobID = "video_1"
 
 // job records a job that the provider has, unless upstream is empty.
-func (w *world) job(t *testing.T, upstream string) *event.Video {
+func (w *fixture) createJob(t *testing.T, upstream string) *event.Video {
 	t.Helper()
-	v, err := w.Record(t.Context(), &event.Video{
+	v, err := w.Create(t.Context(), &event.Video{
 		V: event.Version, ID: jobID, UpstreamID: upstream, RequestID: "req_1", AccountID: "acc_1", KeyID: "key_1", Model: "film",
 		Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Size: "720x1280", Seconds: 4,
-		CreatedUnix: born.Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}, {Size: "big", Price: 50}}},
+		CreatedUnix: createdAt.Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}, {Size: "big", Price: 50}}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -228,16 +228,16 @@ func (w *world) job(t *testing.T, upstream string) *event.Video {
 }
 
 // said is what the provider says of the job.
-func said(status, more string) string {
+func providerObject(status, more string) string {
 	return `{"id":"up_1","object":"video","model":"up-film","status":"` + status + `","progress":10` + more + `}`
 }
 
 // stalled is a provider that closes the channel when it is called and answers
 // nothing.
-type stalled struct{ asked chan struct{} }
+type silentProvider struct{ called chan struct{} }
 
-func (s stalled) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
-	close(s.asked)
+func (s silentProvider) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+	close(s.called)
 	<-ctx.Done()
 	return nil, provider.CallFailure(&call, ctx.Err())
 }

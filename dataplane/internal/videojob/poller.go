@@ -17,26 +17,26 @@ import (
 type Task struct {
 	Poll event.VideoPoll
 	// Tries counts how often the job was taken from the queue, this time included.
-	Tries int
+	Deliveries int
 	// Done takes the job off the queue; Later puts it back for a while.
-	Done  func()
-	Later func(d time.Duration)
+	Acknowledge func()
+	RetryAfter  func(d time.Duration)
 }
 
 // Queue hands out jobs, each to one proxy at a time.
 type Queue interface {
 	// Next waits for a job. It returns an error when ctx ends.
-	Next(ctx context.Context) (*Task, error)
+	NextVideoTask(ctx context.Context) (*Task, error)
 }
 
 const (
 	// pollers is how many jobs a proxy asks about at once.
-	pollers = 16
+	concurrentPolls = 16
 	// firstPause is the pause after the first look; it grows to maxPause.
-	firstPause = time.Second
-	maxPause   = 30 * time.Second
+	minPollInterval = time.Second
+	maxPollInterval = 30 * time.Second
 	// queuePause follows a queue that fails.
-	queuePause = time.Second
+	queueRetryInterval = time.Second
 )
 
 // Poller works off the queue, whether or not clients ask.
@@ -47,18 +47,18 @@ type Poller struct {
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 	// taking is full while one waits for a job: the queue bounds how many may, of all proxies.
-	taking chan struct{}
+	receiving chan struct{}
 }
 
 // NewPoller returns a Poller that is not started.
 func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
-	return &Poller{tracker: t, queue: q, log: log, taking: make(chan struct{}, 1)}
+	return &Poller{tracker: t, queue: q, log: log, receiving: make(chan struct{}, 1)}
 }
 
 // Start polls until Stop.
 func (p *Poller) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
-	for range pollers {
+	for range concurrentPolls {
 		p.tasks.Go(func() { p.run(ctx) })
 	}
 }
@@ -73,7 +73,7 @@ func (p *Poller) Stop() {
 func (p *Poller) run(ctx context.Context) {
 	var trouble logdedup.Filter
 	for ctx.Err() == nil {
-		task, err := p.next(ctx)
+		task, err := p.nextTask(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -81,27 +81,27 @@ func (p *Poller) run(ctx context.Context) {
 			p.log.Warn("take video job", slog.Any("error", err))
 		}
 		if err != nil {
-			sleep.For(ctx, queuePause)
+			sleep.For(ctx, queueRetryInterval)
 			continue
 		}
 		p.poll(ctx, task)
 	}
 }
 
-func (p *Poller) next(ctx context.Context) (*Task, error) {
+func (p *Poller) nextTask(ctx context.Context) (*Task, error) {
 	select {
-	case p.taking <- struct{}{}:
+	case p.receiving <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-p.taking }()
-	return p.queue.Next(ctx)
+	defer func() { <-p.receiving }()
+	return p.queue.NextVideoTask(ctx)
 }
 
 func (p *Poller) poll(ctx context.Context, task *Task) {
 	v, err := p.tracker.Find(ctx, task.Poll.ID, "")
 	if errors.Is(err, ErrNotFound) {
-		task.Done()
+		task.Acknowledge()
 		return
 	}
 	if err == nil {
@@ -111,15 +111,15 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 		p.log.Warn("poll video job", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
 	}
 	if err == nil && v.Ended() {
-		task.Done()
+		task.Acknowledge()
 		return
 	}
-	task.Later(max(pauseAfter(task.Tries), aside(err)))
+	task.RetryAfter(max(pollInterval(task.Deliveries), providerCooldown(err)))
 }
 
 // aside is for how long a provider that has refused to answer should be left
 // alone: however many jobs are due, they are asked about as fast as it allows.
-func aside(err error) time.Duration {
+func providerCooldown(err error) time.Duration {
 	var failure *provider.Failure
 	if !errors.As(err, &failure) {
 		return 0
@@ -128,11 +128,11 @@ func aside(err error) time.Duration {
 }
 
 // pauseAfter grows by half with each look.
-func pauseAfter(tries int) time.Duration {
-	d := firstPause
+func pollInterval(tries int) time.Duration {
+	d := minPollInterval
 	for range tries - 1 {
-		if d += d / 2; d >= maxPause {
-			return maxPause
+		if d += d / 2; d >= maxPollInterval {
+			return maxPollInterval
 		}
 	}
 	return d

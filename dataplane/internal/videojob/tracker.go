@@ -43,10 +43,10 @@ var (
 )
 
 // Records keeps the jobs, at the control plane.
-type Records interface {
-	VideoCreate(ctx context.Context, v *event.Video) (*event.VideoReply, error)
-	VideoGet(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error)
-	VideoUpdate(ctx context.Context, v *event.Video) (*event.VideoReply, error)
+type Store interface {
+	CreateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
+	GetVideo(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error)
+	UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
 }
 
 // Providers performs calls.
@@ -60,21 +60,21 @@ type Biller interface{ Bill(e event.Usage) error }
 
 const (
 	// unsent is how long a job may have no provider id: a creation that was not confirmed in that time never will be.
-	unsent = 15 * time.Minute
+	creationTimeout = 15 * time.Minute
 	// lifetime is how long a job may take at all.
-	lifetime = 24 * time.Hour
+	maxJobAge = 24 * time.Hour
 	// maxObject bounds a provider's video object.
-	maxObject = 1 << 20
+	maxObjectBytes = 1 << 20
 	// madeTries and madePause are how often, and with which pause, the record of a new provider job is tried to be written.
-	madeTries = 20
-	madePause = 500 * time.Millisecond
+	saveTries         = 20
+	saveRetryInterval = 500 * time.Millisecond
 	// askTimeout bounds one question to a provider.
-	askTimeout = 30 * time.Second
+	pollTimeout = 30 * time.Second
 )
 
 // Tracker follows jobs. It is safe for concurrent use.
 type Tracker struct {
-	records   Records
+	store     Store
 	providers Providers
 	biller    Biller
 	catalog   *catalog.Store
@@ -84,21 +84,21 @@ type Tracker struct {
 }
 
 // New returns a Tracker. A nil clock is time.Now.
-func New(records Records, providers Providers, biller Biller, models *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
+func New(records Store, providers Providers, biller Biller, models *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Tracker{records: records, providers: providers, biller: biller, catalog: models, dialect: dialect, log: log, now: now}
+	return &Tracker{store: records, providers: providers, biller: biller, catalog: models, dialect: dialect, log: log, now: now}
 }
 
 // Record notes a new job before its provider is called.
-func (t *Tracker) Record(ctx context.Context, v *event.Video) (*event.Video, error) {
-	return unpack(t.records.VideoCreate(ctx, v))
+func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, error) {
+	return unpack(t.store.CreateVideo(ctx, v))
 }
 
 // Find reads a job of an account; an empty account finds any.
 func (t *Tracker) Find(ctx context.Context, id, account string) (*event.Video, error) {
-	return unpack(t.records.VideoGet(ctx, &event.VideoGet{V: event.Version, ID: id, AccountID: account}))
+	return unpack(t.store.GetVideo(ctx, &event.VideoGet{V: event.Version, ID: id, AccountID: account}))
 }
 
 // errConflict comes with the record as it is now.
@@ -120,7 +120,7 @@ func unpack(reply *event.VideoReply, err error) (*event.Video, error) {
 
 // save writes a changed job. If somebody else was faster, theirs stands.
 func (t *Tracker) save(ctx context.Context, v *event.Video) (*event.Video, error) {
-	saved, err := unpack(t.records.VideoUpdate(ctx, v))
+	saved, err := unpack(t.store.UpdateVideo(ctx, v))
 	if errors.Is(err, errConflict) {
 		return saved, nil
 	}
@@ -136,56 +136,56 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 	}
 	age := t.now().Sub(time.Unix(v.CreatedUnix, 0))
 	if v.UpstreamID == "" {
-		if age > unsent {
-			return t.giveUp(ctx, v, "it is not known whether the provider took the job")
+		if age > creationTimeout {
+			return t.abandon(ctx, v, "it is not known whether the provider took the job")
 		}
 		return v, nil // its creation is under way
 	}
 	// One that is too old is asked about once more: while nobody polled it, it may have been made.
-	next, err := t.look(ctx, v)
-	if age > lifetime && !next.Ended() && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-		return t.giveUp(ctx, next, "the provider did not finish the job in time")
+	next, err := t.poll(ctx, v)
+	if age > maxJobAge && !next.Ended() && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		return t.abandon(ctx, next, "the provider did not finish the job in time")
 	}
 	return next, err
 }
 
 // look asks the provider once.
-func (t *Tracker) look(ctx context.Context, v *event.Video) (*event.Video, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func (t *Tracker) poll(ctx context.Context, v *event.Video) (*event.Video, error) {
+	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	body, err := t.ask(ctx, v)
+	body, err := t.fetchObject(ctx, v)
 	if err != nil {
 		var failure *provider.Failure
 		if errors.As(err, &failure) && failure.Gone {
-			return t.giveUp(ctx, v, "the provider does not know the job any more")
+			return t.abandon(ctx, v, "the provider does not know the job any more")
 		}
 		return v, err
 	}
-	next, err := t.see(ctx, v, body)
+	next, err := t.applyObject(ctx, v, body)
 	return cmp.Or(next, v), err
 }
 
-func (t *Tracker) giveUp(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
-	next, err := t.GiveUp(ctx, v, why)
+func (t *Tracker) abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
+	next, err := t.Abandon(ctx, v, why)
 	return cmp.Or(next, v), err
 }
 
 // Made takes in the object that a provider made for a job. The record must have
 // the provider's id, or the job is lost: writing it is tried again for a while.
-func (t *Tracker) Made(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+func (t *Tracker) SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
 	for tries := 1; ; tries++ {
-		made, err := t.see(ctx, v, body)
-		if !errors.Is(err, ErrUnavailable) || tries == madeTries {
+		made, err := t.applyObject(ctx, v, body)
+		if !errors.Is(err, ErrUnavailable) || tries == saveTries {
 			return made, err
 		}
-		if !sleep.For(ctx, madePause) {
+		if !sleep.For(ctx, saveRetryInterval) {
 			return made, err
 		}
 	}
 }
 
 // see takes in a provider's object of a job.
-func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+func (t *Tracker) applyObject(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
 	answer := t.dialect.NewAnswer(format.AnswerConfig{ClientModel: v.Model, ID: v.ID})
 	defer answer.Release()
 	object, ok := answer.JSON(nil, body)
@@ -197,7 +197,7 @@ func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.
 		return v, ErrNoObject
 	}
 	next := *v
-	next.Object, next.Status = t.clean(v, state, object), string(state.Status)
+	next.Object, next.Status = t.clientObject(v, state, object), string(state.Status)
 	if next.UpstreamID == "" {
 		next.UpstreamID = state.ID
 	}
@@ -207,7 +207,7 @@ func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.
 	if next.Status == event.VideoCompleted {
 		usage, _ := answer.Usage()
 		if err := t.bill(&next, usage); err != nil {
-			return t.unbilled(ctx, v, next.UpstreamID, err)
+			return t.saveUnbilled(ctx, v, next.UpstreamID, err)
 		}
 	}
 	return t.save(ctx, &next)
@@ -215,7 +215,7 @@ func (t *Tracker) see(ctx context.Context, v *event.Video, body []byte) (*event.
 
 // unbilled leaves a job open that could not be billed, to be asked about again.
 // If it was new to us, its id must not be lost over that.
-func (t *Tracker) unbilled(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
+func (t *Tracker) saveUnbilled(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
 	if v.UpstreamID != "" {
 		return v, err
 	}
@@ -238,7 +238,7 @@ func sameJSON(a, b []byte) bool {
 }
 
 // clean copies an object, with the provider's words about a failure cleaned.
-func (t *Tracker) clean(v *event.Video, state videos.Job, object []byte) []byte {
+func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) []byte {
 	object = append([]byte(nil), object...)
 	if state.ErrorMessage == "" {
 		return object
@@ -293,7 +293,7 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 }
 
 // Move records that another route takes the job, before it is called.
-func (t *Tracker) Move(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
+func (t *Tracker) SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
 	next := *v
 	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Credential.ID, choice.UpstreamModel
 	return t.save(ctx, &next)
@@ -307,7 +307,7 @@ func (t *Tracker) Reject(ctx context.Context, v *event.Video) (*event.Video, err
 }
 
 // GiveUp ends a job without a charge; the control plane raises the alarm.
-func (t *Tracker) GiveUp(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
+func (t *Tracker) Abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
 	next := *v
 	next.Status, next.Error = event.VideoFailed, why
 	next.Object = failedObject(v)
@@ -315,8 +315,8 @@ func (t *Tracker) GiveUp(ctx context.Context, v *event.Video, why string) (*even
 }
 
 // ask reads the provider's object of a job.
-func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
-	call, err := t.Call(v, catalogkv.Videos.Path()+"/"+v.UpstreamID)
+func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, error) {
+	call, err := t.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID)
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +328,7 @@ func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
 		return nil, provider.StatusFailure(call, answer, classify.Cleaner{})
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxObject))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxObjectBytes))
 	if err != nil {
 		return nil, provider.TruncatedFailure(call, err)
 	}
@@ -337,7 +337,7 @@ func (t *Tracker) ask(ctx context.Context, v *event.Video) ([]byte, error) {
 
 // Call makes a GET to the provider and with the credential that made the job:
 // no other account there knows it.
-func (t *Tracker) Call(v *event.Video, path string) (*provider.Call, error) {
+func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 	snapshot := t.catalog.Snapshot()
 	if snapshot == nil {
 		return nil, ErrUnavailable
