@@ -193,7 +193,7 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 		invalid.Add("scopes", "must not be empty")
 	}
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(time.Now()) {
-		invalid.Add("expires_at", "must lie ahead")
+		invalid.Add("expires_at", "must be in the future")
 	}
 	for i, scope := range t.Scopes {
 		if !slices.Contains(ranks, scope) {

@@ -45,7 +45,7 @@ import (
 	"modelgateway/shared/seal"
 )
 
-// secrets are the keys of the configuration, ready for use.
+// secrets holds the keys from the configuration.
 type secrets struct {
 	hasher *apikey.Hasher
 	// peppers are the ids of all peppers.
@@ -88,21 +88,20 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	return secrets{hasher, peppers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
-// databaseAnswers is how long the database may take for an operation of the
-// admin API.
+// databaseAnswers is how long the database may take for an operation of the admin API.
 const databaseAnswers = 30 * time.Second
 
-// findTimeout bounds the reading of a data key that another replica has made.
+// findTimeout bounds the lookup of a data key that another replica has created.
 const findTimeout = 5 * time.Second
 
-// findDataKey reads a data key for the vault.
+// findDataKey looks up a data key for the vault.
 func (a *app) findDataKey(id string) (vault.DataKey, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
 	return rotationstore.New(a.db).DataKey(ctx, id)
 }
 
-// buildRotation loads the data keys and adds the exchange of keys.
+// buildRotation loads the data keys and adds the rotation of keys.
 func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
 	s := rotation.NewService(rotation.Config{
 		Store: rotationstore.New(a.db), Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
@@ -196,15 +195,14 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	return err
 }
 
-// sessionBound is how long a proxy that cannot be told of a change may act by
-// the old state: its session and the margin for clocks that drift.
+// sessionBound is how long a proxy that does not receive a change can act on the old state: the
+// session's duration plus the margin for clock drift.
 func sessionBound(valid time.Duration) time.Duration { return valid + valid/20 + 500*time.Millisecond }
 
-// signedIn returns who checks the tokens of an OpenID Connect provider; nil if
-// there is none.
+// signedIn returns the verifier of an OpenID Connect provider; nil if none is configured.
 func signedIn(cfg *config.OIDC) (admin.Verifier, error) {
 	if cfg.Issuer == "" {
-		return nil, nil //nolint:nilnil // no verifier is one that is not there
+		return nil, nil //nolint:nilnil // an absent verifier is valid
 	}
 	scopes, err := oidc.ParseScopes(cfg.ScopeMapping)
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package app builds every part of the control plane by hand and runs them:
-// what depends on what, and in which order things start and stop, stands here
-// and nowhere else.
+// Package app builds and runs all components of the control plane. Dependencies, start order and
+// stop order are defined here and nowhere else.
 //
-// Start: database, probes, leasing, bus with settlement, outbox, jobs, then the
-// admin API. Stop: not ready, then the same order backwards, so that nothing is
-// taken away that something else still uses, and probes are answered to the end.
+// Start order: database, probes, leasing, NATS with settlement, outbox, jobs, admin API. To stop,
+// the control plane reports not ready and then stops the components in reverse order, so that no
+// component loses one that it uses; probes are answered until the end.
 package app
 
 import (
@@ -31,8 +30,8 @@ import (
 	"modelgateway/shared/platform/ops"
 )
 
-// Run runs the control plane until the context ends, then stops it within the
-// configured time. It returns nil after a clean stop.
+// Run runs the control plane until the context ends, then stops it within the configured time. It
+// returns nil after a clean stop.
 func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
 	a := &app{cfg: cfg, log: log, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
 	a.components.Log = log
@@ -43,7 +42,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 	err := a.components.Start(ctx)
 	if err == nil {
 		a.started.Store(true)
-		log.InfoContext(ctx, "control plane runs", "version", version, "admin", a.adminAddr, "ops", a.opsAddr)
+		log.InfoContext(ctx, "control plane started", "version", version, "admin", a.adminAddr, "ops", a.opsAddr)
 		select {
 		case <-ctx.Done():
 		case err = <-a.failed:
@@ -55,7 +54,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 	return errors.Join(err, a.components.Stop(stopping))
 }
 
-// app is everything that runs, once built.
+// app holds the components.
 type app struct {
 	cfg        config.Config
 	log        *slog.Logger
@@ -67,11 +66,11 @@ type app struct {
 	epochs     *recovery.Monitor
 	leasing    *leasing.Service
 	components lifecycle.Components
-	// started is set when every part runs.
+	// started is set when all components have started.
 	started atomic.Bool
-	// failed takes the error of a part that cannot go on.
+	// failed receives the error of a component that cannot continue.
 	failed chan error
-	// closers are called last, the newest first.
+	// closers are called last, in reverse order.
 	closers            []func()
 	adminAddr, opsAddr string
 }
@@ -86,7 +85,7 @@ func newRegistry(version string) *prometheus.Registry {
 	return reg
 }
 
-// build connects and adds every part in starting order.
+// build connects to the servers and adds every component in start order.
 func (a *app) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
 		a.buildDatabase, a.buildOps, a.buildProxySide, a.buildAdminSide,
@@ -112,7 +111,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 	if err := db.Migrated(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	// Usage of today must have somewhere to go, however long nothing has run.
+	// Today's usage needs a partition even if no control plane has run for a long time.
 	a.components.Add("usage partitions", usagestore.New(db).EnsurePartitions, nil)
 	return nil
 }
@@ -130,15 +129,15 @@ func (a *app) buildOps(ctx context.Context) error {
 	return err
 }
 
-// listen takes an address at once, so that one in use is known before anything
-// starts, and adds the server as a part.
+// listen opens the address immediately, so that an address in use is reported before anything
+// starts, and adds the server as a component.
 func (a *app) listen(ctx context.Context, name, addr string, handler http.Handler) (string, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	a.closers = append(a.closers, func() { _ = l.Close() }) // closed already if the server ran
+	a.closers = append(a.closers, func() { _ = l.Close() }) // already closed if the server ran
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
@@ -157,7 +156,7 @@ func (a *app) listen(ctx context.Context, name, addr string, handler http.Handle
 		func(ctx context.Context) error {
 			defer func() { <-served }()
 			if err := server.Shutdown(ctx); err != nil {
-				_ = server.Close() // requests that do not end in time are cut
+				_ = server.Close() // aborts requests that do not end in time
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			return nil

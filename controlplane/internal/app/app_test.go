@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// signals is a log that tells when the control plane runs, and where.
+// signals is a log that reports when and where the control plane has started.
 type signals struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
@@ -48,7 +48,7 @@ func (s *signals) Write(line []byte) (int, error) {
 	defer s.mu.Unlock()
 	s.lines.Write(line)
 	var entry struct{ Msg, Admin, Ops string }
-	if json.Unmarshal(line, &entry) == nil && entry.Msg == "control plane runs" {
+	if json.Unmarshal(line, &entry) == nil && entry.Msg == "control plane started" {
 		s.runs <- [2]string{"http://" + entry.Admin, "http://" + entry.Ops}
 	}
 	return len(line), nil
@@ -139,7 +139,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("the bucket is at revision %d; want %d", rev, applied.Value.Revision)
 	}
 
-	// A replica beside it works on the same database, and stops without disturbing it.
+	// A second replica works on the same database, and stops without affecting the first.
 	second := start(t, cfg)
 	second.end(t)
 
@@ -161,7 +161,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// publishedRev waits until the bucket's head is at a revision.
+// publishedRev waits until the bucket's head has a revision.
 func publishedRev(t *testing.T, url string, want int64) int64 {
 	t.Helper()
 	nc, err := nats.Connect(url)
@@ -196,7 +196,7 @@ func TestReadinessFollowsTheBus(t *testing.T) {
 	r := start(t, testConfig(pgtest.URL(t), broker.URL()))
 	defer r.end(t)
 	broker.Stop()
-	// The client notices when its connection breaks: the first answers may still say ready.
+	// The NATS client notices the broken connection after a while: the first probes may still report ready.
 	for status(t, r.ops+"/readyz") != http.StatusServiceUnavailable { //nolint:revive // the test's own time-out ends it
 	}
 	if got := status(t, r.ops+"/livez"); got != http.StatusOK {

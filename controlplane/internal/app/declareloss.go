@@ -13,8 +13,8 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 )
 
-// DeclareLoss declares by hand that Postgres has lost commits, for a loss that
-// the control planes cannot see. They take it up by themselves.
+// DeclareLoss declares manually that Postgres has lost commits, for a loss that the control planes
+// cannot detect. Running control planes pick the declaration up.
 func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	db, err := postgres.Open(ctx, postgres.Config{URL: string(cfg.Postgres.URL)})
 	if err != nil {

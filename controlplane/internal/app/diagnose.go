@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/seal"
 )
 
-// newDiagnosis looks at everything that this replica works with.
+// newDiagnosis checks everything that this replica uses.
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Service) *diagnosis.Service {
 	peppers := []string{seal.Fingerprint([]byte(a.cfg.Secrets.Pepper))}
 	for _, old := range a.cfg.Secrets.PreviousPeppers.Lines() {
@@ -28,17 +28,16 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Serv
 	})
 }
 
-// Direct says where to look when no control plane runs. What is empty is left
-// out.
+// Direct addresses the servers for a diagnosis without a control plane. Servers with an empty
+// address are skipped.
 type Direct struct {
 	PostgresURL, NATSURL, MonitorURL string
-	// Replicas is how many servers should keep each stream.
+	// Replicas is the wanted number of replicas of each stream.
 	Replicas int
 	Build    string
 }
 
-// Diagnose looks at the database and the bus without a control plane. It
-// changes nothing.
+// Diagnose checks Postgres and NATS without a control plane. It changes nothing.
 func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 	cfg := diagnosis.Config{Build: d.Build}
 	if d.PostgresURL != "" {
@@ -63,7 +62,7 @@ func Diagnose(ctx context.Context, d Direct) *diagnosis.Report {
 	return diagnosis.New(cfg).Run(ctx)
 }
 
-// noDatabase and noBus are servers that there is no connection to.
+// noDatabase and noBus stand for servers that could not be connected.
 type (
 	noDatabase struct{ err error }
 	noBus      struct{ err error }

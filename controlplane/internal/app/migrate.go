@@ -8,8 +8,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 )
 
-// Migrate brings the database schema up to this version. It may run at any
-// time and from several places at once.
+// Migrate updates the database schema to this version. It may run at any time and concurrently.
 func Migrate(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	applied, err := postgres.Migrate(ctx, postgres.Config{URL: string(cfg.Postgres.URL)})
 	for _, m := range applied {

@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/webhooksender"
 )
 
-// buildWebhooks adds the delivery of events to other systems.
+// buildWebhooks adds the delivery of webhooks.
 func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, error) {
 	cfg := &a.cfg.Webhook
 	allowed, err := cfg.Networks()

@@ -1,11 +1,10 @@
-// Package catalog owns what the gateway sells: providers, models, prices,
-// routes and grants. It is changed as a whole, by a Document, and carried to
-// the proxies entry by entry.
+// Package catalog manages providers, models, prices, routes and grants. The catalog is changed
+// through a Document that describes all of it, and published to the proxies entry by entry.
 //
-// Invariants: a document is applied whole or not at all; a price version is
-// never rewritten, since receipts refer to it; a model that usage refers to is
-// hidden, never deleted; a credential never changes, another secret is another
-// credential; secrets leave this package only sealed.
+// Invariants: a document is applied as a whole or not at all; a price version is never changed,
+// since receipts refer to it; a model that usage refers to is hidden, never deleted; a credential
+// never changes, since another secret makes another credential; secrets leave this package only
+// encrypted.
 package catalog
 
 import (
@@ -23,29 +22,29 @@ import (
 	"modelgateway/shared/seal"
 )
 
-// ErrModelNotFound is returned for a model that the catalog does not hold.
+// ErrModelNotFound is returned for a model that does not exist.
 var ErrModelNotFound = errors.New("catalog: no such model")
 
-// State is the catalog as the database holds it.
+// State is the catalog as stored in the database.
 type State struct {
-	// Rev is the revision of its last change; zero if there was none.
+	// Rev is the revision of the last change; zero if there was none.
 	Rev       int64
 	Settings  catalogkv.Settings
 	Providers map[string]Provider
 	Models    map[string]Model
-	// Grants holds the models opened to each account, sorted.
+	// Grants are the models granted to each account, sorted.
 	Grants map[account.ID][]string
-	// Booked tells whether any money was ever booked, so that the currency stands.
+	// Booked reports whether any money was ever booked; the currency cannot be changed then.
 	Booked bool
 }
 
-// Tag is the entity tag of the whole catalog.
+// Tag returns the entity tag of the whole catalog.
 func (s *State) Tag() etag.Tag { return etag.OfRev(s.Rev) }
 
 // DefaultCurrency is the currency before any catalog names one.
 const DefaultCurrency = "USD"
 
-// Currency is the one currency of the system.
+// Currency returns the one currency of the system.
 func (s *State) Currency() string {
 	if s.Settings.Currency == "" {
 		return DefaultCurrency
@@ -53,58 +52,58 @@ func (s *State) Currency() string {
 	return s.Settings.Currency
 }
 
-// Provider is a provider with our accounts there.
+// Provider is a provider with the operator's credentials there.
 type Provider struct {
-	// Spec is the bus entry without credentials.
+	// Spec is the published entry without credentials.
 	Spec catalogkv.Provider
-	// Credentials are by name.
+	// Credentials are keyed by name.
 	Credentials map[string]Credential
 }
 
-// Credential is the sealed secret of an account at a provider.
+// Credential is an encrypted secret at a provider.
 type Credential struct {
 	ID     string
 	Sealed vault.Sealed
-	// Disabled keeps it from proxies.
+	// Disabled credentials are not published to proxies.
 	Disabled bool
 }
 
 // Model is a model with its price and routes.
 type Model struct {
-	// Spec is the bus entry without prices and routes.
+	// Spec is the published entry without prices and routes.
 	Spec catalogkv.Model
 	// Sheet is the price in force, with its version.
 	Sheet price.Sheet
-	// Scheduled are the prices to come, by rising time.
+	// Scheduled are the future prices, earliest first.
 	Scheduled []Scheduled
-	// Routes are by id.
+	// Routes are keyed by id.
 	Routes    map[string]catalogkv.Route
 	CreatedAt time.Time
 }
 
-// Entry is a catalog entry for the proxies; a nil Payload removes it.
+// Entry is an entry of the catalog's KV bucket; a nil Payload deletes it.
 type Entry struct {
 	Subject string
 	Payload []byte
 }
 
-// Store keeps the catalog.
+// Store stores the catalog.
 type Store interface {
 	// Load reads the catalog.
 	Load(ctx context.Context) (*State, error)
-	// Currency is State.Currency, without the rest.
+	// Currency returns State.Currency.
 	Currency(ctx context.Context) (string, error)
-	// Prices lists the versions of a model's price, newest first, without InForce.
+	// Prices returns the price versions of a model, newest first, without InForce.
 	Prices(ctx context.Context, model string) ([]PriceVersion, error)
-	// PriceDue tells whether the time of a scheduled price has come.
+	// PriceDue reports whether the time of a scheduled price has come.
 	PriceDue(ctx context.Context) (bool, error)
 	// Apply changes the catalog in one transaction: it reads the catalog, writes the plan that plan makes of it at the
 	// next revision, and puts the entries that entries makes of the states before and after into the outbox. An empty
 	// plan writes nothing and keeps the revision. Both functions may be called twice.
 	Apply(ctx context.Context, plan PlanFunc, entries EntriesFunc) (Applied, error)
-	// Active counts the accounts that used each of some models since a day, and those that used any of them.
+	// Active returns how many accounts used each of the models since a day, and how many used any of them.
 	Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error)
-	// Traffic returns the accounts that used some models since a day, the greatest cost first.
+	// Traffic returns the accounts that used the models since a day, highest cost first.
 	Traffic(ctx context.Context, models []string, since time.Time, limit int) ([]Traffic, error)
 }
 
@@ -121,16 +120,16 @@ type Applied struct {
 	Plan          *Plan
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store Store
-	// Vault seals credentials at rest, Fleet for the proxies.
+	// Vault encrypts credentials in the database, Fleet for the proxies.
 	Vault *vault.Vault
 	Fleet *seal.Key
 	Log   *slog.Logger
 }
 
-// Service is the catalog's rules over a Store.
+// Service manages the catalog.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
@@ -207,7 +206,7 @@ func (s *Service) Export(ctx context.Context) (*Document, etag.Tag, error) {
 // Currency returns the one currency of the system.
 func (s *Service) Currency(ctx context.Context) (string, error) { return s.cfg.Store.Currency(ctx) }
 
-// Grants returns the models that are opened to an account, sorted.
+// Grants returns the models granted to an account, sorted.
 func (s *Service) Grants(ctx context.Context, id account.ID) ([]string, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {
@@ -239,8 +238,8 @@ func (s *Service) Grant(ctx context.Context, id account.ID, model string, grante
 	return applied.After.Rev, nil
 }
 
-// Snapshot returns every entry of the catalog with its revision, for a bucket
-// that has lost them.
+// Snapshot returns all entries of the catalog with its revision, to restore a bucket that has lost
+// them.
 func (s *Service) Snapshot(ctx context.Context) ([]Entry, int64, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {

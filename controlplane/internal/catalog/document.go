@@ -9,18 +9,18 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Document is the whole catalog as people write it, in YAML or JSON. What it
-// does not name does not exist; only grants stay as they are if it has none.
+// Document is the YAML or JSON form of the whole catalog. Objects that it does not name are
+// removed, except that grants stay unchanged if it has none.
 type Document struct {
 	Currency  string           `json:"currency"`
 	Settings  SettingsDocument `json:"settings,omitzero"`
 	Providers []ProviderEntry  `json:"providers,omitempty"`
 	Models    []ModelEntry     `json:"models,omitempty"`
-	// Grants is nil to leave grants alone, empty to remove them all.
+	// Grants leaves all grants unchanged if it is nil, and removes them if it is empty.
 	Grants []GrantEntry `json:"grants,omitzero"`
 }
 
-// SettingsDocument holds for the whole system.
+// SettingsDocument holds settings of the whole system.
 type SettingsDocument struct {
 	ImageInputTokens int64 `json:"image_input_tokens,omitempty"`
 }
@@ -44,10 +44,9 @@ type ProviderEntry struct {
 	HTTP2            bool              `json:"http2,omitempty"`
 }
 
-// CredentialEntry is one account of ours at a provider. An empty Secret keeps
-// the stored one.
+// CredentialEntry is a credential of a provider. An empty Secret keeps the stored one.
 type CredentialEntry struct {
-	// ID is only shown: another secret gets another one.
+	// ID is only shown: another secret gets another ID.
 	ID      string `json:"id,omitempty"`
 	Name    string `json:"name"`
 	Secret  string `json:"secret,omitempty"`
@@ -70,8 +69,8 @@ type ModelEntry struct {
 	Params              map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 }
 
-// RouteEntry is a way to a provider. An empty ID is made from model, provider
-// and upstream model.
+// RouteEntry is a route of a model. An empty ID is derived from model, provider and upstream
+// model.
 type RouteEntry struct {
 	ID            string                                `json:"id,omitempty"`
 	Provider      string                                `json:"provider"`
@@ -83,20 +82,20 @@ type RouteEntry struct {
 	Params        map[catalogkv.Format]catalogkv.Params `json:"params,omitempty"`
 }
 
-// PriceEntry is a price sheet: units of the currency per million tokens, per
-// image, per second or per call.
+// PriceEntry is a price sheet. Prices are in the system's currency, per million tokens, per image,
+// per second or per call.
 type PriceEntry struct {
 	RateEntry
 	Tiers      []TierEntry `json:"tiers,omitempty"`
 	Images     []UnitEntry `json:"images,omitempty"`
 	Seconds    []UnitEntry `json:"seconds,omitempty"`
 	ServerTool *Amount     `json:"server_tool,omitempty"`
-	// Secondary prices second models that a provider calls in.
+	// Secondary are the prices of second models that a provider calls for a request.
 	Secondary []SecondaryEntry `json:"secondary,omitempty"`
 }
 
-// SecondaryEntry is the price of a second model of a kind: "image_tool", "svg"
-// or "advisor". An empty Model fits any.
+// SecondaryEntry is the price of a second model of a kind: "image_tool", "svg" or "advisor". An
+// empty Model matches any.
 type SecondaryEntry struct {
 	Kind  string `json:"kind"`
 	Model string `json:"model,omitempty"`
@@ -104,14 +103,13 @@ type SecondaryEntry struct {
 	Images []UnitEntry `json:"images,omitempty"`
 }
 
-// TierEntry replaces rates when the whole input is longer than AboveInput
-// tokens.
+// TierEntry replaces rates if the input is longer than AboveInput tokens.
 type TierEntry struct {
 	AboveInput int64 `json:"above_input"`
 	RateEntry
 }
 
-// RateEntry holds prices per million tokens; nil where there is none.
+// RateEntry holds prices per million tokens; nil means no price.
 type RateEntry struct {
 	Input           *Amount `json:"input,omitempty"`
 	CachedInput     *Amount `json:"cached_input,omitempty"`
@@ -128,27 +126,26 @@ type RateEntry struct {
 	ImageOut        *Amount `json:"image_out,omitempty"`
 }
 
-// UnitEntry is the price of one image or second of a size and quality; empty
-// ones fit any.
+// UnitEntry is the price of one image or second of a size and quality; empty ones match any.
 type UnitEntry struct {
 	Size    string `json:"size,omitempty"`
 	Quality string `json:"quality,omitempty"`
 	Price   Amount `json:"price"`
 }
 
-// GrantEntry opens models to an account.
+// GrantEntry grants models to an account.
 type GrantEntry struct {
 	AccountID account.ID `json:"account_id"`
 	Models    []string   `json:"models"`
 }
 
-// Amount is money written as a decimal.
+// Amount is money in decimal form.
 type Amount money.Nano
 
-// MarshalText writes the decimal.
+// MarshalText returns the decimal.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(money.Nano(a).String()), nil }
 
-// UnmarshalText reads a decimal with at most nine places.
+// UnmarshalText parses a decimal with at most nine places.
 func (a *Amount) UnmarshalText(text []byte) error {
 	n, err := money.Parse(string(text))
 	if err != nil {
@@ -158,13 +155,13 @@ func (a *Amount) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Duration is a time span written as "5s" or "1m30s".
+// Duration is a duration such as "5s" or "1m30s".
 type Duration time.Duration
 
-// MarshalText writes the span.
+// MarshalText returns the text form.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads a span of whole milliseconds.
+// UnmarshalText parses a duration of whole milliseconds.
 func (d *Duration) UnmarshalText(text []byte) error {
 	span, err := time.ParseDuration(string(text))
 	if err != nil || span < 0 || span%time.Millisecond != 0 {

@@ -10,8 +10,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// entries makes the bus entries that differ between two states, without the
-// head.
+// entries returns the published entries that differ between two states, without the head.
 func (s *Service) entries(before, after *State) ([]Entry, error) {
 	d := differ{}
 	if !same(before.Settings, after.Settings) {
@@ -75,8 +74,8 @@ func keysOf[V any](a, b map[string]V) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// samePublished tells whether proxies see no difference. Credentials never
-// change under one id.
+// samePublished reports whether the published entries of two providers are equal. The secret of a
+// credential id never changes.
 func samePublished(a, b Provider) bool {
 	ids := func(p Provider) []string {
 		var ids []string
@@ -91,7 +90,7 @@ func samePublished(a, b Provider) bool {
 	return same(a.Spec, b.Spec) && slices.Equal(ids(a), ids(b))
 }
 
-// providerEntry seals the credentials for the fleet.
+// providerEntry returns the published entry, with the credentials encrypted for the proxies.
 func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 	entry := p.Spec
 	entry.Credentials = []catalogkv.Credential{}
@@ -113,7 +112,7 @@ func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 func modelEntry(m Model) catalogkv.Model {
 	entry := m.Spec
 	entry.CreatedUnix = m.CreatedAt.Unix()
-	// The sheet in force holds always: a proxy whose clock is behind must not find the model without a price.
+	// The current price has no start time: a proxy whose clock is behind must find a price, too.
 	entry.Prices = []catalogkv.ScheduledPrice{{Sheet: m.Sheet}}
 	entry.Routes = []catalogkv.Route{}
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {

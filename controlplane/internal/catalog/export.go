@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// document is the state as people write it, sorted, without secrets.
+// document returns the state as a Document, sorted, without secrets.
 func (s *State) document() *Document {
 	d := &Document{
 		Currency: s.Settings.Currency,
@@ -70,7 +70,7 @@ func exportRoute(r catalogkv.Route) RouteEntry {
 	}
 }
 
-// The views are what a Change shows of an object: its part of a document.
+// The views are the parts of a document that a Change shows.
 
 func providerView(spec catalogkv.Provider) ProviderEntry { return exportProvider(Provider{Spec: spec}) }
 
@@ -78,7 +78,7 @@ func modelView(spec catalogkv.Model) ModelEntry { return exportModel(Model{Spec:
 
 func settingsView(s catalogkv.Settings) any { return settingsEntry(s) }
 
-// whenFalse leaves out what is true by default.
+// whenFalse omits a value that is true by default.
 func whenFalse(b bool) *bool {
 	if b {
 		return nil

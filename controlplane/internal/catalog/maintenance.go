@@ -14,10 +14,10 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// ErrProviderNotFound is returned for a provider that the catalog does not hold.
+// ErrProviderNotFound is returned for a provider that does not exist.
 var ErrProviderNotFound = errors.New("catalog: no such provider")
 
-// Scope is what maintenance closes.
+// Scope is the kind of object that is under maintenance.
 type Scope string
 
 // The scopes. The whole system has no id.
@@ -27,23 +27,23 @@ const (
 	OneProvider Scope = "provider"
 )
 
-// Maintained is maintenance and what it closes.
+// Maintained is the maintenance of an object.
 type Maintained struct {
 	Scope Scope
-	// ID is the model's or the provider's.
+	// ID is the id of the model or provider.
 	ID string
 	catalogkv.Maintenance
 }
 
 const (
-	// maxNotice bounds the message, in characters: every refused client reads it.
+	// maxNotice bounds the message to clients, in characters.
 	maxNotice = 500
-	// maxMaintenance is how far ahead an end may lie. What is later is a slip of the keyboard.
+	// maxMaintenance bounds the duration, to catch typing errors.
 	maxMaintenance = 366 * 24 * time.Hour
 )
 
-// Maintain closes something for maintenance, or opens it again if m is nil. It
-// is idempotent and returns the revision of the catalog that has it.
+// Maintain starts the maintenance of an object, or ends it if m is nil. It is idempotent and
+// returns the catalog revision that includes the change.
 func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catalogkv.Maintenance) (int64, error) {
 	if m != nil {
 		if err := checkMaintenance(m, time.Now()); err != nil {
@@ -66,12 +66,12 @@ func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 		invalid.Add("message", "must not have control characters")
 	}
 	if until := time.Unix(m.UntilUnix, 0); m.UntilUnix != 0 && (!until.After(now) || until.After(now.Add(maxMaintenance))) {
-		invalid.Add("until", "must lie ahead, by a year at most")
+		invalid.Add("until", "must be in the future, at most a year from now")
 	}
 	return invalid.Err()
 }
 
-// planMaintenance writes over the one object that is concerned.
+// planMaintenance replaces the one object that is concerned.
 func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintenance) (*Plan, error) {
 	p := &Plan{}
 	var before *catalogkv.Maintenance
@@ -111,8 +111,8 @@ func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintena
 	return p, nil
 }
 
-// Maintenance lists all that is closed, or was until its end came, the whole
-// system first, and the revision of the catalog.
+// Maintenance returns all maintenance, including that whose end has passed, and the revision of
+// the catalog. The whole system comes first.
 func (s *Service) Maintenance(ctx context.Context) ([]Maintained, int64, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Action is what happens to an object.
+// Action is the kind of a change.
 type Action string
 
 // The actions.
@@ -27,8 +27,8 @@ const (
 	Remove Action = "remove"
 )
 
-// Change is one difference between the catalog and a document, for people to
-// read. Before and After never hold a secret.
+// Change is one difference between the catalog and a document, for display. Before and After never
+// contain a secret.
 type Change struct {
 	Action Action `json:"action"`
 	// Kind is "settings", "provider", "credential", "model", "price", "route", "grant" or "maintenance".
@@ -36,21 +36,21 @@ type Change struct {
 	ID     string `json:"id"`
 	Before any    `json:"before,omitempty"`
 	After  any    `json:"after,omitempty"`
-	// Reach is whom it concerns; only a dry run tells.
+	// Reach describes who is affected; only a dry run computes it.
 	Reach *Reach `json:"-"`
 }
 
-// Plan is what is to be written, in the order of the members; removals run
-// from the end of it.
+// Plan is what the Store has to write, in the order of the members; removals are written in
+// reverse order.
 type Plan struct {
 	Changes  []Change
 	Settings *catalogkv.Settings
-	// Providers are written over; Credentials are only added and removed.
+	// Providers are replaced; Credentials are only added and removed.
 	Providers         []catalogkv.Provider
 	RemoveProviders   []string
 	Credentials       []NewCredential
 	RemoveCredentials []string
-	// EnableCredentials holds those that are switched on or off, by id.
+	// EnableCredentials enables or disables credentials, by id.
 	EnableCredentials map[string]bool
 	Models            []catalogkv.Model
 	RemoveModels      []string
@@ -59,7 +59,7 @@ type Plan struct {
 	Unschedule        []PriceID
 	Routes            []ModelRoute
 	RemoveRoutes      []string
-	// Grants holds the models of every account whose grants change.
+	// Grants are the new models of all accounts whose grants change.
 	Grants map[account.ID][]string
 }
 
@@ -78,13 +78,13 @@ type NewPrice struct {
 	Sheet price.Sheet
 }
 
-// NewScheduled is a price that a model is to get.
+// NewScheduled is a new scheduled price of a model.
 type NewScheduled struct {
 	Model string
 	Scheduled
 }
 
-// ModelRoute is a route and the model that it belongs to.
+// ModelRoute is a route with its model.
 type ModelRoute struct {
 	Model string
 	Route catalogkv.Route
@@ -94,13 +94,13 @@ func (p *Plan) note(action Action, kind, id string, before, after any) {
 	p.Changes = append(p.Changes, Change{Action: action, Kind: kind, ID: id, Before: before, After: after})
 }
 
-// plan compares the catalog with what a document asks for. The error is a
-// validation.Errors, or that a stored credential cannot be opened.
+// plan compares the catalog with a document. The error is validation.Errors, or that a stored
+// credential cannot be decrypted.
 func (s *Service) plan(state *State, t *target) (*Plan, error) {
 	p := &Plan{Grants: map[account.ID][]string{}}
 	var invalid validation.Errors
 	if stands := state.Currency(); state.Booked && stands != t.settings.Currency {
-		invalid.Add("currency", "is %s for good: money was booked in it", stands)
+		invalid.Add("currency", "cannot be changed from %s, because money was booked in it", stands)
 	}
 	p.settings(state, t)
 	for _, id := range slices.Sorted(maps.Keys(t.providers)) {
@@ -118,7 +118,7 @@ func (s *Service) plan(state *State, t *target) (*Plan, error) {
 
 func (p *Plan) settings(state *State, t *target) {
 	after := t.settings
-	after.Maintenance = state.Settings.Maintenance // not a document's business
+	after.Maintenance = state.Settings.Maintenance // documents do not contain maintenance
 	if same(state.Settings, after) {
 		return
 	}
@@ -158,7 +158,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	action := Create
 	switch {
 	case !known && wanted.secret == "":
-		invalid.Add(validation.Member(wanted.path, "secret"), "is missing, and none is stored under this name")
+		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because no secret is stored under this name")
 		return nil
 	case wanted.secret == "":
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
@@ -184,7 +184,7 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	return nil
 }
 
-// enableCredential switches a stored credential on or off.
+// enableCredential enables or disables a stored credential.
 func (p *Plan) enableCredential(name string, stored *Credential, enabled bool) {
 	if stored.Disabled != enabled {
 		return
@@ -234,7 +234,7 @@ func (p *Plan) model(state *State, t targetModel) {
 	}
 }
 
-// removals takes away what the document does not name.
+// removals removes the objects that the document does not name.
 func (p *Plan) removals(state *State, t *target) {
 	kept := map[string]bool{}
 	for _, m := range t.models {
@@ -263,8 +263,8 @@ func (p *Plan) removals(state *State, t *target) {
 	}
 }
 
-// grants sets the grants of the document, or else takes away those on models
-// that go.
+// grants applies the grants of the document. If it has none, only grants of removed models are
+// removed.
 func (p *Plan) grants(state *State, t *target) {
 	after := t.grants
 	if after == nil {
@@ -285,7 +285,7 @@ func (p *Plan) grants(state *State, t *target) {
 	}
 }
 
-// grant sets the models of one account, if they differ.
+// grant replaces the models of one account, if they differ.
 func (p *Plan) grant(id account.ID, before, after []string) {
 	if slices.Equal(before, after) {
 		return
@@ -301,8 +301,8 @@ func (p *Plan) grant(id account.ID, before, after []string) {
 	}
 }
 
-// same compares two values by the JSON that they are stored as: the database
-// keeps neither the order of members nor the difference between nil and empty.
+// same compares two values by their stored JSON form, because the database preserves neither the
+// order of members nor the difference between nil and empty.
 func same(a, b any) bool { return reflect.DeepEqual(canonical(a), canonical(b)) }
 
 func canonical(v any) any {

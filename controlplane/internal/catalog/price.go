@@ -8,7 +8,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// lines pairs the members of a RateEntry with the lines of a sheet.
+// lines returns the members of a RateEntry with the lines of a price sheet.
 func (r *RateEntry) lines() []struct {
 	line price.Line
 	rate **Amount
@@ -33,8 +33,8 @@ func (r *RateEntry) lines() []struct {
 	}
 }
 
-// sheet converts a price and checks that everything a model of the type can
-// use has one. An amount per million tokens is the same number as a rate.
+// sheet converts a price and checks that it covers everything that a model of the type can use. An
+// amount per million tokens is the same number as a rate.
 func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Sheet {
 	s := price.Sheet{
 		Rates:   b.rates(path, &e.RateEntry),
@@ -68,8 +68,8 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	return s
 }
 
-// second converts the price of a second model. Which one a provider calls in is
-// not known before, so a kind needs an entry for any.
+// second converts the price of a second model. Each kind needs an entry that matches any model,
+// since the model that a provider calls is not known in advance.
 func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {
 	entry := &e.Secondary[i]
 	p := price.SecondaryPrice{
@@ -127,7 +127,7 @@ func hasDefault(entries []UnitEntry) bool {
 	return false
 }
 
-// PriceEntryOf is the document's form of a sheet.
+// PriceEntryOf returns the document form of a price sheet.
 func PriceEntryOf(s *price.Sheet) PriceEntry { return priceEntry(s) }
 
 func priceEntry(s *price.Sheet) PriceEntry {

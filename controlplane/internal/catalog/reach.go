@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// reachSpan is how far back traffic makes an account one that a change concerns.
+	// reachSpan is the period whose usage counts as recent.
 	reachSpan = 30 * 24 * time.Hour
-	// mostTraffic bounds how many accounts are named.
+	// mostTraffic bounds the accounts that are listed.
 	mostTraffic = 100
 )
 
-// Reach is whom a change concerns.
+// Reach describes who is affected by a change.
 type Reach struct {
-	// Models are those that the change concerns, sorted.
+	// Models are the affected models, sorted.
 	Models []string
-	// Public tells whether one of them is open to every account, before the change or after it.
+	// Public reports whether one of them is open to every account, before or after the change.
 	Public bool
-	// Granted counts the accounts that one of them is granted to, Active those that used one of late.
+	// Granted is the number of accounts with a grant of one of them, Active the number that used one recently.
 	Granted int
 	Active  int64
 }
 
-// Traffic is an account that used some models of late.
+// Traffic is the recent use of some models by an account.
 type Traffic struct {
 	Account  account.ID
 	Name     string
@@ -38,8 +38,8 @@ type Traffic struct {
 	Cost     money.Nano
 }
 
-// Traffic returns the accounts that used what changes of late, the greatest
-// cost first. The changes are those of a dry run.
+// Traffic returns the accounts that recently used affected models, highest cost first. The changes
+// are those of a dry run.
 func (s *Service) Traffic(ctx context.Context, changes []Change) ([]Traffic, error) {
 	models := concerned(changes)
 	if len(models) == 0 {
@@ -48,7 +48,7 @@ func (s *Service) Traffic(ctx context.Context, changes []Change) ([]Traffic, err
 	return s.cfg.Store.Traffic(ctx, models, time.Now().Add(-reachSpan), mostTraffic)
 }
 
-// concerned are the models of all changes.
+// concerned returns the models that are affected by any of the changes.
 func concerned(changes []Change) []string {
 	models := map[string]bool{}
 	for i := range changes {
@@ -62,7 +62,7 @@ func concerned(changes []Change) []string {
 	return slices.Sorted(maps.Keys(models))
 }
 
-// reach finds whom each change concerns.
+// reach computes the Reach of each change.
 func (s *Service) reach(ctx context.Context, state *State, t *target, changes []Change) error {
 	for i := range changes {
 		models := modelsOf(&changes[i], state, t)
@@ -85,7 +85,7 @@ func (s *Service) reach(ctx context.Context, state *State, t *target, changes []
 		case r == nil:
 		case len(r.Models) == 1:
 			r.Active = byModel[r.Models[0]]
-		case len(r.Models) > 1: // an account may have used several, so that the sum would be too great
+		case len(r.Models) > 1: // an account may have used several models, so their sum could be too high
 			if _, r.Active, err = s.cfg.Store.Active(ctx, r.Models, since); err != nil {
 				return err
 			}
@@ -94,8 +94,7 @@ func (s *Service) reach(ctx context.Context, state *State, t *target, changes []
 	return nil
 }
 
-// modelsOf are the models that a change concerns, sorted; nil for a change
-// that is about something else.
+// modelsOf returns the models that a change affects, sorted; nil if it does not affect models.
 func modelsOf(c *Change, state *State, t *target) []string {
 	switch c.Kind {
 	case "model", "price":
@@ -112,7 +111,7 @@ func modelsOf(c *Change, state *State, t *target) []string {
 	}
 }
 
-// users are the models that have, or will have, a route that fits.
+// users returns the models that have a matching route before or after the change.
 func users(state *State, t *target, fits func(id, provider string) bool) []string {
 	models := map[string]bool{}
 	for model, m := range state.Models {

@@ -13,12 +13,10 @@ import (
 	"modelgateway/shared/price"
 )
 
-// ErrPriceNotFound is returned for a scheduled price that there is not, or not
-// any more since it holds.
+// ErrPriceNotFound is returned for a scheduled price that does not exist or is already in force.
 var ErrPriceNotFound = errors.New("catalog: no such scheduled price")
 
-// maxAhead is how far ahead a price may be scheduled. What is later is a slip
-// of the keyboard.
+// maxAhead bounds how far ahead a price can be scheduled, to catch typing errors.
 const maxAhead = 5 * 366 * 24 * time.Hour
 
 // PriceID identifies a scheduled price. Its text form is "prc_…".
@@ -26,8 +24,7 @@ type PriceID ident.UUID
 
 const priceKind ident.Kind = "prc"
 
-// ParsePriceID reads the text form; any text that is none gives
-// ErrPriceNotFound, since it names no price.
+// ParsePriceID parses the text form. It returns ErrPriceNotFound for any other text.
 func ParsePriceID(text string) (PriceID, error) {
 	u, err := priceKind.Parse(text)
 	if err != nil {
@@ -36,23 +33,23 @@ func ParsePriceID(text string) (PriceID, error) {
 	return PriceID(u), nil
 }
 
-// String is the text form.
+// String returns the text form.
 func (id PriceID) String() string { return priceKind.Format(ident.UUID(id)) }
 
-// Scheduled is a price that is to hold from a time on. It gets its version when
-// that has come: only then do proxies hear of it.
+// Scheduled is a future price. It becomes a price version when its time comes; only then is it
+// published to the proxies.
 type Scheduled struct {
 	ID            PriceID
 	Sheet         price.Sheet
 	EffectiveFrom time.Time
 	CreatedAt     time.Time
-	// Due is set when its time has come by the database's clock.
+	// Due reports that its time has come by the database's clock.
 	Due bool
 }
 
-// PriceVersion is a price that a model has, had, or will have.
+// PriceVersion is a past, current or scheduled price of a model.
 type PriceVersion struct {
-	// ID is of a scheduled price; zero for one that has a version.
+	// ID identifies a scheduled price; zero for a price version.
 	ID PriceID
 	// Version is zero for a scheduled price.
 	Version       int64
@@ -140,7 +137,7 @@ func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, e
 	return applied.After.Rev, nil
 }
 
-// scheduleNote is what a Change shows of a scheduled price.
+// scheduleNote is the form in which a Change shows a scheduled price.
 type scheduleNote struct {
 	EffectiveFrom time.Time  `json:"effective_from"`
 	Price         PriceEntry `json:"price"`
@@ -192,8 +189,8 @@ func (s *Service) ActivatePrices(ctx context.Context) error {
 	return nil
 }
 
-// activate makes versions of the prices of a model that are due. One that does
-// not fit the model any more, since its type has changed, is dropped.
+// activate plans price versions for the due prices of a model. A price that does not fit the model
+// any more, because the model's type has changed, is dropped.
 func (p *Plan) activate(m Model) {
 	before := m.Sheet
 	slices.SortStableFunc(m.Scheduled, func(a, b Scheduled) int {

@@ -17,12 +17,12 @@ import (
 	"modelgateway/shared/price"
 )
 
-// target is what a document asks for, in the forms of the bus.
+// target is a document in the form of published entries.
 type target struct {
 	settings  catalogkv.Settings
 	providers map[string]targetProvider
 	models    map[string]targetModel
-	// grants is nil if the document leaves them alone.
+	// grants is nil if the document leaves grants unchanged.
 	grants map[account.ID][]string
 }
 
@@ -50,17 +50,16 @@ var (
 
 const maxIDLen = 200
 
-// builder turns a document into a target and collects its faults.
+// builder converts a document into a target and collects field errors.
 type builder struct {
 	invalid validation.Errors
 	target  target
-	// names and routeIDs are taken already.
+	// names and routeIDs are those that are in use.
 	names    map[string]bool
 	routeIDs map[string]bool
 }
 
-// target checks the document by itself and converts it. The error is a
-// validation.Errors.
+// target checks a document on its own and converts it. The error is validation.Errors.
 func (d *Document) target() (*target, error) {
 	b := builder{
 		target:   target{providers: map[string]targetProvider{}, models: map[string]targetModel{}},
@@ -221,8 +220,8 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 	}
 }
 
-// routeID makes the id of a route from what it leads to, so that applying a
-// document again finds the same route.
+// routeID derives the id of a route from its model and destination, so that applying a document
+// again finds the same route.
 func routeID(model, provider, upstream string) string {
 	sum := sha256.Sum256([]byte(model + "\x00" + provider + "\x00" + upstream))
 	return ident.Route.Format(ident.UUID(sum[:16]))
@@ -233,7 +232,7 @@ func (b *builder) format(path string, t catalogkv.Type, f catalogkv.Format) {
 	case catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos:
 		b.refuse(f.Type() != t, path, "", "is no format of a model of type %q", t)
 	default:
-		b.invalid.Add(path, "is not a format")
+		b.invalid.Add(path, "is not a known format")
 	}
 }
 

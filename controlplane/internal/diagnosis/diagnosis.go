@@ -1,11 +1,10 @@
-// Package diagnosis owns what an operator is told about the health of the
-// system: facts that are gathered from the database, the bus, the proxies and
-// the ledger, and rules that say of each fact whether it is in order, what it
-// means if not, and what to do.
+// Package diagnosis checks the health of the system: it gathers facts from the database, NATS, the
+// proxies and the ledger, and its rules decide for each fact whether it is in order, what it means
+// if not, and what to do.
 //
-// The rules are pure functions of facts. Gathering changes nothing and is
-// bounded in time; what cannot be gathered is a finding too. No finding holds a
-// secret, not even a fingerprint of one.
+// The rules are pure functions of the facts. Gathering facts changes nothing and is bounded in
+// time; facts that cannot be gathered are reported as findings. No finding contains a secret or a
+// fingerprint of one.
 package diagnosis
 
 import (
@@ -19,41 +18,41 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Status is how a finding is to be taken.
+// Status is the severity of a finding.
 type Status string
 
-// The states, from good to bad.
+// The severities, from good to bad.
 const (
 	OK Status = "ok"
-	// Warning: it works, but not as well or as safely as it should.
+	// Warning: the system works, but not as well or as safely as it should.
 	Warning Status = "warning"
 	// Failure: something does not work, or money or usage is at risk.
 	Failure Status = "failure"
 )
 
-// Finding is one fact, judged.
+// Finding is the result of one check.
 type Finding struct {
-	// Area is "postgres", "nats", "secrets", "proxies" or "ledger"; Check names the fact in it, stable for scripts.
+	// Area is "postgres", "nats", "secrets", "proxies" or "ledger"; Check is a stable name of the check in its area.
 	Area  string
 	Check string
-	// Subject is what it is about, such as a stream or a proxy; empty if the check has only one.
+	// Subject is the checked object, such as a stream or a proxy; empty if the check has only one.
 	Subject string
 	Status  Status
-	// Detail says what was found.
+	// Detail describes the fact.
 	Detail string
-	// Meaning and Advice say what it leads to and what to do; empty when all is well.
+	// Meaning and Advice describe the consequence and the remedy; empty for Status OK.
 	Meaning, Advice string
 }
 
-// Report is the outcome of a diagnosis.
+// Report is the result of a diagnosis.
 type Report struct {
 	At time.Time
-	// Build is the version of the program that made it.
+	// Build is the version of the program that made the report.
 	Build    string
 	Findings []Finding
 }
 
-// Status is the worst of all findings.
+// Status returns the worst status of all findings.
 func (r *Report) Status() Status {
 	worst := OK
 	for _, f := range r.Findings {
@@ -64,33 +63,33 @@ func (r *Report) Status() Status {
 	return worst
 }
 
-// Database gathers the facts of Postgres.
+// Database gathers facts from Postgres.
 type Database interface {
 	Diagnose(ctx context.Context) (Postgres, error)
 }
 
-// Bus gathers the facts of NATS, and asks every proxy to describe itself until
-// as many have answered as are expected, or the context ends.
+// Bus gathers facts from NATS. Describe asks every proxy to describe itself, until the expected
+// number has answered or the context ends.
 type Bus interface {
 	Diagnose(ctx context.Context) (NATS, error)
 	Describe(ctx context.Context, expected int) ([]Description, error)
 }
 
-// Ledger runs the self-check, of usage the recent part.
+// Ledger checks the ledger and recent usage records.
 type Ledger interface {
 	CheckRecent(ctx context.Context) (ledger.Report, error)
 }
 
-// Secrets are what the control plane holds, as far as they can be told.
+// Secrets describes the secrets of the control plane without revealing them.
 type Secrets struct {
-	// Peppers, the current one first and those of before behind it, and FleetKey are fingerprints.
+	// Peppers (the current one first) and FleetKey are fingerprints.
 	Peppers  []string
 	FleetKey string
-	// KnowsFunc tells whether a master key is at hand.
+	// KnowsFunc reports whether the master key with an id is configured.
 	KnowsFunc func(id string) bool
 }
 
-// Config is what a diagnosis looks at. What is nil is left out.
+// Config holds the sources of facts. Areas whose source is nil are skipped.
 type Config struct {
 	Database Database
 	Bus      Bus
@@ -107,21 +106,20 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service { return &Service{cfg} }
 
 const (
-	// partLimit bounds the gathering of each area.
+	// partLimit bounds the gathering of facts of each area.
 	partLimit = 5 * time.Second
 	// describeLimit bounds the wait for proxies.
 	describeLimit = time.Second
 )
 
-// Description is what a proxy said about itself, and how far its clock is from
-// ours, at most.
+// Description is the answer of a proxy, with the difference of its clock to ours.
 type Description struct {
 	wire.DescribeResponse
-	// Skew is its clock less ours; Doubt is how much of that the way may have taken.
+	// Skew is its clock less ours; Doubt is the uncertainty, half of the round trip.
 	Skew, Doubt time.Duration
 }
 
-// Run makes a diagnosis. It never fails: what cannot be found out is found.
+// Run makes a diagnosis. It never fails: an error is reported as a finding.
 func (s *Service) Run(ctx context.Context) *Report {
 	var areas [4][]Finding
 	var wait sync.WaitGroup
@@ -198,17 +196,17 @@ func (s *Service) ledger(ctx context.Context) []Finding {
 	return judgeLedger(&report)
 }
 
-// unreachable is an area that cannot be looked into. The error's text is for
-// operators, who are the only ones to see it.
+// unreachable returns the finding for an area whose facts cannot be gathered. It contains the text
+// of the error, since only operators see it.
 func unreachable(area string, err error) Finding {
 	return Finding{
-		Area: area, Check: "reachable", Status: Failure, Detail: fmt.Sprintf("cannot be looked into: %v", err),
-		Meaning: "Nothing else is known about it.", Advice: "Check that it runs and can be reached from here, and the credentials.",
+		Area: area, Check: "reachable", Status: Failure, Detail: fmt.Sprintf("facts cannot be read: %v", err),
+		Meaning: "Nothing else in this area could be checked.", Advice: "Check that the server runs and is reachable from here, and check the credentials.",
 	}
 }
 
-// Skew compares a clock that was asked with ours: what it said, and when the
-// question was sent and the answer came. The doubt is the half of the way.
+// Skew computes the difference of another clock to ours from the time that it reported, and the
+// times at which the question was sent and the answer arrived.
 func Skew(sent, said, came time.Time) (skew, doubt time.Duration) {
 	doubt = came.Sub(sent) / 2
 	return said.Sub(sent.Add(doubt)), doubt

@@ -12,10 +12,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// spoolWarning and spoolFailure are parts of a spool, in percent.
+// spoolWarning and spoolFailure are fill levels of a spool, in percent.
 const spoolWarning, spoolFailure = 50, 90
 
-// live counts the sessions that are active.
+// live returns the number of active sessions.
 func live(f *fleet.Fleet) int {
 	n := 0
 	for i := range f.Dataplanes {
@@ -29,33 +29,33 @@ func live(f *fleet.Fleet) int {
 func judgeFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
 	add.judge(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
-		"Nothing is served.", "Start a proxy, and look into its log and /readyz.")
+		"No requests are served.", "Start a proxy. If one is running, check its log and /readyz.")
 	for i := range f.Refused {
 		c := &f.Refused[i]
 		add.judge(true, Warning, "credentials", c.Provider+"/"+c.Credential,
-			fmt.Sprintf("refused (%s) since %s, says %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Dataplanes, ", ")),
-			"The provider's other credentials serve instead, if there are any.", "See the provider's account, then give the credential another secret: `gwctl credentials put`.")
+			fmt.Sprintf("rejected (%s) since %s, reported by %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Dataplanes, ", ")),
+			"Proxies use the other credentials of the provider, if there are any.", "Check the account at the provider, then replace the secret: `gwctl credentials put`.")
 	}
 	builds := map[string]bool{}
 	for i := range f.Dataplanes {
 		d := &f.Dataplanes[i]
 		if d.State != fleet.Active {
 			add.judge(d.State == fleet.Expired, Warning, "session", d.Name, "session "+d.State,
-				"It admits nothing; its leases are kept until it is certain that it reports no more usage.", "If it should run, look into its log; else wait.")
+				"The proxy admits no requests. Its leases are kept until no more usage can arrive.", "If the proxy should be running, check its log; otherwise wait.")
 			continue
 		}
 		builds[d.Build] = true
 		add.judge(d.AppliedRev < f.Rev, Warning, "applied_revision", d.Name, fmt.Sprintf("keys and accounts at %d of %d", d.AppliedRev, f.Rev),
-			"It has not confirmed the newest change yet.", "Ask again in a few seconds. If it stays so, look into its log.")
+			"The proxy has not confirmed the newest change yet.", "Repeat the diagnosis in a few seconds. If the finding remains, check the log of the proxy.")
 		add.judge(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, fmt.Sprintf("catalog at %d of %d", d.CatalogRev, f.CatalogRev),
-			"It serves by an older catalog.", "Ask again in a few seconds. If it stays so, see the check `outbox`, and its log.")
+			"The proxy uses an older catalog.", "Repeat the diagnosis in a few seconds. If the finding remains, see the check `outbox` and the log of the proxy.")
 		add.add(spool(d))
 	}
 	if len(builds) == 0 {
 		return add.findings
 	}
 	names := slices.Sorted(maps.Keys(builds))
-	add.judge(len(names) > 1, Warning, "versions", "", strings.Join(names, ", "), "Proxies of several versions serve.", "Finish the update.")
+	add.judge(len(names) > 1, Warning, "versions", "", strings.Join(names, ", "), "Proxies of several versions are running.", "Finish the update.")
 	return add.findings
 }
 
@@ -63,22 +63,21 @@ func spool(d *fleet.Dataplane) Finding {
 	percent := d.SpoolUsed * 100 / max(d.SpoolCapacity, 1)
 	f := Finding{
 		Area: "proxies", Check: "spool", Subject: d.Name, Status: OK,
-		Detail: fmt.Sprintf("%d of %d places are used (%d %%)", d.SpoolUsed, d.SpoolCapacity, percent),
+		Detail: fmt.Sprintf("%d of %d units are used (%d %%)", d.SpoolUsed, d.SpoolCapacity, percent),
 	}
 	switch {
 	case percent >= spoolFailure:
-		f.Status, f.Meaning = Failure, "It answers new requests with 503, since it could not keep their usage."
+		f.Status, f.Meaning = Failure, "The proxy answers new requests with 503, since it could not store their usage."
 	case percent >= spoolWarning:
-		f.Status, f.Meaning = Warning, "If it fills up, the proxy answers with 503."
+		f.Status, f.Meaning = Warning, "When the spool is full, the proxy answers new requests with 503."
 	default:
 		return f
 	}
-	f.Advice = "Settlement is behind: see the check `usage_lag`."
+	f.Advice = "Settlement is behind. See the check `usage_lag`."
 	return f
 }
 
-// judgeDescriptions compares what proxies hold and what time they have with
-// ours.
+// judgeDescriptions compares the secrets and clocks of the proxies with ours.
 func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Finding {
 	bySession := map[wire.SessionID]Description{}
 	for _, d := range said {
@@ -93,33 +92,33 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		}
 		it, answered := bySession[wire.SessionID(d.Session)]
 		if !answered {
-			clocks.judge(true, Warning, "answers", d.Name, "did not describe itself in time",
-				"Its secrets and its clock are not known. Proxies of older versions do not answer.",
-				"Ask again; then check its connection to NATS and the permissions of its user.")
+			clocks.judge(true, Warning, "answers", d.Name, "did not answer in time",
+				"Its secrets and its clock could not be checked. Proxies of older versions do not answer.",
+				"Repeat the diagnosis. If the finding remains, check the proxy's connection to NATS and the permissions of its NATS user.")
 			continue
 		}
 		add.peppers(d.Name, it.Peppers, ours.Peppers)
 		add.judge(it.FleetKey != ours.FleetKey, Failure, "fleet_key", d.Name, sameOrNot(it.FleetKey == ours.FleetKey, "fleet key"),
-			"It cannot open provider credentials: no provider can be called.", "Give both planes the same secrets.fleet_key.")
-		clocks.skew(d.Name, it.Skew, it.Doubt, "Times of requests, and with them the days that they are billed on, are wrong.")
+			"The proxy cannot decrypt provider credentials, so it can call no provider.", "Configure the same secrets.fleet_key in both planes.")
+		clocks.skew(d.Name, it.Skew, it.Doubt, "The times of requests, and the days on which they are billed, are wrong.")
 	}
 	return append(add.findings, clocks.findings...)
 }
 
-// peppers compares what a proxy looks keys up under with ours, the current one
-// first. Which of them a proxy has in force is the same to it: it looks under all.
+// peppers compares a proxy's peppers with ours, the current one first. Their order at the proxy
+// does not matter, since it tries all of them.
 func (c *collection) peppers(proxy string, its, ours []string) {
 	missing := slices.DeleteFunc(slices.Clone(ours), func(pepper string) bool { return slices.Contains(its, pepper) })
-	const give = "Give both planes the same peppers: secrets.pepper and secrets.previous_peppers together."
+	const give = "Configure the same peppers in both planes: secrets.pepper and secrets.previous_peppers together."
 	switch {
 	case len(missing) == len(ours):
-		c.judge(true, Failure, "pepper", proxy, sameOrNot(false, "pepper"), "It finds no key: every request is answered with 401.", give)
+		c.judge(true, Failure, "pepper", proxy, sameOrNot(false, "pepper"), "The proxy finds no API key: every request is answered with 401.", give)
 	case slices.Contains(missing, ours[0]):
-		c.judge(true, Failure, "pepper", proxy, "does not have our current pepper, only one of before",
-			"It finds no key that we have issued since: requests with one are answered with 401.", give)
+		c.judge(true, Failure, "pepper", proxy, "lacks the current pepper, and has only previous ones",
+			"The proxy finds no API key that was issued under the current pepper: requests with one are answered with 401.", give)
 	default:
 		c.judge(len(missing) > 0, Warning, "pepper", proxy, havingAll(len(missing)),
-			"Keys that only these find, such as imported ones, are answered with 401 there.", give)
+			"Requests with API keys that only these peppers find, such as imported keys, are answered with 401.", give)
 	}
 }
 
@@ -127,25 +126,25 @@ func havingAll(missing int) string {
 	if missing == 0 {
 		return sameOrNot(true, "pepper")
 	}
-	return fmt.Sprintf("lacks %d of our peppers of before", missing)
+	return fmt.Sprintf("lacks %d previous peppers", missing)
 }
 
 func sameOrNot(same bool, what string) string {
 	if same {
-		return "has our " + what
+		return "has the same " + what + " as the control plane"
 	}
-	return "has another " + what + " than the control plane"
+	return "has a different " + what + " from the control plane"
 }
 
 func judgeLedger(r *ledger.Report) []Finding {
 	add := collect("ledger")
 	for _, c := range r.Checks {
-		detail := fmt.Sprintf("%d compared, %d differ", c.Compared, c.Differing)
+		detail := fmt.Sprintf("%d rows compared, %d differ", c.Compared, c.Differing)
 		if c.First != nil {
-			detail += fmt.Sprintf("; the first is %s: %d instead of %d", c.First.Row, c.First.Got, c.First.Want)
+			detail += fmt.Sprintf("; the first is %s: got %d, want %d", c.First.Row, c.First.Got, c.First.Want)
 		}
 		add.judge(c.Differing > 0, Failure, c.Name, "", detail,
-			"Money is not where it should be.", "Keep the database as it is, and have the differing rows looked at before anything is corrected.")
+			"Ledger, pools and usage records contradict each other.", "Keep the database unchanged, and examine the differing rows before you correct anything.")
 	}
 	return add.findings
 }
@@ -160,7 +159,7 @@ func collect(area string) *collection { return &collection{area: area} }
 
 func (c *collection) add(f Finding) { c.findings = append(c.findings, f) }
 
-// judge adds a finding that is in order unless something is wrong.
+// judge adds a finding. Its status is OK unless wrong is true.
 func (c *collection) judge(wrong bool, status Status, check, subject, detail, meaning, advice string) {
 	f := Finding{Area: c.area, Check: check, Subject: subject, Status: OK, Detail: detail}
 	if wrong {
@@ -169,13 +168,14 @@ func (c *collection) judge(wrong bool, status Status, check, subject, detail, me
 	c.add(f)
 }
 
-// skew judges a clock. What the way of the question may have taken is no skew.
+// skew adds a finding about a clock. The uncertainty of the measurement counts in favour of the
+// clock.
 func (c *collection) skew(subject string, skew, doubt time.Duration, meaning string) {
 	sure := max(skew.Abs()-doubt, 0)
 	status := Warning
 	if sure >= skewFailure {
 		status = Failure
 	}
-	c.judge(sure >= skewWarning, status, "clock", subject, fmt.Sprintf("%v from ours, give or take %v", skew.Round(time.Millisecond), doubt.Round(time.Millisecond)),
-		meaning, "Let all machines keep their clocks by NTP.")
+	c.judge(sure >= skewWarning, status, "clock", subject, fmt.Sprintf("differs by %v from the control plane, ± %v", skew.Round(time.Millisecond), doubt.Round(time.Millisecond)),
+		meaning, "Synchronise the clocks of all machines with NTP.")
 }

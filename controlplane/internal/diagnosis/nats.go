@@ -6,36 +6,36 @@ import (
 	"time"
 )
 
-// NATS is what was found out about the bus.
+// NATS holds the facts about NATS.
 type NATS struct {
-	// Version is that of the server that we are connected to.
+	// Version is the version of the connected server.
 	Version string
-	// Skew is its clock less ours; Doubt is how much of that the way may have taken.
+	// Skew is its clock less ours; Doubt is the uncertainty.
 	Skew, Doubt time.Duration
 	Streams     []Stream
-	// SyncAlways tells whether every message is on disk before it is acknowledged; nil if that cannot be seen.
+	// SyncAlways reports whether messages are synced to disk before they are acknowledged; nil if unknown.
 	SyncAlways *bool
-	// SyncFault is why it cannot be seen, if it should be.
+	// SyncFault is why SyncAlways is unknown, if it should be known.
 	SyncFault string
 }
 
-// Stream is a stream or the stream of a bucket.
+// Stream is a stream, or the stream of a bucket.
 type Stream struct {
 	Name    string
 	Missing bool
-	// Replicas are those that it has, Wanted those of the configuration.
+	// Replicas is the actual number of replicas, Wanted the configured one.
 	Replicas, Wanted int
-	// Offline counts replicas that do not follow.
+	// Offline is the number of replicas that do not follow the leader.
 	Offline int
-	// Faults are settings that are not as declared.
+	// Faults are settings that differ from the declared ones.
 	Faults []string
-	// Consumer is the durable one that reads it; empty if there is none to be.
+	// Consumer is the durable consumer that must exist; empty if there is none.
 	Consumer        string
 	ConsumerMissing bool
-	// Waiting counts messages that the consumer has not acknowledged; Oldest is the time of the first of them.
+	// Waiting is the number of unacknowledged messages; Oldest is the time of the first of them.
 	Waiting uint64
 	Oldest  time.Time
-	// Usage is true for the stream that money comes from.
+	// Usage is true for the usage stream.
 	Usage bool
 }
 
@@ -44,23 +44,23 @@ const lagWarning, lagFailure = 30 * time.Second, 5 * time.Minute
 func judgeNATS(n *NATS, now time.Time) []Finding {
 	add := collect("nats")
 	add.judge(false, OK, "reachable", "", "server "+n.Version, "", "")
-	add.skew("", n.Skew, n.Doubt, "Ages of messages are reckoned by this clock.")
+	add.skew("", n.Skew, n.Doubt, "The ages of messages are computed with this clock.")
 	for i := range n.Streams {
 		s := &n.Streams[i]
 		add.judge(s.Missing, Failure, "exists", s.Name, map[bool]string{true: "does not exist", false: "exists"}[s.Missing],
-			"Usage cannot be settled, or proxies cannot start.", "Restart a control plane: it declares streams and buckets at its start.")
+			"Usage cannot be settled, or proxies cannot start.", "Restart a control plane: it creates streams and buckets when it starts.")
 		if s.Missing {
 			continue
 		}
 		add.judge(len(s.Faults) > 0, Failure, "settings", s.Name, orFine(s.Faults),
-			"Messages can be lost or refused that should be kept.", "Restart a control plane: it declares the stream anew. If somebody changes it by hand, find out who.")
+			"Messages can be lost or rejected.", "Restart a control plane: it restores the settings of the stream. If they change again, find out who changes them.")
 		add.judge(s.Replicas < s.Wanted, Warning, "replicas", s.Name, fmt.Sprintf("%d of %d replicas", s.Replicas, s.Wanted),
-			"It survives fewer failures than was planned.", "Add NATS servers, or restart a control plane to declare it anew.")
-		add.judge(s.Offline > 0, Warning, "followers", s.Name, fmt.Sprintf("%d replicas do not follow", s.Offline),
-			"Another failure may stop it.", "Look at the NATS servers.")
+			"The stream survives fewer server failures than configured.", "Add NATS servers, or restart a control plane, which updates the stream.")
+		add.judge(s.Offline > 0, Warning, "followers", s.Name, fmt.Sprintf("%d replicas do not follow the leader", s.Offline),
+			"Another server failure can stop the stream.", "Check the NATS servers.")
 		if s.Consumer != "" {
 			add.judge(s.ConsumerMissing, Failure, "consumer", s.Name, map[bool]string{true: s.Consumer + " does not exist", false: s.Consumer + " exists"}[s.ConsumerMissing],
-				"Nobody takes its messages.", "Restart a control plane: it declares the consumer.")
+				"The messages of the stream are not processed.", "Restart a control plane: it creates the consumer.")
 		}
 		if s.Usage {
 			add.add(durable(s, n))
@@ -77,39 +77,39 @@ func orFine(faults []string) string {
 	return strings.Join(faults, "; ")
 }
 
-// durable tells whether an acknowledged message survives the loss of power.
+// durable reports whether acknowledged messages survive a power failure.
 func durable(s *Stream, n *NATS) Finding {
 	f := Finding{Area: "nats", Check: "sync", Subject: s.Name, Status: OK}
 	switch always := n.SyncAlways; {
 	case always != nil && *always:
-		f.Detail = "every message is on disk before it is acknowledged"
+		f.Detail = "messages are synced to disk before they are acknowledged"
 		return f
 	case s.Replicas >= 3:
-		f.Detail = fmt.Sprintf("%d servers keep each message", s.Replicas)
+		f.Detail = fmt.Sprintf("each message is stored on %d servers", s.Replicas)
 		return f
 	case always != nil:
-		f.Detail = "one server keeps each message, and writes it to disk later"
+		f.Detail = "each message is stored on one server, which syncs it to disk after the acknowledgement"
 	default:
-		f.Detail = "one server keeps each message; whether it is on disk first cannot be seen from here"
+		f.Detail = "each message is stored on one server; whether it syncs before the acknowledgement is unknown"
 		if n.SyncFault != "" {
 			f.Detail += " (" + n.SyncFault + ")"
 		}
 	}
 	f.Status = Warning
-	f.Meaning = "A power cut can lose usage of the last two minutes that proxies have sent. " +
-		"They keep it until it is settled and send it again, so it is lost only if their disks are too."
-	f.Advice = "Set `sync_interval: always` in NATS's jetstream block, or keep streams on three servers (nats.replicas). With nats.monitor_url the setting can be seen."
+	f.Meaning = "A power failure can lose usage that proxies have published within the last two minutes. " +
+		"Proxies keep it until it is settled and publish it again, so it is lost only if their disks are lost as well."
+	f.Advice = "Set `sync_interval: always` in the jetstream block of NATS, or store streams on three servers (nats.replicas). The control plane can read the setting if nats.monitor_url is configured."
 	return f
 }
 
-// lag tells how far settlement is behind.
+// lag reports how far settlement is behind.
 func lag(s *Stream, now time.Time) Finding {
-	f := Finding{Area: "nats", Check: "usage_lag", Subject: s.Name, Status: OK, Detail: "all usage that has come is settled"}
+	f := Finding{Area: "nats", Check: "usage_lag", Subject: s.Name, Status: OK, Detail: "all received usage is settled"}
 	if s.Waiting == 0 {
 		return f
 	}
 	age := max(now.Sub(s.Oldest), 0)
-	f.Detail = fmt.Sprintf("%d batches wait, the oldest for %v", s.Waiting, age.Round(time.Millisecond))
+	f.Detail = fmt.Sprintf("%d batches are waiting, the oldest for %v", s.Waiting, age.Round(time.Millisecond))
 	if age < lagWarning {
 		return f
 	}
@@ -117,7 +117,7 @@ func lag(s *Stream, now time.Time) Finding {
 	if age >= lagFailure {
 		f.Status = Failure
 	}
-	f.Meaning = "Balances and statements lag behind, and spools of proxies fill up: a full one serves nothing."
+	f.Meaning = "Balances and statements are out of date, and the spools of the proxies fill up. A proxy with a full spool serves no requests."
 	f.Advice = "Look for \"settle usage\" in the control plane's log; add control planes if they are all busy."
 	return f
 }

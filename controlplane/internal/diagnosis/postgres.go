@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Postgres is what was found out about the database.
+// Postgres holds the facts about the database.
 type Postgres struct {
-	// Version is that of the server, such as 160004.
+	// Version is the server version, such as 160004.
 	Version int
-	// Settings are those that matter here, by name.
+	// Settings are the server settings that are checked, by name.
 	Settings map[string]string
-	// Migration is the schema's, Newest the one that this program knows.
+	// Migration is the schema version of the database, Newest the one of this program.
 	Migration, Newest int64
-	// Skew is its clock less ours; Doubt is how much of that the way may have taken.
+	// Skew is its clock less ours; Doubt is the uncertainty.
 	Skew, Doubt time.Duration
-	// InRecovery is true for a standby, which takes no writes.
+	// InRecovery is true for a standby, which accepts no writes.
 	InRecovery bool
-	// OutboxAge is that of the oldest change that is not on the bus; zero if all are.
+	// OutboxAge is the age of the oldest unpublished change; zero if there is none.
 	OutboxAge time.Duration
-	// SealedWith counts the stored secrets by the id of the master key.
+	// SealedWith is the number of stored secrets by master key id.
 	SealedWith map[string]int64
-	// Connections of MaxConnections are open.
+	// Connections is the number of open connections of MaxConnections.
 	Connections, MaxConnections int
-	// Quarantined counts usage events that were put aside and wait for a decision.
+	// Quarantined is the number of open quarantined usage events.
 	Quarantined int64
 }
 
 const (
 	oldestPostgres = 150000
-	// The bounds of what is in order and what is a failure.
+	// The thresholds for warnings and failures.
 	skewWarning, skewFailure     = 100 * time.Millisecond, time.Second
 	outboxWarning, outboxFailure = 10 * time.Second, time.Minute
 )
@@ -39,39 +39,39 @@ const (
 func judgePostgres(p *Postgres) []Finding {
 	add := collect("postgres")
 	add.judge(p.Version < oldestPostgres, Failure, "version", "", fmt.Sprintf("server version %d.%d", p.Version/10000, p.Version%10000),
-		"The program needs 15 or newer.", "Upgrade the server.")
-	add.judge(p.InRecovery, Failure, "primary", "", map[bool]string{true: "is a standby", false: "takes writes"}[p.InRecovery],
-		"No change, lease or settlement can be written.", "Point postgres.url to the primary.")
-	add.judge(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema at %d, this program knows %d", p.Migration, p.Newest),
-		"The control plane does not start on an older schema.", "Run `controlplane migrate`.")
+		"This program requires version 15 or newer.", "Upgrade the server.")
+	add.judge(p.InRecovery, Failure, "primary", "", map[bool]string{true: "is a standby", false: "accepts writes"}[p.InRecovery],
+		"Changes, leases and settlements cannot be written.", "Point postgres.url to the primary.")
+	add.judge(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema version %d, this program needs %d", p.Migration, p.Newest),
+		"The control plane does not start with an older schema.", "Run `controlplane migrate`.")
 	for _, s := range []struct {
 		name    string
 		fine    []string
 		meaning string
 	}{
-		{"fsync", []string{"on"}, "What was committed, money included, can be lost or broken by a crash of the machine."},
-		{"full_page_writes", []string{"on"}, "A crash of the machine can leave torn pages."},
-		{"synchronous_commit", []string{"on", "remote_apply", "remote_write", "local"}, "What was answered as done, such as a payment or a revocation, can be lost by a crash."},
+		{"fsync", []string{"on"}, "A crash of the machine can lose or corrupt committed data, including money."},
+		{"full_page_writes", []string{"on"}, "A crash of the machine can corrupt pages."},
+		{"synchronous_commit", []string{"on", "remote_apply", "remote_write", "local"}, "A crash can lose changes that were confirmed to the client, such as payments and revocations."},
 	} {
 		value := p.Settings[s.name]
 		add.judge(!slices.Contains(s.fine, value), Failure, s.name, "", s.name+" = "+value, s.meaning, "Set "+s.name+" = on, and restart or reload the server.")
 	}
 	free := p.MaxConnections - p.Connections
 	add.judge(free*10 < p.MaxConnections, Warning, "connections", "", fmt.Sprintf("%d of %d connections are open", p.Connections, p.MaxConnections),
-		"New replicas may find no connection.", "Raise max_connections, or lower postgres.max_connections of the replicas.")
-	add.skew("", p.Skew, p.Doubt, "The end of sessions, which revocation relies on, is reckoned by the database's clock.")
+		"New replicas may get no connection.", "Raise max_connections, or lower postgres.max_connections of the replicas.")
+	add.skew("", p.Skew, p.Doubt, "Session deadlines, which revocation relies on, are computed with the database's clock.")
 	add.add(outbox(p.OutboxAge))
-	add.judge(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d usage events are put aside and undecided", p.Quarantined),
-		"They could not be read or settled, so they are not billed.", "Look at them in the quarantine, find out who sent them, and release or dismiss each.")
+	add.judge(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d quarantined usage events are open", p.Quarantined),
+		"These events could not be read or settled, so they are not billed.", "Find out why they could not be settled, and release or dismiss each of them.")
 	return add.findings
 }
 
 func outbox(age time.Duration) Finding {
-	f := Finding{Area: "postgres", Check: "outbox", Status: OK, Detail: "every change is on the bus"}
+	f := Finding{Area: "postgres", Check: "outbox", Status: OK, Detail: "all changes are published"}
 	if age <= 0 {
 		return f
 	}
-	f.Detail = fmt.Sprintf("the oldest change that is not on the bus waits for %v", age.Round(time.Millisecond))
+	f.Detail = fmt.Sprintf("the oldest unpublished change has been waiting for %v", age.Round(time.Millisecond))
 	if age < outboxWarning {
 		return f
 	}
@@ -79,12 +79,12 @@ func outbox(age time.Duration) Finding {
 	if age >= outboxFailure {
 		f.Status = Failure
 	}
-	f.Meaning = "Proxies do not see changes of the catalog."
-	f.Advice = "Look for the outbox in the control plane's log; NATS may refuse the catalog's bucket."
+	f.Meaning = "Proxies do not receive catalog changes."
+	f.Advice = "Search the control plane's log for \"publishing the outbox failed\". NATS may reject writes to the catalog bucket."
 	return f
 }
 
-// judgeMasterKeys tells whether every stored secret can be opened.
+// judgeMasterKeys checks that every stored secret can be decrypted.
 func judgeMasterKeys(sealed map[string]int64, knows func(string) bool) Finding {
 	f := Finding{Area: "secrets", Check: "master_keys", Status: OK}
 	var total int64
@@ -95,12 +95,12 @@ func judgeMasterKeys(sealed map[string]int64, knows func(string) bool) Finding {
 			missing = append(missing, fmt.Sprintf("%s (%d secrets)", id, n))
 		}
 	}
-	f.Detail = fmt.Sprintf("%d stored secrets, and every master key that they were sealed with is at hand", total)
+	f.Detail = fmt.Sprintf("%d stored secrets; all their master keys are configured", total)
 	if len(missing) > 0 {
 		slices.Sort(missing)
 		f.Status, f.Detail = Failure, "missing master keys: "+strings.Join(missing, ", ")
-		f.Meaning = "What rests under them cannot be opened: keys cannot be shown, provider credentials not sent to proxies, webhooks not signed."
-		f.Advice = "Give the control plane the old master keys too, until everything is sealed anew."
+		f.Meaning = "Secrets under these keys cannot be decrypted: API keys cannot be shown, provider credentials cannot be sent to proxies, webhooks cannot be signed."
+		f.Advice = "Configure the old master keys in addition, until a rotation has moved all secrets."
 	}
 	return f
 }

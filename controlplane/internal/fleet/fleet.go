@@ -1,6 +1,5 @@
-// Package fleet owns the operators' view of the proxies: which ones live, what
-// they have applied and how much they carry. The sessions themselves belong to
-// package leasing.
+// Package fleet shows operators the proxies: their sessions, the revisions that they have applied,
+// and their load. Package leasing manages the sessions.
 package fleet
 
 import (
@@ -11,9 +10,9 @@ import (
 // The states of a session that is not closed.
 const (
 	Active = "active"
-	// Expired: not renewed in time, and not fenced yet.
+	// Expired: the session deadline has passed, but the session is not fenced yet.
 	Expired = "expired"
-	// Fenced: admits nothing any more; its leases are kept for usage that may still come.
+	// Fenced: the session gets no grants any more. Its leases are kept, because usage may still arrive.
 	Fenced = "fenced"
 )
 
@@ -28,38 +27,38 @@ type Dataplane struct {
 	ValidUntil   time.Time
 	RegisteredAt time.Time
 	RenewedAt    time.Time
-	// AppliedRev is the revision of keys and accounts that the proxy acts by, CatalogRev the catalog's.
+	// AppliedRev is the revision of keys and accounts that the proxy has applied, CatalogRev that of the catalog.
 	AppliedRev int64
 	CatalogRev int64
-	// Running is requests in flight; SpoolUsed of SpoolCapacity places hold events that are not settled.
+	// Running is the number of requests in flight; SpoolUsed of SpoolCapacity units hold events that are not
+	// settled.
 	Running       int64
 	SpoolUsed     int64
 	SpoolCapacity int64
 }
 
-// Unsettled is how much usage of finished requests still has to be settled. A
-// proxy that drains is done when it has neither running requests nor any of
-// this.
+// Unsettled returns the number of finished requests whose usage is not settled. A draining proxy
+// is done when it has neither running requests nor unsettled usage.
 func (d *Dataplane) Unsettled() int64 { return max(d.SpoolUsed-d.Running, 0) }
 
-// Fleet is all open sessions, with what they should have applied.
+// Fleet is the list of open sessions, with the newest revisions.
 type Fleet struct {
-	// Rev is the newest change of keys and accounts, CatalogRev of the catalog.
+	// Rev is the newest revision of keys and accounts, CatalogRev of the catalog.
 	Rev        int64
 	CatalogRev int64
 	Dataplanes []Dataplane
-	// Refused are the credentials that their providers refuse.
+	// Refused are the credentials that their providers reject.
 	Refused []Refused
 }
 
-// Refused is a credential that its provider refuses: proxies use others of the
-// provider, and try it again from time to time.
+// Refused is a credential that its provider rejects. Proxies use other credentials of the provider
+// and retry this one periodically.
 type Refused struct {
 	Provider, Credential, CredentialID string
 	// Reason is lease.KeyRejected or lease.QuotaExhausted.
 	Reason string
 	Since  time.Time
-	// Dataplanes names the proxies that find it so.
+	// Dataplanes are the names of the proxies that report it.
 	Dataplanes []string
 }
 

@@ -11,22 +11,22 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Applied says how far the changes of a request have got.
+// Applied reports how far the changes of a request have propagated.
 type Applied struct {
-	// By counts the live proxies that act by them.
+	// By is the number of live proxies that have applied them.
 	By int
-	// Pending names those that may not yet, sorted.
+	// Pending are the names of the live proxies that may not have applied them, sorted.
 	Pending []string
 }
 
-// ChangeStore reads the fleet, and what it is to act by.
+// ChangeStore reads the fleet and the newest change.
 type ChangeStore interface {
 	Store
-	// LastChange returns the newest change of keys and accounts; nil if there never was one.
+	// LastChange returns the newest change of keys and accounts; nil if there is none.
 	LastChange(ctx context.Context) (*wire.KeyChange, error)
 }
 
-// Waiter waits until every live proxy acts by a change.
+// Waiter waits until every live proxy has applied a change.
 type Waiter struct {
 	store     ChangeStore
 	announcer propagation.Announcer
@@ -39,17 +39,17 @@ func NewWaiter(store ChangeStore, announcer propagation.Announcer, log *slog.Log
 }
 
 const (
-	// Proxies report what they have applied within moments, so the fleet is asked often at first.
+	// Proxies report what they have applied within milliseconds, so the first checks are frequent.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 250 * time.Millisecond
-	// oneLook bounds the reading of the fleet.
+	// oneLook bounds one read of the fleet.
 	oneLook = 2 * time.Second
 )
 
-// target is what every proxy is to have applied.
+// target is the state that every proxy should reach.
 type target struct {
 	rev, catalogRev int64
-	// waiting, if told, are the only sessions that may not have applied rev: the others have confirmed it.
+	// waiting, if told is set, are the only sessions that may not have applied rev: all others have confirmed it.
 	told    bool
 	waiting []wire.SessionID
 }
@@ -85,8 +85,8 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 	}
 }
 
-// confirmLast announces the newest change again, if some proxy may not have
-// applied it: what it tells when it renews would come later.
+// confirmLast announces the newest change again if a live proxy may not have applied it. Waiting
+// for its next heartbeat would take longer.
 func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 	if !slices.ContainsFunc(f.Dataplanes, func(d Dataplane) bool { return d.State == Active && d.AppliedRev < f.Rev }) {
 		return nil
@@ -104,14 +104,13 @@ func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 	return nil
 }
 
-// confirm announces a change until every proxy has confirmed it or the
-// context ends, and returns the sessions that have not; told is false if it is
-// not known which have.
+// confirm announces a change until every proxy has confirmed it or the context ends, and returns
+// the sessions that have not. told is false if these are unknown.
 func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.SessionID, told bool) {
 	for {
 		confirmed, err := w.announcer.Announce(ctx, c)
 		if err != nil {
-			w.log.WarnContext(ctx, "change not announced", "rev", c.Revision, "error", err)
+			w.log.WarnContext(ctx, "announcing a change failed", "rev", c.Revision, "error", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(maxPause):
@@ -123,8 +122,8 @@ func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.
 	}
 }
 
-// fleet reads the fleet, also once the context has ended: the answer says how
-// far the change is by then.
+// fleet reads the fleet, even if the context has ended, since the response reports the state at
+// that time.
 func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
 	defer cancel()
@@ -135,7 +134,7 @@ func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
 	return f, nil
 }
 
-// look tells how far the live proxies are.
+// look returns how many live proxies have reached the target.
 func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
 	f, err := w.fleet(ctx)
 	if err != nil {

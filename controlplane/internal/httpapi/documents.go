@@ -9,8 +9,8 @@ import (
 	"modelgateway/shared/apidoc/apipage"
 )
 
-// servePages serves the readable page of the API document, and a page for each
-// kind of problem, so that the types of problems resolve. They need no token.
+// servePages serves the API document as a web page, and a page for each kind of problem, so that
+// problem types resolve. The pages need no token.
 func servePages(e *echo.Echo, site *apipage.Site) {
 	page := func(c echo.Context, text []byte) error {
 		h := c.Response().Header()

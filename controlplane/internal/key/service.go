@@ -125,7 +125,7 @@ func (s *Service) record(n New, text string) Record {
 func (s *Service) CheckImport(keys []Imported) error {
 	var invalid validation.Errors
 	if len(keys) == 0 || len(keys) > maxImport {
-		invalid.Add("keys", "must hold 1 to %d keys", maxImport)
+		invalid.Add("keys", "must contain 1 to %d keys", maxImport)
 	}
 	for i := range keys {
 		k, path := &keys[i], validation.Index("keys", i)
@@ -134,7 +134,7 @@ func (s *Service) CheckImport(keys []Imported) error {
 			invalid.Add(validation.Member(path, "hint"), "is longer than %d characters", hintLen)
 		}
 		if k.Pepper != "" && !slices.Contains(s.cfg.Peppers, k.Pepper) {
-			invalid.Add(validation.Member(path, "pepper"), "is none of the peppers that are configured: %s", strings.Join(s.cfg.Peppers, ", "))
+			invalid.Add(validation.Member(path, "pepper"), "is not one of the configured peppers: %s", strings.Join(s.cfg.Peppers, ", "))
 		}
 	}
 	return invalid.Err()

@@ -120,11 +120,11 @@ func (t *Transaction) Validate() error {
 		invalid.Add("reference", "must have 1 to %d characters", maxReferenceLen)
 	}
 	if t.Kind == Correction && strings.TrimSpace(t.Reason) == "" {
-		invalid.Add("reason", "is needed for a correction")
+		invalid.Add("reason", "is required for a correction")
 	}
 	if t.RequestID != "" {
 		if _, err := ident.Request.Parse(t.RequestID); err != nil || t.Kind != Correction {
-			invalid.Add("request_id", "must be the id of a request, of a correction")
+			invalid.Add("request_id", "must be the id of a request, and is only allowed for corrections")
 		}
 	}
 	if utf8.RuneCountInString(t.Reason) > maxReasonLen {

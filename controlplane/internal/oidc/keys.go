@@ -12,12 +12,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// fileKeys are the keys of a file, read again when it changes.
+// fileKeys are the keys of a JWKS file, read again when the file changes.
 type fileKeys struct {
 	path string
 
 	mu   sync.Mutex
-	read time.Time // when the file was changed that keys are of
+	read time.Time // modification time of the file that keys were read from
 	keys *oidclib.StaticKeySet
 }
 
@@ -36,8 +36,8 @@ func (f *fileKeys) VerifySignature(ctx context.Context, token string) ([]byte, e
 	return payload, nil
 }
 
-// load reads the file unless it is as it was. A file that cannot be read is
-// no error once there are keys: they stand until there are others.
+// load reads the file if it has changed. If it cannot be read, the keys that were read before stay
+// valid.
 func (f *fileKeys) load() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,10 +1,9 @@
-// Package oidc owns the check of bearer tokens of an OpenID Connect provider:
-// who signed in there, and which scopes of ours the claims of the token give.
-// It implements admin.Verifier.
+// Package oidc verifies bearer tokens of an OpenID Connect provider and maps their claims to
+// scopes. It implements admin.Verifier.
 //
-// Keys come from the provider's discovery or from a file. They are kept, and
-// read anew when a token names one that is not known or when the file changes,
-// so that the provider can change its keys at any time.
+// The keys come from the provider's discovery document or from a file. They are cached, and read
+// again when a token names an unknown key or when the file changes, so the provider can replace
+// its keys at any time.
 package oidc
 
 import (
@@ -22,48 +21,48 @@ import (
 	"modelgateway/controlplane/internal/admin"
 )
 
-// Config says which tokens are taken.
+// Config selects the accepted tokens.
 type Config struct {
-	// Issuer and Audience are what a token must name.
+	// Issuer and Audience are required in a token.
 	Issuer, Audience string
-	// KeysFile holds the provider's keys (a JWKS); empty finds them by discovery.
+	// KeysFile is a file with the provider's keys (JWKS); empty uses discovery.
 	KeysFile string
-	// Claim is the one that scopes come from: a list, or a text with spaces. A dot leads into an object.
+	// Claim is the path of the claim that scopes are read from, a list or a text with spaces. A dot selects a member
+	// of an object.
 	Claim string
-	// Scopes maps its values to scopes.
+	// Scopes maps values of the claim to scopes.
 	Scopes map[string]admin.Scope
-	// Skew is how far the provider's clock may be off.
+	// Skew is the tolerated clock difference to the provider.
 	Skew time.Duration
-	// Client reaches the provider; nil is one with a time limit.
+	// Client calls the provider; nil means a client with a timeout.
 	Client *http.Client
 }
 
 const (
-	// providerTimeout bounds a call to the provider, discoveryPause the time between two attempts to find it.
+	// providerTimeout bounds a call to the provider, discoveryPause is the delay between two discovery attempts.
 	providerTimeout = 5 * time.Second
 	discoveryPause  = 5 * time.Second
 )
 
-// noKeys begins the error of the library when the keys cannot be read; it has no error of its own for that. Only the
-// beginning tells: an error can end with what the token says.
+// noKeys is the prefix of the library's error if the keys cannot be fetched; it has no sentinel
+// for that. Only the prefix may be compared, since the error can end with text from the token.
 const noKeys = "failed to verify signature: fetching keys"
 
 var algorithms = []string{oidclib.RS256, oidclib.ES256}
 
-// Verifier checks tokens. It is safe for concurrent use.
+// Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
 	cfg Config
 
 	mu       sync.Mutex
 	verifier *oidclib.IDTokenVerifier
-	// tried is when discovery last failed.
+	// tried is the time of the last failed discovery.
 	tried time.Time
 }
 
 var _ admin.Verifier = (*Verifier)(nil)
 
-// New returns a Verifier. The provider need not answer yet; a file of keys
-// must be there.
+// New returns a Verifier. The provider need not be reachable yet; a key file must exist.
 func New(cfg Config) (*Verifier, error) {
 	if cfg.Client == nil {
 		cfg.Client = &http.Client{Timeout: providerTimeout}
@@ -82,7 +81,7 @@ func New(cfg Config) (*Verifier, error) {
 func (v *Verifier) checks() *oidclib.Config {
 	return &oidclib.Config{
 		ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms,
-		// The library allows for a clock that is ahead of ours by itself.
+		// The library itself tolerates a clock ahead of ours.
 		Now: func() time.Time { return time.Now().Add(-v.cfg.Skew) },
 	}
 }
@@ -93,7 +92,7 @@ func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, er
 	if err != nil {
 		return admin.Principal{}, err
 	}
-	// What the library waits for is not only ours: other requests may want the same keys.
+	// The library's call is shared with other requests that need the same keys.
 	token, err := verifier.Verify(oidclib.ClientContext(ctx, v.cfg.Client), text)
 	if _, expired := errors.AsType[*oidclib.TokenExpiredError](err); expired {
 		return admin.Principal{}, admin.ErrExpired
@@ -112,8 +111,7 @@ func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, er
 	return admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims)}, nil
 }
 
-// found returns the library's verifier, after asking the provider where its
-// keys are.
+// found returns the library's verifier. The first call discovers the provider.
 func (v *Verifier) found(ctx context.Context) (*oidclib.IDTokenVerifier, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,7 +121,7 @@ func (v *Verifier) found(ctx context.Context) (*oidclib.IDTokenVerifier, error) 
 	if time.Since(v.tried) < discoveryPause {
 		return nil, fmt.Errorf("%w: the provider did not answer a moment ago", admin.ErrUnavailable)
 	}
-	// The provider's key set lives on with the context of its discovery.
+	// The provider's key set keeps using the context of its discovery.
 	lasting := oidclib.ClientContext(context.WithoutCancel(ctx), v.cfg.Client)
 	provider, err := oidclib.NewProvider(lasting, v.cfg.Issuer)
 	if err != nil {
@@ -134,7 +132,7 @@ func (v *Verifier) found(ctx context.Context) (*oidclib.IDTokenVerifier, error) 
 	return v.verifier, nil
 }
 
-// scopes are those that the values of the claim are mapped to.
+// scopes returns the scopes that the values of the claim are mapped to.
 func (v *Verifier) scopes(claims map[string]any) []admin.Scope {
 	var scopes []admin.Scope
 	for _, value := range values(claims, v.cfg.Claim) {
@@ -145,13 +143,13 @@ func (v *Verifier) scopes(claims map[string]any) []admin.Scope {
 	return scopes
 }
 
-// values are the texts of a claim.
+// values returns the texts of a claim.
 func values(claims map[string]any, path string) []string {
 	name, rest, deeper := strings.Cut(path, ".")
 	if inner, ok := claims[name].(map[string]any); ok && deeper {
 		return values(inner, rest)
 	}
-	switch claim := claims[path].(type) { // also one that has dots in its name
+	switch claim := claims[path].(type) { // also matches a claim with dots in its name
 	case string:
 		return strings.Fields(claim)
 	case []any:
@@ -167,7 +165,7 @@ func values(claims map[string]any, path string) []string {
 	}
 }
 
-// ParseScopes reads a map of values to scopes: "admins=operator, support=read".
+// ParseScopes parses a map of claim values to scopes: "admins=operator, support=read".
 func ParseScopes(text string) (map[string]admin.Scope, error) {
 	scopes := map[string]admin.Scope{}
 	for pair := range strings.SplitSeq(text, ",") {
@@ -182,7 +180,7 @@ func ParseScopes(text string) (map[string]admin.Scope, error) {
 
 var errNoKey = errors.New("oidc: no key of the file fits the token")
 
-// decode reads a JWKS.
+// decode decodes a JWKS.
 func decode(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("oidc: the file is no JWKS: %w", err)

@@ -1,12 +1,10 @@
-// Package outbox owns the way of a catalog change from the database to the
-// bucket that proxies watch. Entries are written in the transaction of the
-// change and published after it: in order, at least once, by one replica at a
-// time. Each is whole by itself, so that publishing twice does no harm. A
-// replica that stood still while another took its place is refused by the
-// bucket: it would put older entries over newer ones.
+// Package outbox publishes catalog changes from the database to the KV bucket that proxies watch.
+// Entries are written in the transaction of the change and published afterwards: in order, at
+// least once, by one replica at a time. Each entry is complete, so publishing it twice has no
+// effect. The bucket rejects a replica that was paused while another one took over, because it
+// would overwrite newer entries with older ones.
 //
-// It also makes the bucket whole again when it has lost entries or was made
-// anew.
+// The publisher also restores the bucket if it has lost entries or was created anew.
 package outbox
 
 import (
@@ -27,44 +25,43 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// Store keeps entries until they are published.
+// Store stores entries until they are published.
 type Store interface {
-	// Drain gives publish the oldest entries, none if there are none, and removes them if it succeeds. One replica at
-	// a time is in it: leads is false, and nothing was done, while another one is.
+	// Drain calls publish with the oldest entries, if there are any, and deletes them if it succeeds. Only one
+	// replica at a time may publish: leads is false, and nothing was done, if it is another one.
 	Drain(ctx context.Context, publish func(context.Context, []catalog.Entry) error) (found int, leads bool, err error)
-	// Age is how long the oldest entry has waited.
+	// Age returns the age of the oldest entry.
 	Age(ctx context.Context) (time.Duration, error)
-	// Wait returns when entries wait to be published, or after atMost.
+	// Wait returns when there are entries to publish, or after atMost.
 	Wait(ctx context.Context, atMost time.Duration) error
 }
 
-// ErrOvertaken says that the bucket was changed by another replica meanwhile.
+// ErrOvertaken is returned if another replica has changed the bucket meanwhile.
 var ErrOvertaken = errors.New("outbox: the bucket was changed by another replica")
 
-// Bucket is where proxies read the catalog.
+// Bucket is the KV bucket from which proxies read the catalog.
 type Bucket interface {
-	// Position counts the changes of the bucket.
+	// Position returns the number of changes of the bucket.
 	Position(ctx context.Context) (uint64, error)
-	// Put writes an entry, or deletes one without a payload, and returns the position after that. It is ErrOvertaken,
-	// and does nothing, unless the bucket is at the given position.
+	// Put writes an entry, or deletes it if it has no payload, and returns the new position. It returns ErrOvertaken
+	// and does nothing unless the bucket is at the given position.
 	Put(ctx context.Context, entry catalog.Entry, at uint64) (uint64, error)
-	// Get returns nil for an entry that is not there.
+	// Get returns an entry's payload; nil if the entry does not exist.
 	Get(ctx context.Context, key string) ([]byte, error)
 	Keys(ctx context.Context) ([]string, error)
 }
 
-// SnapshotFunc reads every entry of the catalog, without the head, and the
-// catalog's revision.
+// SnapshotFunc returns all entries of the catalog, without the head, and the catalog's revision.
 type SnapshotFunc func(ctx context.Context) ([]catalog.Entry, int64, error)
 
 const (
-	// checkEvery is how often an idle publisher looks whether the bucket is whole.
+	// checkEvery is the interval at which an idle publisher compares the bucket with the database.
 	checkEvery = 15 * time.Second
-	// retryPause is the time after a failure.
+	// retryPause is the delay after an error.
 	retryPause = time.Second
 )
 
-// Publisher publishes until it is stopped.
+// Publisher publishes entries until it is stopped.
 type Publisher struct {
 	store    Store
 	bucket   Bucket
@@ -81,27 +78,27 @@ type metrics struct {
 	age                              prometheus.Gauge
 }
 
-// New returns a Publisher that is not yet started.
+// New returns a Publisher that is not started.
 func New(store Store, bucket Bucket, snapshot SnapshotFunc, log *slog.Logger, reg prometheus.Registerer) *Publisher {
 	with := promauto.With(reg)
 	return &Publisher{
 		store: store, bucket: bucket, snapshot: snapshot, log: log,
 		metrics: &metrics{
 			published:   with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_published_total", Help: "Catalog entries published."}),
-			republished: with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_republished_total", Help: "Times that the whole catalog was published again."}),
-			failures:    with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_failures_total", Help: "Failed attempts to publish."}),
-			age:         with.NewGauge(prometheus.GaugeOpts{Name: "mgw_outbox_oldest_age_seconds", Help: "How long the oldest unpublished entry has waited."}),
+			republished: with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_republished_total", Help: "Restorations of the whole catalog bucket."}),
+			failures:    with.NewCounter(prometheus.CounterOpts{Name: "mgw_outbox_failures_total", Help: "Failed attempts to publish catalog entries."}),
+			age:         with.NewGauge(prometheus.GaugeOpts{Name: "mgw_outbox_oldest_age_seconds", Help: "Age in seconds of the oldest unpublished catalog entry."}),
 		},
 	}
 }
 
-// Start begins to publish.
+// Start starts the publisher.
 func (p *Publisher) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.done.Go(func() { p.run(ctx) })
 }
 
-// Stop ends publishing and waits for it.
+// Stop stops the publisher and waits.
 func (p *Publisher) Stop() {
 	p.stop()
 	p.done.Wait()
@@ -115,16 +112,16 @@ func (p *Publisher) run(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			p.metrics.failures.Inc()
-			p.log.WarnContext(ctx, "outbox", "error", err)
+			p.log.WarnContext(ctx, "publishing the outbox failed", "error", err)
 			sleep.For(ctx, retryPause)
 		}
 	}
 }
 
-// Step publishes what waits, or, when nothing does, looks whether the bucket
-// is whole. Again tells that there may be more to publish.
+// Step publishes the waiting entries, or checks the bucket if there are none. again reports that
+// there may be more entries.
 func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
-	// Read before the entries: whatever another replica publishes after they were read is after this.
+	// Read before the entries: a later publication by another replica changes this position.
 	position, err := p.bucket.Position(ctx)
 	if err != nil {
 		return false, fmt.Errorf("outbox: %w", err)
@@ -142,7 +139,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	if !leads {
-		sleep.For(ctx, retryPause) // the other replica is at it
+		sleep.For(ctx, retryPause) // another replica is publishing
 		return false, nil
 	}
 	age, err := p.store.Age(ctx)
@@ -153,7 +150,7 @@ func (p *Publisher) Step(ctx context.Context) (again bool, err error) {
 	return found > 0, nil
 }
 
-// publish puts entries into the bucket, which is at a position.
+// publish writes entries to a bucket at the given position.
 func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry, position uint64) error {
 	for _, e := range entries {
 		var err error
@@ -165,9 +162,8 @@ func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry, positi
 	return nil
 }
 
-// repair publishes the whole catalog if the bucket's head is not the
-// database's. The outbox is empty, so they differ only if the bucket has lost
-// something.
+// repair publishes the whole catalog if the bucket's head differs from the database's. The outbox
+// is empty, so they differ only if the bucket has lost entries.
 func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	entries, rev, err := p.snapshot(ctx)
 	if err != nil {
@@ -198,11 +194,11 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 		return err
 	}
 	p.metrics.republished.Inc()
-	p.log.InfoContext(ctx, "catalog published whole", "rev", rev, "found_rev", published, "entries", len(entries))
+	p.log.InfoContext(ctx, "catalog bucket restored", "rev", rev, "found_rev", published, "entries", len(entries))
 	return nil
 }
 
-// head reads the revision that the bucket holds; zero if it is empty.
+// head returns the revision of the bucket; zero if it is empty.
 func (p *Publisher) head(ctx context.Context) (int64, error) {
 	text, err := p.bucket.Get(ctx, subject.CatalogHead)
 	if err != nil || text == nil {

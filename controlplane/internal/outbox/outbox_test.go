@@ -16,7 +16,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 )
 
-// fakeStore holds entries in memory; filled wakes whoever waits.
+// fakeStore stores entries in memory; filled wakes Wait.
 type fakeStore struct {
 	mu      sync.Mutex
 	entries []catalog.Entry
@@ -64,7 +64,7 @@ func (f *fakeStore) Wait(ctx context.Context, atMost time.Duration) error {
 	return nil
 }
 
-// fakeBucket is a bucket in memory that can be away.
+// fakeBucket is a bucket in memory that can be unavailable.
 type fakeBucket struct {
 	mu       sync.Mutex
 	values   map[string]string
@@ -179,8 +179,8 @@ func TestPublishesAgainAfterAFailure(t *testing.T) {
 	})
 }
 
-// stalledStore is the store of a replica that stands still once it has read
-// entries, long enough for another one to take its place.
+// stalledStore is the store of a replica that pauses after it has read entries, long enough for
+// another replica to take over.
 type stalledStore struct {
 	*fakeStore
 	meanwhile func()
@@ -193,8 +193,7 @@ func (s stalledStore) Drain(ctx context.Context, publish func(context.Context, [
 	})
 }
 
-// A replica that was overtaken puts nothing older over what is newer, and goes
-// on once it sees how things are.
+// A paused replica does not overwrite newer entries, and continues with the current state.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
 	bucket := &fakeBucket{values: map[string]string{}}
@@ -214,7 +213,7 @@ func TestOvertaken(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"price": "new", "head": "2"}, bucket.content()); diff != "" {
 		t.Errorf("bucket (-want +got):\n%s", diff)
 	}
-	store.entries = nil // the other replica has removed them
+	store.entries = nil // the other replica has deleted them
 	store.add(entry("price", "newest"))
 	if _, err := p.Step(t.Context()); err != nil || bucket.content()["price"] != "newest" {
 		t.Errorf("afterwards: got %v, %v", bucket.content(), err)
@@ -277,7 +276,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A bucket that is made anew while the publisher runs becomes whole by itself.
+// A bucket that is created anew while the publisher runs is restored.
 func TestRepairWhileIdle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

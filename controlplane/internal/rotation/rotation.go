@@ -1,14 +1,14 @@
-// Package rotation owns the exchange of the keys under which secrets rest and
-// of the pepper under which API keys are hashed, while everything serves.
+// Package rotation replaces the master key that encrypts secrets, and the pepper that hashes API
+// keys, while the system is in use.
 //
-// A rotation moves everything to what the configuration says is current, in
-// small transactions by any replica that is configured so; a crash loses no
-// more than the step that was under way. What is left under an old key can be
-// seen at any time, and the old key is needed until nothing is. A row that
-// cannot be opened is passed over and named: it keeps the rotation from ending,
-// and nothing else from moving.
+// A rotation moves all rows to the key or pepper that the configuration declares current. It runs
+// in small transactions on any replica with that configuration, so a crash loses at most one step.
+// The number of rows under an old key is always visible, and the old key is needed until it is
+// zero. A row that cannot be decrypted is skipped and reported: it keeps the rotation from
+// finishing, but does not keep other rows from moving.
 //
-// Invariant: a key keeps every hash that it ever had. A proxy may know it by
+// Invariant: an API key keeps all its hashes. A proxy may know it by any of them, so a change of
+// the key is pushed for each hash.
 // any of them, so changes of the key are told for each.
 package rotation
 
@@ -26,94 +26,95 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Kind is what is exchanged.
+// Kind is the kind of secret that is replaced.
 type Kind string
 
-// The kinds.
+// The kinds of rotations.
 const (
 	MasterKey Kind = "master_key"
 	Pepper    Kind = "pepper"
 )
 
-// ErrRunning is returned for a rotation while another to something else runs.
+// ErrRunning is returned if a rotation of the same kind to another target is running.
 var ErrRunning = errors.New("rotation: another one is under way")
 
-// Rotation is one exchange.
+// Rotation is one rotation.
 type Rotation struct {
 	ID   ident.UUID
 	Kind Kind
-	// Target is the id of the master key or pepper that everything moves to.
+	// Target is the id of the new master key or pepper.
 	Target string
-	// Changed counts the rows written so far.
+	// Changed is the number of rows written so far.
 	Changed   int64
 	StartedAt time.Time
-	// FinishedAt is nil while it runs.
+	// FinishedAt is nil while the rotation runs.
 	FinishedAt *time.Time
 }
 
-// Holding is what rests under one master key.
+// Holding counts what is encrypted under one master key.
 type Holding struct {
 	MasterKey string
-	// DataKeys counts the data keys, Secrets what is sealed under the master key directly.
+	// DataKeys is the number of data keys, Secrets the number of secrets that are encrypted under the master key
+	// directly.
 	DataKeys, Secrets int64
 }
 
 // Keys counts the API keys that are not revoked.
 type Keys struct {
-	// Ready are found under the current pepper, Waiting get a hash under it by a rotation.
+	// Ready have a hash under the current pepper, Waiting get one by a rotation.
 	Ready, Waiting int64
-	// HashOnly were imported: as long as there is one, its pepper is needed.
+	// HashOnly are imported keys. Their pepper is needed as long as there is one.
 	HashOnly int64
 }
 
-// HashOnlyKey is a key that only an old pepper finds, since its text is not
-// known: it keeps that pepper from going until it is revoked.
+// HashOnlyKey is an imported key that only an old pepper finds. That pepper is needed until the
+// key is revoked.
 type HashOnlyKey struct {
 	ID        key.ID
 	AccountID account.ID
 	Name      string
-	// ExternalID and Pepper are empty if there is none or it was not noted.
+	// ExternalID and Pepper are empty if unknown.
 	ExternalID, Pepper string
 	CreatedAt          time.Time
-	// LastUsedOn is a UTC day such as 2026-10-01, empty if no usage is known.
+	// LastUsedOn is a UTC day such as 2026-10-01; empty if no usage is known.
 	LastUsedOn string
 }
 
-// Step is what a step is done with. Functions may be called twice.
+// Step is the input of one step. Its functions may be called twice.
 type Step struct {
-	// Target must be that of the rotation; another replica, configured otherwise, leaves it alone.
+	// Target must be that of the rotation. A replica with another configuration does nothing.
 	Target string
 	Limit  int
-	// From is where the step before this one has come to; it is zero for the first of a pass.
+	// From is the position at which the previous step ended; zero for the first step of a pass.
 	From Cursor
-	// Settle is how old a rotation must be to end: until then replicas may not know of its data key.
+	// Settle is the minimum duration of a rotation, in which all replicas load its data key.
 	Settle time.Duration
 	Rewrap func(vault.DataKey) (vault.DataKey, error)
 	Reseal func(s vault.Sealed, context string) (vault.Sealed, error)
 	Hash   func(id ident.UUID, text vault.Sealed) (apikey.Hash, error)
 }
 
-// Cursor is how far a pass over everything that is sealed has come: the last
-// row of each kind, whether it could be opened or not. It is used for the
-// master key; a pass over the API keys for a pepper is kept with its rotation.
+// Cursor is the position of a pass over all encrypted rows: the last row of each kind, whether it
+// could be decrypted or not. It is used for the master key; the position of a pass over API keys
+// is stored with the rotation.
 type Cursor struct {
 	DataKey, Credential     string
 	APIKey, Answer, Webhook ident.UUID
 }
 
-// Progress is what a step has done.
+// Progress is the result of a step.
 type Progress struct {
-	// Done: nothing was found any more, or it is not for this replica to do.
+	// Done reports that no rows are left, or that the rotation is not for this replica.
 	Done bool
 	Next Cursor
-	// PassedOver are the rows that could not be opened, by name.
+	// PassedOver are errors about rows that could not be decrypted, with their names.
 	PassedOver []error
 }
 
-// PassedOverError tells of rows that could not be opened, and are as they were.
+// PassedOverError reports rows that could not be decrypted and were left unchanged.
 type PassedOverError struct {
 	Count int
-	// Some are the first of them.
+	// Some are the errors of the first of them.
 	Some []error
 }
 
@@ -122,47 +123,47 @@ func (e *PassedOverError) Error() string {
 	return fmt.Sprintf("rotation: %d secrets cannot be opened and were passed over: %v", e.Count, errors.Join(e.Some...))
 }
 
-// Unwrap returns why the first rows could not be opened.
+// Unwrap returns the errors of the first rows.
 func (e *PassedOverError) Unwrap() []error { return e.Some }
 
-// Store keeps rotations, and what they change.
+// Store stores rotations and the rows that they change.
 type Store interface {
-	// Start begins a rotation unless one of its kind runs, which is returned then. The data key, if there is one, is
-	// kept with it.
+	// Start begins a rotation, or returns the running one of its kind. The data key, if there is one, is stored with
+	// it.
 	Start(ctx context.Context, r Rotation, with *vault.DataKey) (Rotation, error)
-	// Last returns the newest rotation of a kind; nil if there never was one.
+	// Last returns the newest rotation of a kind; nil if there is none.
 	Last(ctx context.Context, kind Kind) (*Rotation, error)
 	// Step changes some rows of a running rotation.
 	Step(ctx context.Context, kind Kind, s Step) (Progress, error)
 	Holdings(ctx context.Context) ([]Holding, error)
 	Keys(ctx context.Context, pepper string) (Keys, error)
-	// HashOnly lists the keys that a pepper does not find and never will, in the order of their ids.
+	// HashOnly lists the keys that a pepper does not find and cannot find, ordered by id.
 	HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]HashOnlyKey, error)
 	DataKeys(ctx context.Context) ([]vault.DataKey, error)
-	// FirstDataKey keeps a data key if the database is new.
+	// FirstDataKey stores a data key if the database is new.
 	FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) error
 }
 
-// Config is what a Service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
 	Vault *vault.Vault
-	// Hasher hashes under the current pepper; Peppers are the ids of all.
+	// Hasher hashes under the current pepper; Peppers are the ids of all peppers.
 	Hasher  *apikey.Hasher
 	Peppers []string
-	// Settle is how long a rotation of the master key takes at least; zero means 30 seconds.
+	// Settle is the minimum duration of a rotation of the master key; zero means 30 seconds.
 	Settle time.Duration
 }
 
 const (
 	defaultSettle = 30 * time.Second
-	// stepRows is how many rows of each kind one transaction changes.
+	// stepRows is the number of rows of each kind that one transaction changes.
 	stepRows = 200
-	// namedRows bounds how many of the rows are named that a pass could not open.
+	// namedRows bounds the skipped rows that a PassedOverError names.
 	namedRows = 20
 )
 
-// Service is the exchange over a Store.
+// Service runs rotations.
 type Service struct{ cfg Config }
 
 // NewService returns a Service.
@@ -173,7 +174,7 @@ func NewService(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Prepare gives a new database its first data key, and loads those there are.
+// Prepare creates the first data key of a new database and loads all data keys.
 func (s *Service) Prepare(ctx context.Context) error {
 	if err := s.cfg.Store.FirstDataKey(ctx, s.cfg.Vault.MakeDataKey); err != nil {
 		return err
@@ -181,7 +182,7 @@ func (s *Service) Prepare(ctx context.Context) error {
 	return s.Refresh(ctx)
 }
 
-// Refresh loads the data keys that other replicas have made.
+// Refresh loads data keys that other replicas have created.
 func (s *Service) Refresh(ctx context.Context) error {
 	keys, err := s.cfg.Store.DataKeys(ctx)
 	if err != nil {
@@ -193,8 +194,7 @@ func (s *Service) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Start begins to move everything to what is current, or returns the rotation
-// that does so already.
+// Start starts a rotation to the current key or pepper, or returns the one that is running.
 func (s *Service) Start(ctx context.Context, kind Kind) (Rotation, error) {
 	r := Rotation{ID: ident.New(), Kind: kind, Target: s.target(kind)}
 	var fresh *vault.DataKey
@@ -219,8 +219,8 @@ func (s *Service) target(kind Kind) string {
 	return s.cfg.Vault.Current()
 }
 
-// Work goes on with what runs, until nothing can be done. It returns a
-// PassedOverError with what cannot be opened.
+// Work continues running rotations until nothing can be done. It returns a PassedOverError if rows
+// could not be decrypted.
 func (s *Service) Work(ctx context.Context) error {
 	return errors.Join(s.work(ctx, MasterKey), s.work(ctx, Pepper))
 }
@@ -261,8 +261,7 @@ func (s *Service) hash(id ident.UUID, text vault.Sealed) (apikey.Hash, error) {
 	return s.cfg.Hasher.Hash(string(secret)), nil
 }
 
-// Masters is the state of the master keys: those that are configured, and
-// those that something rests under.
+// Masters describes the master keys: the configured ones, and those that rows are encrypted under.
 type Masters struct {
 	Current    string
 	Configured []string
@@ -270,8 +269,8 @@ type Masters struct {
 	Last       *Rotation
 }
 
-// Masters returns the state of the master keys. A key that is configured and
-// has no holding is not needed any more, unless it is current.
+// Masters returns the state of the master keys. A configured key without a holding can be removed,
+// unless it is current.
 func (s *Service) Masters(ctx context.Context) (Masters, error) {
 	m := Masters{Current: s.cfg.Vault.Current(), Configured: s.cfg.Vault.Masters()}
 	var err error
@@ -282,7 +281,7 @@ func (s *Service) Masters(ctx context.Context) (Masters, error) {
 	return m, err
 }
 
-// Peppers is the state of the peppers.
+// Peppers describes the peppers.
 type Peppers struct {
 	Current string
 	// Configured are the ids of all peppers, sorted.
@@ -291,7 +290,7 @@ type Peppers struct {
 	Last       *Rotation
 }
 
-// HashOnly lists keys that only an old pepper finds, after one of them.
+// HashOnly lists keys that only an old pepper finds, after the given one.
 func (s *Service) HashOnly(ctx context.Context, after key.ID, limit int) ([]HashOnlyKey, error) {
 	return s.cfg.Store.HashOnly(ctx, s.cfg.Hasher.ID(), after, limit)
 }

@@ -12,10 +12,10 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// decoder writes a tree into Go values and collects what does not fit.
+// decoder writes a tree into Go values and collects field errors.
 type decoder struct {
 	invalid validation.Errors
-	// noNull refuses null where it would mean the same as nothing.
+	// noNull rejects null for a pointer, where it would have no effect.
 	noNull bool
 }
 
@@ -23,17 +23,17 @@ func (d *decoder) value(n *node, into any) {
 	d.into(n, reflect.ValueOf(into).Elem(), "")
 }
 
-// noZero refuses the character U+0000, which Postgres keeps in no text.
+// noZero rejects the character U+0000, which Postgres cannot store.
 func (d *decoder) noZero(n *node, path string) {
 	if strings.ContainsRune(n.text, 0) {
-		d.invalid.Add(path, "must not hold the character U+0000")
+		d.invalid.Add(path, "must not contain the character U+0000")
 	}
 	for i, item := range n.items {
 		d.noZero(item, validation.Index(path, i))
 	}
 	for _, m := range n.members {
 		if strings.ContainsRune(m.name, 0) {
-			d.invalid.Add(path, "has a member whose name holds the character U+0000")
+			d.invalid.Add(path, "has a member whose name contains the character U+0000")
 			continue
 		}
 		d.noZero(m.value, validation.Member(path, m.name))
@@ -47,14 +47,14 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		v.SetBytes(n.json())
 		return
 	}
-	// A type that reads its own text is asked before one that reads its own JSON: the text is exact.
+	// UnmarshalText is preferred to UnmarshalJSON, since it gets the text exactly as written.
 	switch own := v.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
 		d.ownText(n, own, path)
 		return
 	case json.Unmarshaler:
 		if err := own.UnmarshalJSON(n.json()); err != nil {
-			d.invalid.Add(path, "is not of the wanted kind")
+			d.invalid.Add(path, "has the wrong type")
 		}
 		return
 	}
@@ -63,7 +63,7 @@ func (d *decoder) into(n *node, v reflect.Value, path string) {
 		if n.kind == null {
 			v.SetZero()
 			if d.noNull {
-				d.invalid.Add(path, "must not be null: without it, it stays as it is")
+				d.invalid.Add(path, "must not be null; omit it to leave it unchanged")
 			}
 			return
 		}
@@ -101,7 +101,7 @@ func (d *decoder) ownText(n *node, own encoding.TextUnmarshaler, path string) {
 
 func (d *decoder) anything(n *node, v reflect.Value, path string) {
 	if err := json.Unmarshal(n.json(), v.Addr().Interface()); err != nil {
-		d.invalid.Add(path, "is not of the wanted kind")
+		d.invalid.Add(path, "has the wrong type")
 	}
 }
 
@@ -114,15 +114,15 @@ func (d *decoder) structure(n *node, v reflect.Value, path string) {
 		at := validation.Member(path, m.name)
 		index, known := fields[m.name]
 		if !known {
-			d.invalid.Add(at, "is not known")
+			d.invalid.Add(at, "is not a known member")
 			continue
 		}
 		d.into(m.value, v.FieldByIndex(index), at)
 	}
 }
 
-// fieldsOf maps the JSON names of a struct's fields to their indexes. The
-// fields of an embedded struct count as its own.
+// fieldsOf maps the JSON names of a struct's fields to their indexes, including those of embedded
+// structs.
 func fieldsOf(t reflect.Type) map[string][]int {
 	fields := make(map[string][]int, t.NumField())
 	for _, f := range reflect.VisibleFields(t) {
@@ -172,7 +172,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 		if d.want(n, path, boolean) {
 			v.SetBool(strings.EqualFold(n.text, "true"))
 		}
-	default: // integers; no type of ours holds a float
+	default: // integers: no decoded type contains a float
 		if !d.want(n, path, number) {
 			return
 		}
@@ -185,7 +185,7 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	}
 }
 
-// json writes the node as JSON, members in their order.
+// json returns the node as JSON, with the members in their order.
 func (n *node) json() []byte {
 	var b bytes.Buffer
 	n.write(&b)
@@ -197,13 +197,13 @@ func (n *node) write(b *bytes.Buffer) {
 	case null:
 		b.WriteString("null")
 	case boolean:
-		b.WriteString(strings.ToLower(n.text)) // YAML has True, too
+		b.WriteString(strings.ToLower(n.text)) // YAML also has True
 	case number:
 		if json.Valid([]byte(n.text)) {
 			b.WriteString(n.text)
 			return
 		}
-		writeString(b, n.text) // a number that only YAML has, such as 0x10 or .inf
+		writeString(b, n.text) // a number that JSON does not have, such as 0x10 or .inf
 	case text:
 		writeString(b, n.text)
 	case list:

@@ -13,7 +13,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// jsonParser builds the tree of a JSON text.
+// jsonParser parses a JSON text into a tree.
 type jsonParser struct {
 	dec     *json.Decoder
 	invalid validation.Errors
@@ -22,7 +22,7 @@ type jsonParser struct {
 var errTooDeep = errors.New("nested too deep")
 
 func parseJSON(data []byte) (*node, validation.Errors) {
-	if at := brokenText(data); at >= 0 { // the decoder would put U+FFFD in its place
+	if at := brokenText(data); at >= 0 { // the decoder would replace such text by U+FFFD
 		return nil, validation.Errors{{Detail: fmt.Sprintf("not valid JSON at byte %d: it is not UTF-8", at)}}
 	}
 	p := jsonParser{dec: json.NewDecoder(bytes.NewReader(data))}
@@ -39,8 +39,8 @@ func parseJSON(data []byte) (*node, validation.Errors) {
 	return tree, p.invalid
 }
 
-// brokenText is where bytes are no UTF-8 or an escape is half of a surrogate
-// pair; -1 if there is no such place.
+// brokenText returns the position of bytes that are not UTF-8, or of an unpaired surrogate escape;
+// -1 if there is none.
 func brokenText(data []byte) int {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
@@ -60,7 +60,7 @@ func brokenText(data []byte) int {
 	return -1
 }
 
-// escaped reads an escape such as \u00e9; zero for any other text.
+// escaped returns the character of an escape such as \u00e9; zero for any other text.
 func escaped(data []byte) rune {
 	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
 		return 0
@@ -126,7 +126,7 @@ func (p *jsonParser) object(path string, depth int) (*node, error) {
 		if err != nil {
 			return nil, err
 		}
-		name, _ := token.(string) // the decoder lets nothing else stand here
+		name, _ := token.(string) // the decoder accepts only a string here
 		value, err := p.value(validation.Member(path, name), depth+1)
 		if err != nil {
 			return nil, err

@@ -1,35 +1,33 @@
-// Package strict decodes JSON and YAML that people write: a member that the
-// Go type does not have, a member given twice and a value of the wrong kind
-// are faults, and all of them are reported, each with its path. So is text
-// that could not be kept as it was written.
+// Package strict decodes JSON and YAML that people write. Unknown members, duplicate members,
+// values of the wrong type and text that cannot be stored as written are errors. All of them are
+// reported at once, each with its path.
 //
-// Numbers never pass through a float: a type with UnmarshalText reads the
-// digits as they were written.
+// Numbers are never converted to floats: a type with UnmarshalText gets the digits as they were
+// written.
 package strict
 
 import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// maxDepth bounds how deep a document may be nested.
+// maxDepth bounds the nesting of a document.
 const maxDepth = 64
 
-// JSON decodes one JSON value into what the pointer points to. Any error is a
-// validation.Errors.
+// JSON decodes one JSON value into the value that into points to. The error is validation.Errors.
 func JSON(data []byte, into any) error {
 	tree, invalid := parseJSON(data)
 	return decode(tree, invalid, decoder{}, into)
 }
 
-// Patch is JSON for a change: null is refused for what it would leave as it is.
-// A type that reads its own JSON may still have a meaning for it.
+// Patch decodes like JSON, but rejects null for a pointer, because null and an absent member would
+// mean the same. A type with UnmarshalJSON can accept null.
 func Patch(data []byte, into any) error {
 	tree, invalid := parseJSON(data)
 	return decode(tree, invalid, decoder{noNull: true}, into)
 }
 
-// YAML is JSON for YAML. Anchors and aliases are refused, and a date, a number
-// or a boolean without quotes is taken as a string where a string is wanted.
+// YAML decodes YAML like JSON. It rejects anchors and aliases. An unquoted date, number or boolean
+// is accepted as a string.
 func YAML(data []byte, into any) error {
 	tree, invalid := parseYAML(data)
 	return decode(tree, invalid, decoder{}, into)
@@ -46,7 +44,7 @@ func decode(tree *node, invalid validation.Errors, d decoder, into any) error {
 	return d.invalid.Err()
 }
 
-// kind is the kind of a node.
+// kind is the type of a value in a document.
 type kind int
 
 const (
@@ -58,7 +56,7 @@ const (
 	object
 )
 
-// String names the kind as a fault's detail does.
+// String returns the name for field errors.
 func (k kind) String() string {
 	return [...]string{"null", "a boolean", "a number", "a string", "a list", "an object"}[k]
 }
@@ -66,7 +64,7 @@ func (k kind) String() string {
 // node is a parsed value.
 type node struct {
 	kind kind
-	// loose marks a YAML scalar without quotes, which a string may take whatever it looks like.
+	// loose marks an unquoted YAML scalar, which can be decoded into a string whatever it looks like.
 	loose bool
 	// text is the scalar as written.
 	text    string

@@ -75,7 +75,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// null is no change, unless the type says what it means.
+// null means no change, unless the type defines its meaning.
 func TestNullInAPatch(t *testing.T) {
 	t.Parallel()
 	var got struct {
@@ -92,7 +92,7 @@ func TestNullInAPatch(t *testing.T) {
 	}
 }
 
-// Text that only looks broken is taken as it is.
+// Text that looks like a broken escape but is not is decoded unchanged.
 func TestTextIsKept(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestTextIsKept(t *testing.T) {
 	}
 }
 
-// A YAML scalar without quotes is a string where one is wanted, as written.
+// An unquoted YAML scalar is decoded into a string as written.
 func TestLooseStrings(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"12", "1.50", "true", "2026-01-02", "No", "0x10"} {
@@ -171,7 +171,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// Whatever is decoded without fault means the same to encoding/json.
+// A document that decodes without errors has the same meaning for encoding/json.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"text":"x","items":[{"name":"a","n":1}],"raw":{"a":[1e3]},"any":null}`))
 	f.Add([]byte(`{"text":"\ud83d\ude00","count":-0}`))
@@ -183,7 +183,7 @@ func FuzzJSON(f *testing.F) {
 		if err := json.Unmarshal(data, &want); err != nil {
 			t.Fatalf("encoding/json refuses %q: %v", data, err)
 		}
-		// Raw text is written anew, numbers to a text type are read as written.
+		// Raw is encoded anew; numbers in text types keep their written form.
 		got.Raw, want.Raw, got.Exact, want.Exact = nil, nil, "", ""
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(document{})); diff != "" {
 			t.Errorf("decoded %q (-want +got):\n%s", data, diff)

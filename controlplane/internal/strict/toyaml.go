@@ -7,9 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ToYAML writes JSON as YAML with the names and the order of its members.
+// ToYAML converts JSON to YAML, with the names and the order of its members.
 func ToYAML(text []byte) ([]byte, error) {
-	var tree yaml.Node // JSON is YAML, written in another style
+	var tree yaml.Node // JSON is a subset of YAML
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
@@ -23,8 +23,8 @@ func ToYAML(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// block lays lists and objects out over lines; the names of members need no
-// quotes, texts keep theirs, so that "1.00" stays a text.
+// block sets the block style for lists and objects. Member names lose their quotes, texts keep
+// them, so that "1.00" stays a text.
 func block(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		for i := 0; i < len(n.Content); i += 2 {

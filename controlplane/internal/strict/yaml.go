@@ -6,7 +6,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// yamlParser turns YAML's own tree into ours.
+// yamlParser converts the tree of the YAML library.
 type yamlParser struct{ invalid validation.Errors }
 
 func parseYAML(data []byte) (*node, validation.Errors) {
@@ -39,7 +39,7 @@ func (p *yamlParser) value(y *yaml.Node, path string, depth int) *node {
 	case yaml.ScalarNode:
 		return scalar(y)
 	default:
-		p.invalid.Add(path, "is an alias, which is not taken (line %d)", y.Line)
+		p.invalid.Add(path, "is an alias, which is not allowed (line %d)", y.Line)
 		return &node{}
 	}
 }

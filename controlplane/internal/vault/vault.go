@@ -1,15 +1,13 @@
-// Package vault owns the keys under which secrets rest in the database.
+// Package vault implements envelope encryption of the secrets in the database.
 //
-// Secrets are sealed under data keys, which rest in the database themselves,
-// each sealed under a master key of the configuration: to exchange the master
-// key, only the data keys are sealed anew. A database of an earlier release has
-// secrets that are sealed under the master key directly; they stay readable,
-// and until its first rotation it gets no data key, so that control planes of
-// the release before can read everything.
+// Secrets are encrypted under data keys. Data keys are stored in the database, each encrypted
+// under a master key of the configuration, so replacing the master key only re-encrypts the data
+// keys. Databases that were created without data keys have secrets that are encrypted under the
+// master key directly; they stay readable, and such a database gets no data key before its first
+// rotation.
 //
-// Every sealed secret is stored with the id of its key, so that keys can be
-// exchanged while old ones still open what they sealed. Of several master keys
-// one is current; the others only open.
+// Every encrypted secret is stored with the id of its key, so that keys can be replaced while old
+// ones still decrypt. One of the master keys is current; the others only decrypt.
 package vault
 
 import (
@@ -24,36 +22,34 @@ import (
 	"modelgateway/shared/seal"
 )
 
-// ErrUnknownKey is returned for a secret sealed under a key that the vault
-// does not hold.
+// ErrUnknownKey is returned for a secret whose key the vault does not have.
 var ErrUnknownKey = errors.New("vault: sealed under an unknown key")
 
-// DataKeyPrefix begins the id of every data key, and of no master key.
+// DataKeyPrefix is the prefix of data key ids. Master key ids do not have it.
 const DataKeyPrefix = "dk_"
 
-// Sealed is a secret at rest. The zero value holds none.
+// Sealed is an encrypted secret. The zero value means that there is no secret.
 type Sealed struct {
 	Text []byte
-	// KeyID names the data key or master key.
+	// KeyID is the id of the data key or master key.
 	KeyID string
 }
 
-// IsZero tells whether there is no secret.
+// IsZero reports whether there is no secret.
 func (s Sealed) IsZero() bool { return s.Text == nil }
 
-// DataKey is a data key as it rests: sealed under a master key. Ids made later
-// sort later.
+// DataKey is a data key, encrypted under a master key. Ids sort by creation.
 type DataKey struct {
 	ID     string
 	Sealed Sealed
 }
 
-// FindFunc reads a data key that another replica has made; a zero one if there
+// FindFunc reads a data key that another replica has created; it returns the zero DataKey if there
 // is none.
 type FindFunc func(id string) (DataKey, error)
 
-// Vault seals under one key and opens under any that it holds. It is safe for
-// concurrent use and never prints a key.
+// Vault encrypts under one key and decrypts under any key that it has. It is safe for concurrent
+// use and never prints a key.
 type Vault struct {
 	current string
 	masters map[string]*seal.Key
@@ -61,12 +57,12 @@ type Vault struct {
 
 	mu   sync.RWMutex
 	data map[string]*seal.Key
-	// newest is the data key to seal under; empty while there is none.
+	// newest is the id of the data key that encrypts; empty if there is none.
 	newest string
 }
 
-// New returns a vault that seals under the master key of the current id until
-// it holds a data key; every key has seal.KeySize bytes. Find may be nil.
+// New returns a vault that encrypts under the current master key until a data key is loaded. Every
+// key has seal.KeySize bytes. find may be nil.
 func New(current string, masters map[string][]byte, find FindFunc) (*Vault, error) {
 	v := &Vault{current: current, masters: make(map[string]*seal.Key, len(masters)), find: find, data: map[string]*seal.Key{}}
 	for id, secret := range masters {
@@ -85,13 +81,13 @@ func New(current string, masters map[string][]byte, find FindFunc) (*Vault, erro
 	return v, nil
 }
 
-// Current is the id of the master key to seal under.
+// Current returns the id of the current master key.
 func (v *Vault) Current() string { return v.current }
 
-// Masters are the ids of all master keys, sorted.
+// Masters returns the ids of all master keys, sorted.
 func (v *Vault) Masters() []string { return slices.Sorted(maps.Keys(v.masters)) }
 
-// Load takes over data keys; secrets are sealed under the newest of all.
+// Load adds data keys. The vault then encrypts under the newest one.
 func (v *Vault) Load(keys ...DataKey) error {
 	for _, k := range keys {
 		if v.dataKey(k.ID) != nil {
@@ -137,12 +133,12 @@ func (v *Vault) wrap(id string, secret []byte) DataKey {
 	return DataKey{id, Sealed{v.masters[v.current].Seal(secret, wrapContext(id)), v.current}}
 }
 
-// MakeDataKey returns a new data key, which the vault does not hold yet.
+// MakeDataKey returns a new data key. The vault does not use it before Load.
 func (v *Vault) MakeDataKey() DataKey {
 	return v.wrap(fmt.Sprintf("%s%x", DataKeyPrefix, ident.New()), seal.NewSecret())
 }
 
-// Rewrap seals a data key under the current master key.
+// Rewrap encrypts a data key under the current master key.
 func (v *Vault) Rewrap(k DataKey) (DataKey, error) {
 	secret, err := v.unwrap(k)
 	if err != nil {
@@ -151,7 +147,7 @@ func (v *Vault) Rewrap(k DataKey) (DataKey, error) {
 	return v.wrap(k.ID, secret), nil
 }
 
-// Seal seals a secret for its context, such as "apikey:key_…".
+// Seal encrypts a secret for an encryption context, such as "apikey:key_…".
 func (v *Vault) Seal(secret []byte, context string) Sealed {
 	v.mu.RLock()
 	id, key := v.newest, v.data[v.newest]
@@ -162,8 +158,8 @@ func (v *Vault) Seal(secret []byte, context string) Sealed {
 	return Sealed{key.Seal(secret, context), id}
 }
 
-// Open returns the secret, ErrUnknownKey, or seal.ErrOpen for one that was
-// changed or belongs to another context.
+// Open decrypts a secret. It returns ErrUnknownKey, or seal.ErrOpen if the secret was modified or
+// belongs to another context.
 func (v *Vault) Open(s Sealed, context string) ([]byte, error) {
 	key, err := v.keyOf(s.KeyID)
 	if err != nil {
@@ -176,7 +172,7 @@ func (v *Vault) Open(s Sealed, context string) ([]byte, error) {
 	return secret, nil
 }
 
-// keyOf returns the key of an id, reading a data key that is new.
+// keyOf returns the key with an id. It looks up data keys that are not loaded yet.
 func (v *Vault) keyOf(id string) (*seal.Key, error) {
 	if master := v.masters[id]; master != nil {
 		return master, nil
@@ -200,7 +196,7 @@ func (v *Vault) keyOf(id string) (*seal.Key, error) {
 	return v.dataKey(id), nil
 }
 
-// Knows tells whether what was sealed under an id can be opened.
+// Knows reports whether the vault has the key with an id.
 func (v *Vault) Knows(id string) bool {
 	_, err := v.keyOf(id)
 	return err == nil

@@ -21,7 +21,7 @@ func TestVault(t *testing.T) {
 		t.Errorf("sealed under %q", sealed.KeyID)
 	}
 
-	// After the key is exchanged, the old one still opens and the new one seals.
+	// After the master key was replaced, the old one still decrypts and the new one encrypts.
 	after, err := vault.New("m2", map[string][]byte{"m1": oldKey, "m2": newKey}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -57,8 +57,7 @@ func TestVaultWithoutKey(t *testing.T) {
 	}
 }
 
-// A data key outlives the master key that it was sealed under, and nothing
-// that it sealed changes.
+// A data key survives the replacement of its master key, and nothing that it encrypts changes.
 func TestDataKeys(t *testing.T) {
 	t.Parallel()
 	oldKey, newKey := seal.NewSecret(), seal.NewSecret()
@@ -78,7 +77,7 @@ func TestDataKeys(t *testing.T) {
 		t.Errorf("sealed under %q, then %q; want the master key, then the data key", direct.KeyID, sealed.KeyID)
 	}
 
-	// Another replica finds what it does not know, while the master key is exchanged.
+	// Another replica looks up a data key that it does not know, while the master key is replaced.
 	second, err := vault.New("m2", map[string][]byte{"m1": oldKey, "m2": newKey}, func(id string) (vault.DataKey, error) { return stored[id], nil })
 	if err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// storable is a provider's object as Postgres takes it: without the character
-// U+0000 and without halves of surrogate pairs, which escapes can spell. What is
-// no JSON stays as it is.
+// storable returns a provider's object in a form that Postgres accepts: without the character
+// U+0000 and without unpaired surrogates, which JSON escapes can contain. Text that is not JSON is
+// returned unchanged.
 func storable(object json.RawMessage) json.RawMessage {
 	if !bytes.Contains(object, []byte(`\u`)) {
 		return object
@@ -26,8 +26,8 @@ func storable(object json.RawMessage) json.RawMessage {
 	return text
 }
 
-// withoutZero removes the character from all texts and names. The decoder has
-// put U+FFFD in the place of half pairs.
+// withoutZero removes U+0000 from all texts and names. The decoder has already replaced unpaired
+// surrogates by U+FFFD.
 func withoutZero(value any) any {
 	switch v := value.(type) {
 	case string:

@@ -1,10 +1,10 @@
-// Package video owns the records of video jobs: a job is recorded before its
-// provider is called, changed only from the state that its changer has seen,
-// and put on the work queue until it has ended. Each of its states is kept on
-// the bus too, whence a loss of commits in Postgres has it restored.
+// Package video manages the records of video jobs. A job is recorded before its provider is
+// called, is changed only from the state that the caller has read, and stays on the work queue
+// until it has ended. Each state is also stored in NATS, from where it is restored if Postgres
+// loses commits.
 //
-// It bills nothing: the proxy that sees a job completed reports its usage
-// under the request that made the job, and settlement takes it once.
+// This package bills nothing: the proxy that sees a job completed reports its usage under the
+// request that created the job, and settlement books it once.
 package video
 
 import (
@@ -20,55 +20,54 @@ import (
 )
 
 var (
-	// ErrNotFound says that there is no such job, or it is another account's.
+	// ErrNotFound is returned if the job does not exist or belongs to another account.
 	ErrNotFound = errors.New("video: no such job")
-	// ErrConflict says that the record was changed since it was read, or has ended.
+	// ErrConflict is returned if the job has changed since it was read, or has ended.
 	ErrConflict = errors.New("video: the job has changed")
 )
 
-// Store keeps the records.
+// Store stores the records of jobs.
 type Store interface {
-	// Insert writes a new record. The same record again changes nothing.
+	// Insert stores a new record. Inserting the same record again changes nothing.
 	Insert(ctx context.Context, v *event.Video) error
-	// Get reads a record; an empty account reads any.
+	// Get returns a record. An empty account matches any.
 	Get(ctx context.Context, id, account string) (*event.Video, error)
-	// Update writes a record whose Rev is the stored one, and counts it up. Otherwise, and when the stored one has
-	// ended, it returns ErrConflict.
+	// Update stores a record whose Rev equals the stored one, and increments Rev. Otherwise, and if the stored job
+	// has ended, it returns ErrConflict.
 	Update(ctx context.Context, v *event.Video) (*event.Video, error)
-	// Open lists jobs that have not ended and were not changed for a while, those that were left for longest first, from
-	// behind a place in that order.
+	// Open lists jobs that have not ended and were not changed for the idle time, least recently changed first,
+	// after a position in that order.
 	Open(ctx context.Context, idle time.Duration, after Place, limit int) ([]Idle, error)
 }
 
-// Place is where a job stands in the order of their last changes. The zero
-// Place is before all.
+// Place is a position in the order of the last changes. The zero Place is before all jobs.
 type Place struct {
 	UpdatedAt time.Time
 	ID        ident.UUID
 }
 
-// Idle is a job that nobody has changed for a while.
+// Idle is a job that was not changed for a while.
 type Idle struct {
 	Place
 	Poll event.VideoPoll
 }
 
-// Queue takes jobs to be polled. A job that is queued already stays queued
-// once. After an error some may be queued.
+// Queue is the work queue of jobs to poll. A job that is queued already stays queued once. After
+// an error, some jobs may be queued.
 type Queue interface {
 	EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error
 }
 
 const (
-	// sweepPause is the time between two looks for jobs that fell off the queue.
+	// sweepPause is the interval between two sweeps for jobs that are missing on the queue.
 	sweepPause = 15 * time.Second
-	// idle is how long a job may go unchanged before it is queued again.
+	// idle is how long a job may stay unchanged before it is queued again.
 	idle = 30 * time.Second
 	// sweepLimit bounds the jobs that a sweep lists and queues at once.
 	sweepLimit = 500
 )
 
-// Service is one replica.
+// Service manages video jobs on one replica.
 type Service struct {
 	store Store
 	queue Queue
@@ -83,7 +82,7 @@ func New(store Store, queue Queue, kept BackupStore, log *slog.Logger) *Service 
 	return &Service{store: store, queue: queue, kept: kept, log: log}
 }
 
-// Start queues open jobs again, from time to time, until Stop.
+// Start starts sweeping.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.task.Go(func() {
@@ -96,21 +95,20 @@ func (s *Service) Start(ctx context.Context) {
 			case <-ticker.C:
 			}
 			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-				s.log.ErrorContext(ctx, "sweep video jobs", "error", err)
+				s.log.ErrorContext(ctx, "sweeping video jobs failed", "error", err)
 			}
 		}
 	})
 }
 
-// Stop ends sweeping.
+// Stop stops sweeping and waits.
 func (s *Service) Stop() {
 	s.stop()
 	s.task.Wait()
 }
 
-// Sweep queues all jobs that have not ended and that nobody has changed for a
-// while: their message may have been lost. Those that are queued already, and
-// unchanged because their provider says the same for long, are in nobody's way.
+// Sweep queues all open jobs that were not changed for a while, since their message may have been
+// lost. Queueing a job that is queued already has no effect.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := (Place{}); ; {
 		jobs, err := s.store.Open(ctx, idle, after, sweepLimit)
@@ -132,9 +130,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// Create records a job and queues it. Once it is recorded, a message that is
-// lost is made good by Sweep. A job that cannot be kept is not made: its
-// provider has not been called yet.
+// Create records a job and queues it. If the message is lost, Sweep queues the job again. A job
+// that cannot be backed up is not created, since its provider has not been called yet.
 func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
 	v.Rev = 1
 	if err := s.keep(ctx, v); err != nil {
@@ -144,12 +141,12 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply
 		return nil, fmt.Errorf("record video job: %w", err)
 	}
 	if err := s.queue.EnqueuePolls(ctx, event.VideoPoll{V: event.Version, ID: v.ID}); err != nil {
-		s.log.WarnContext(ctx, "queue video job", "video_id", v.ID, "error", err)
+		s.log.WarnContext(ctx, "queueing a video job failed", "video_id", v.ID, "error", err)
 	}
 	return done(v), nil
 }
 
-// Get reads a job.
+// Get returns a job.
 func (s *Service) Get(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
 	v, err := s.store.Get(ctx, q.ID, q.AccountID)
 	switch {
@@ -161,7 +158,7 @@ func (s *Service) Get(ctx context.Context, q *event.VideoGet) (*event.VideoReply
 	return done(v), nil
 }
 
-// keepTimeout bounds the wait for the bus.
+// keepTimeout bounds the wait for NATS.
 const keepTimeout = time.Second
 
 func (s *Service) keep(ctx context.Context, v *event.Video) error {
@@ -176,16 +173,15 @@ func (s *Service) keep(ctx context.Context, v *event.Video) error {
 	return nil
 }
 
-// Update changes a job. A conflict is answered with the record as it is. A
-// state that cannot be kept is recorded all the same: refused, it would be lost
-// for certain.
+// Update changes a job. On a conflict it returns the current record. A state that cannot be backed
+// up is recorded anyway, because rejecting it would lose it for certain.
 func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
 	seen := *v
 	seen.Object = storable(v.Object)
 	next := seen
 	next.Rev++
 	if err := s.keep(ctx, &next); err != nil {
-		s.log.WarnContext(ctx, "a loss of commits would lose this state of a video job", "video_id", v.ID, "error", err)
+		s.log.WarnContext(ctx, "backing up a video job failed", "video_id", v.ID, "error", err)
 	}
 	updated, err := s.store.Update(ctx, &seen)
 	switch {
@@ -202,7 +198,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply
 	return done(updated), nil
 }
 
-// conflict answers with the record as it is, which may be that there is none.
+// conflict returns the current record of a job, or that there is none.
 func (s *Service) conflict(ctx context.Context, id string) (*event.VideoReply, error) {
 	reply, err := s.Get(ctx, &event.VideoGet{V: event.Version, ID: id})
 	if err == nil && reply.Status == event.VideoDone {

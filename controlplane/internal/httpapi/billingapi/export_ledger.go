@@ -36,7 +36,7 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 			q.AfterLine, broken = strconv.Atoi(line)
 		}
 		if err != nil || broken != nil || q.AfterLine < 1 || q.AfterLine > 1<<30 {
-			invalid.Add("cursor", "must be the transaction and line of the last entry that arrived, such as txn_…/2")
+			invalid.Add("cursor", "must be the transaction and line of the last received entry, such as txn_…/2")
 		}
 	}
 	if err := invalid.Err(); err != nil {

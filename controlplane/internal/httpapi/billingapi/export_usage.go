@@ -28,7 +28,7 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 	convert.CheckTimeRange(&invalid, convert.Value(r.Params.From), convert.Value(r.Params.To))
 	if r.Params.Cursor != nil && *r.Params.Cursor != "" {
 		if q.After, err = usage.ParseRequestID(*r.Params.Cursor); err != nil {
-			invalid.Add("cursor", "must be the id of the last request that arrived")
+			invalid.Add("cursor", "must be the id of the last received request")
 		}
 	}
 	if err := invalid.Err(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// creditKinds maps the kinds of the API to those of the books.
+// creditKinds maps the kinds of the API to ledger kinds.
 var creditKinds = map[gen.CreditKind]ledger.Kind{
 	gen.CreditKindTopUp:      ledger.Credit,
 	gen.CreditKindCorrection: ledger.Correction,
@@ -70,7 +70,7 @@ func (h *Handlers) ListLedger(ctx context.Context, _ *gen.Call, r gen.ListLedger
 	return gen.ListLedger200JSONResponse{Data: convert.All(found, transactionView), NextCursor: cursor}, nil
 }
 
-// kindView is the API's name of a kind of the books.
+// kindView returns the API's name of a ledger kind.
 func kindView(kind ledger.Kind) gen.TransactionKind {
 	if kind == ledger.Credit {
 		return gen.TransactionKindTopUp

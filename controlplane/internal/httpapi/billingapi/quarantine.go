@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// maxPayload bounds the bytes of an unreadable event in an answer.
+// maxPayload bounds the payload of an unreadable event in a response, in bytes.
 const maxPayload = 64 << 10
 
 // ListQuarantine implements gen.StrictServerInterface.

@@ -50,8 +50,8 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 	}, nil
 }
 
-// statementQuery reads the period, a month or two days, and what lines tell
-// apart: day, key and model if nothing is said.
+// statementQuery parses the period, a month or two days, and the grouping of the usage lines: by
+// default day, key and model.
 func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 	var invalid validation.Errors
 	q := statement.Query{By: readGroup(&invalid, params.GroupBy)}
@@ -64,7 +64,7 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 	q.Period.From, q.Period.To = convert.ReadDay(&invalid, "from", params.From), convert.ReadDay(&invalid, "to", params.To)
 	switch {
 	case params.Month != nil && (params.From != nil || params.To != nil):
-		invalid.Add("month", "cannot be given beside from and to")
+		invalid.Add("month", "cannot be combined with from and to")
 	case params.Month != nil:
 		month, err := time.Parse(monthForm, *params.Month)
 		if err != nil || month.Year() < 1 {
@@ -72,13 +72,12 @@ func statementQuery(params *gen.GetStatementParams) (statement.Query, error) {
 		}
 		q.Period = statement.Period{From: month, To: month.AddDate(0, 1, 0)}
 	case params.From == nil || params.To == nil:
-		invalid.Add("month", "or both from and to must be given")
+		invalid.Add("month", "or both from and to are required")
 	}
 	return q, invalid.Err()
 }
 
-// statementCSV writes a statement as a table: one row per line, amounts with
-// the sign that they have for the account.
+// statementCSV returns a statement as CSV. Amounts have their sign from the view of the account.
 func statementCSV(s *statement.Statement, by usage.Group, currency string) ([]byte, error) {
 	var text bytes.Buffer
 	w := spreadsheet.NewWriter(&text)

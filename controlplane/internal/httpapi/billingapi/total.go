@@ -34,7 +34,7 @@ func (h *Handlers) GetUsageTotals(ctx context.Context, _ *gen.Call, r gen.GetUsa
 	}, nil
 }
 
-// totalQuery reads the filters of totals.
+// totalQuery parses the filters of totals.
 func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQuery, error) {
 	var invalid validation.Errors
 	q := usage.TotalQuery{
@@ -52,7 +52,7 @@ func totalQuery(params *gen.GetUsageTotalsParams, p *convert.Page) (usage.TotalQ
 	return q, invalid.Err()
 }
 
-// readGroup reads what totals tell apart.
+// readGroup parses the parameter group_by.
 func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 	var g usage.Group
 	for _, name := range names {
@@ -72,7 +72,7 @@ func readGroup(invalid *validation.Errors, names []gen.UsageGroup) usage.Group {
 	return g
 }
 
-// totalPosition is the place of a total in its order.
+// totalPosition returns the position of a total in the list.
 func totalPosition(t *usage.Total) []byte {
 	text, err := json.Marshal(usage.Total{Day: t.Day, AccountID: t.AccountID, KeyID: t.KeyID, Model: t.Model})
 	if err != nil { // times, ids and strings always marshal

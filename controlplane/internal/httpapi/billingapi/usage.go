@@ -43,7 +43,7 @@ func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRe
 	return gen.ListUsage200JSONResponse{Data: views, NextCursor: cursor}, nil
 }
 
-// usageQuery reads the filters of a list.
+// usageQuery parses the filters of the list.
 func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	var invalid validation.Errors
 	q := usage.Query{Model: convert.Text(params.Model), From: convert.Value(params.From), To: convert.Value(params.To)}

@@ -41,7 +41,7 @@ var (
 	videoStates   = []video.State{video.Queued, video.Running, video.Unknown, video.Stuck, video.Completed, video.Failed, video.GivenUp}
 )
 
-// videoQuery reads the filters of a list.
+// videoQuery parses the filters of the list.
 func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
 	var invalid validation.Errors
 	q.From, q.To = convert.Value(params.From), convert.Value(params.To)
@@ -72,12 +72,11 @@ func (h *Handlers) GetVideoJob(ctx context.Context, _ *gen.Call, r gen.GetVideoJ
 	return gen.GetVideoJob200JSONResponse(videoView(&job)), nil
 }
 
-// errorCode is what a code of a provider's looks like: no words of a client.
+// errorCode matches error codes of providers, and no text.
 var errorCode = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// whyFailed is why the gateway gave a job up, or the code that the provider
-// gave for its failure. The provider's words stay hidden: they can quote the
-// prompt.
+// whyFailed returns why the gateway gave up a job, or the error code of the provider. It omits the
+// provider's message, which can quote the prompt.
 func whyFailed(v *event.Video) string {
 	if v.Error != "" || v.Status != event.VideoFailed {
 		return v.Error
@@ -89,7 +88,7 @@ func whyFailed(v *event.Video) string {
 	return "the provider reports " + object.Error.Code
 }
 
-// videoView leaves the provider's object out: it can hold the prompt.
+// videoView omits the provider's object, which can contain the prompt.
 func videoView(j *video.Job) gen.VideoJob {
 	v := &j.Record
 	view := gen.VideoJob{

@@ -33,7 +33,7 @@ func (h *Handlers) GetCatalog(ctx context.Context, call *gen.Call, r gen.GetCata
 	return gen.GetCatalog200ApplicationYamlResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
 }
 
-// toYAML writes a value with the names and the order of its JSON form.
+// toYAML encodes a value as YAML, with the names and the order of its JSON form.
 func toYAML(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {

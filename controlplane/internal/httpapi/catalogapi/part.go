@@ -208,7 +208,8 @@ func (h *Handlers) DeleteModel(ctx context.Context, call *gen.Call, r gen.Delete
 	return gen.DeleteModel204Response{}, nil
 }
 
-// routePosition rises as routes are listed: by priority, provider and name.
+// routePosition returns the position of a route in the list: by priority, provider and upstream
+// model.
 func routePosition(e *catalog.RouteEntry) []byte {
 	return fmt.Appendf(nil, "%016x%s\x00%s\x00%s", e.Priority, e.Provider, e.UpstreamModel, e.ID)
 }

@@ -45,8 +45,8 @@ func (h *Handlers) ListPrices(ctx context.Context, _ *gen.Call, r gen.ListPrices
 	return gen.ListPrices200JSONResponse{Data: convert.All(prices, priceView), NextCursor: cursor}, err
 }
 
-// pricePosition rises as prices are listed: the scheduled ones, the latest
-// first, then the versions, the newest first.
+// pricePosition returns the position of a price in the list: first the scheduled ones, latest
+// first, then the versions, newest first.
 func pricePosition(v *catalog.PriceVersion) []byte {
 	if v.Version != 0 {
 		return fmt.Appendf(nil, "1%016x", ^uint64(v.Version))

@@ -52,7 +52,7 @@ func (h *Handlers) OpenProvider(ctx context.Context, call *gen.Call, r gen.OpenP
 	return gen.OpenProvider204Response{}, h.endMaintenance(ctx, call, catalog.OneProvider, r.ProviderID)
 }
 
-// maintain starts maintenance as the body says.
+// maintain starts maintenance as the request body says.
 func (h *Handlers) maintain(ctx context.Context, call *gen.Call, scope catalog.Scope, id string, body *gen.MaintenanceSet) (gen.Maintenance, error) {
 	m := catalog.Maintained{Scope: scope, ID: id, Maintenance: catalogkv.Maintenance{Message: convert.Text(body.Message)}}
 	if body.Until != nil {

@@ -72,7 +72,7 @@ func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRe
 	}, nil
 }
 
-// whole is a JSON value as it is, or nothing.
+// whole returns a JSON value as it is; nil if there is none.
 func whole(text json.RawMessage) any {
 	if text == nil {
 		return nil

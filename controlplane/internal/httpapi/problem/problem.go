@@ -98,7 +98,8 @@ var kinds = []struct {
 	{ErrMalformedParam, Kind{http.StatusBadRequest, "invalid_input", "A parameter is malformed"}},
 }
 
-// recovering is the kind while a replica waits for the others, or is told to come in again.
+// recovering is the kind of a replica that may not use the database before it is certain that no
+// commits were lost.
 var recovering = Kind{http.StatusServiceUnavailable, "database_unavailable", "The database is recovering. Retry later."}
 
 // Writer writes errors as problem documents (RFC 9457). A client sees only the
@@ -132,10 +133,10 @@ func (p Writer) Handle(err error, c echo.Context) {
 	if of.Status == http.StatusUnauthorized {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="admin"`)
 	}
-	_ = c.Blob(of.Status, "application/problem+json", text) // a client that hung up
+	_ = c.Blob(of.Status, "application/problem+json", text) // fails only if the client has closed the connection
 }
 
-// classify finds what a client is told of an error.
+// Classify returns the kind of problem that an error is, and its field errors.
 func Classify(err error) (Kind, []gen.FieldError) {
 	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		err = fromEcho(web)
