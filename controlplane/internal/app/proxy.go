@@ -24,7 +24,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
-	a.epochs = recovery.New(recoverystore.New(a.db), b, a.cfg.Session.TTL, b.SetEpoch, a.log, a.registry)
+	a.epochs = recovery.New(recoverystore.New(a.db), b, a.cfg.Session.TTL, b.SetClusterEpoch, a.log, a.registry)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	a.leasing = leasing.New(leasing.Config{Valid: a.cfg.Session.TTL, Rest: a.cfg.Session.CloseAfter, Linger: a.cfg.Lease.RefusalGracePeriod}, leasestore.New(a.db), b, a.log, a.registry)
 	a.components.Add("leasing",

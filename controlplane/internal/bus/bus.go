@@ -1,8 +1,9 @@
 // Package bus owns the control plane's side of NATS: the connection, the
-// declaration of every stream and bucket, the handlers of what proxies ask,
-// the consumer of usage, and what is pushed to proxies.
+// declaration of every stream and bucket, the handlers of the proxies' requests,
+// the consumer of the usage stream, and the messages pushed to proxies.
 //
-// It translates between messages and the domain services and decides nothing.
+// It translates between messages and calls of the domain services, and makes no
+// decisions of its own.
 package bus
 
 import (
@@ -20,75 +21,76 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// Config says how to reach NATS.
+// Config has the address of the NATS server and how to log in.
 type Config struct {
 	URL, User, Password string
-	// CAFile, CertFile and KeyFile turn on TLS; empty ones are left to the URL's scheme.
+	// CAFile, CertFile and KeyFile are PEM files for TLS. If all are empty, the URL's scheme decides whether TLS is used.
 	CAFile, CertFile, KeyFile string
-	// Replicas is how many servers keep each stream and bucket; zero means one.
+	// Replicas is the number of NATS servers that store each stream and bucket; zero means one.
 	Replicas int
-	// MonitorURL is the address of the server's monitoring port, for Diagnose; empty if it has none.
+	// MonitorURL is the URL of the server's monitoring port, for Diagnose; empty if there is none.
 	MonitorURL string
-	// Name tells this replica apart in the server's list of connections.
+	// Name identifies this replica in the server's list of connections.
 	Name string
 }
 
-// Incarnations remembers that the usage stream was made anew, so that proxies
-// publish again what may have been lost with the old one. It is told before
-// the stream is made, and so perhaps more often than once: one that was made
-// and not remembered would lose events.
-type Incarnations interface {
+// StreamStore keeps the state of the usage stream in Postgres.
+type StreamStore interface {
+	// StreamCreated records that the usage stream is about to be created, so that proxies publish again the events that
+	// may have been lost with a deleted one. It is called before the stream is created: if the replica stops in between,
+	// the stream is recorded twice, which is harmless, but never created without a record, which would lose events.
 	StreamCreated(ctx context.Context) error
-	// UsageReplay returns the epoch, and since when usage is to be settled once more in it; nil for all that there is.
+	// UsageReplay returns the cluster epoch, and the time from which usage has to be settled again in it. A nil time
+	// means the whole stream.
 	UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error)
 }
 
-// Bus is one connection. Close it last.
+// Bus is one connection to NATS. Stop it, then Close it.
 type Bus struct {
-	cfg          Config
-	nc           *nats.Conn
-	js           jetstream.JetStream
-	log          *slog.Logger
-	incarnations Incarnations
-	// epoch is the one that usage is to be settled in; zero as long as nobody has said.
-	epoch atomic.Int64
+	cfg     Config
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	log     *slog.Logger
+	streams StreamStore
+	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.
+	clusterEpoch atomic.Int64
 
 	stop    context.CancelFunc
 	ctx     context.Context
 	tasks   sync.WaitGroup
 	workers chan struct{}
 	subs    []*nats.Subscription
-	// declaring lets one settlement at a time make a stream anew that all of them miss.
+	// declaring serialises Declare: several consumers may find at the same time that a stream was deleted.
 	declaring sync.Mutex
-	// mu guards stopped, after which no task is begun.
+	// mu guards stopped. No task starts once it is true.
 	mu      sync.Mutex
 	stopped bool
 }
 
 const (
-	// maxWorkers bounds the requests that read or write Postgres by themselves, outside batches.
+	// maxWorkers bounds the proxies' requests that use Postgres at the same time, outside of batches.
 	maxWorkers = 32
-	// requestTimeout bounds each of them.
+	// requestTimeout bounds each of these requests.
 	requestTimeout = 5 * time.Second
-	// pollAckWait is how long a proxy may take over one video job before another one gets it.
+	// pollAckWait is how long a proxy may take to poll one video job before the job is given to another proxy.
 	pollAckWait = 90 * time.Second
-	// drainTimeout bounds how long a stop waits for what the server has already sent.
+	// drainTimeout bounds how long Stop waits for messages that the server has already sent.
 	drainTimeout = 2 * time.Second
-	// usageKept is how long settled usage stays in the stream, for replay after a loss in Postgres.
-	usageKept = 7 * 24 * time.Hour
-	// statesKept is how many states of one video job are kept. One is needed; the others are in case that the last ones
-	// are of proxies that had an old record and changed nothing.
-	statesKept = 8
+	// usageRetention is how long settled usage stays in the stream, for replay after Postgres lost commits.
+	usageRetention = 7 * 24 * time.Hour
+	// statesPerVideoJob is how many states of one video job are backed up. The newest valid one is needed; the newest
+	// ones may be rejected updates of proxies that had an outdated record.
+	statesPerVideoJob = 8
 )
 
-// Connect connects, for ever from then on: the client reconnects by itself.
-func Connect(cfg Config, incarnations Incarnations, log *slog.Logger) (*Bus, error) {
+// Connect connects to NATS. After that, the client reconnects by itself without a limit.
+func Connect(cfg Config, incarnations StreamStore, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("nats disconnected", slog.Any("error", err)) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats reconnected") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS connection lost", slog.Any("error", err)) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection restored") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("nats", slog.Any("error", err))
+			log.Warn("NATS reported an error", slog.Any("error", err))
 		}),
 	}
 	if cfg.User != "" {
@@ -107,48 +109,47 @@ func Connect(cfg Config, incarnations Incarnations, log *slog.Logger) (*Bus, err
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(requestTimeout))
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("bus: jetstream: %w", err)
+		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
-	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, incarnations: incarnations, workers: make(chan struct{}, maxWorkers)}
+	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, streams: incarnations, workers: make(chan struct{}, maxWorkers)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
 
-// Ready tells whether the connection stands.
+// Ready returns an error unless the connection is established.
 func (b *Bus) Ready(context.Context) error {
 	if !b.nc.IsConnected() {
-		return fmt.Errorf("bus: %s", b.nc.Status())
+		return fmt.Errorf("bus: the NATS connection is %s", b.nc.Status())
 	}
 	return nil
 }
 
-// Stop ends subscriptions and the consumer, and waits for what they started.
-// What the server has already sent is still taken in: another replica will not
-// get it.
+// Stop ends the subscriptions and the consumer, and waits for the tasks that they
+// started. Messages that the server has already sent are still handled, because
+// no other replica gets them.
 func (b *Bus) Stop() {
 	b.drain()
 	b.stop()
 	b.mu.Lock()
-	b.stopped = true // a handler may still be at work
+	b.stopped = true // a handler may still be running
 	b.mu.Unlock()
 	b.tasks.Wait()
 }
 
-// drain ends the subscriptions when the server knows of it and every message
-// that came until then has been handled, or when that takes too long, as it
-// does without a connection.
+// drain unsubscribes and waits until every message received so far has been
+// handled, for drainTimeout at most: without a connection it would never end.
 func (b *Bus) drain() {
 	drained := make(chan struct{}, len(b.subs))
-	left := 0
+	open := 0
 	for _, sub := range b.subs {
 		sub.SetClosedHandler(func(string) { drained <- struct{}{} })
 		if err := sub.Drain(); err == nil { // fails only on a closed connection or subscription
-			left++
+			open++
 		}
 	}
 	limit := time.NewTimer(drainTimeout)
 	defer limit.Stop()
-	for ; left > 0; left-- {
+	for ; open > 0; open-- {
 		select {
 		case <-drained:
 		case <-limit.C:
@@ -157,14 +158,14 @@ func (b *Bus) drain() {
 	}
 }
 
-// Close sends what is buffered and closes the connection.
+// Close sends buffered messages and closes the connection.
 func (b *Bus) Close() {
-	_ = b.nc.FlushTimeout(2 * time.Second) // best effort on the way out
+	_ = b.nc.FlushTimeout(2 * time.Second) // best effort
 	b.nc.Close()
 }
 
-// Declare creates or updates every stream and bucket. It may run at any time
-// and from any replica.
+// Declare creates or updates every stream, consumer and bucket. Any replica may
+// call it at any time.
 func (b *Bus) Declare(ctx context.Context) error {
 	b.declaring.Lock()
 	defer b.declaring.Unlock()
@@ -186,7 +187,7 @@ func (b *Bus) Declare(ctx context.Context) error {
 		return fmt.Errorf("bus: declare consumer %s: %w", subject.VideoPollConsumer, err)
 	}
 	_, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: subject.CatalogBucket, Description: "the catalog that proxies hold", History: 1,
+		Bucket: subject.CatalogBucket, Description: "catalog of models, prices and routes, read by the proxies", History: 1,
 		Storage: jetstream.FileStorage, Replicas: replicas,
 	})
 	if err != nil {
@@ -195,10 +196,10 @@ func (b *Bus) Declare(ctx context.Context) error {
 	return nil
 }
 
-// videoStream, videoJobStream and usageStream are what Declare makes and Diagnose expects.
+// videoStream, videoJobStream and usageStream return the settings that Declare writes and Diagnose expects.
 func videoStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Description: "video jobs to be polled",
+		Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Description: "video jobs that wait to be polled",
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 		MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true,
 	}
@@ -206,16 +207,16 @@ func videoStream(replicas int) jetstream.StreamConfig {
 
 func videoJobStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.VideoJobStream, Subjects: []string{subject.VideoJobAll}, Description: "states of video jobs, in case that Postgres loses them",
-		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, MaxMsgsPerSubject: statesKept, Discard: jetstream.DiscardOld,
+		Name: subject.VideoJobStream, Subjects: []string{subject.VideoJobAll}, Description: "backup of the states of video jobs, for a loss of commits in Postgres",
+		Retention: jetstream.LimitsPolicy, MaxAge: usageRetention, MaxMsgsPerSubject: statesPerVideoJob, Discard: jetstream.DiscardOld,
 		Storage: jetstream.FileStorage, Replicas: replicas,
 	}
 }
 
 func usageStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage of finished requests",
-		Retention: jetstream.LimitsPolicy, MaxAge: usageKept, Discard: jetstream.DiscardNew,
+		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage events of finished requests",
+		Retention: jetstream.LimitsPolicy, MaxAge: usageRetention, Discard: jetstream.DiscardNew,
 		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
 	}
 }
@@ -227,8 +228,8 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
 	}
 	if isNew {
-		if err := b.incarnations.StreamCreated(ctx); err != nil {
-			return fmt.Errorf("bus: note new stream %s: %w", subject.UsageStream, err)
+		if err := b.streams.StreamCreated(ctx); err != nil {
+			return fmt.Errorf("bus: record new stream %s: %w", subject.UsageStream, err)
 		}
 	}
 	_, err = b.js.CreateOrUpdateStream(ctx, usageStream(replicas))

@@ -35,8 +35,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// plant is a NATS server and a database, with one customer and one session.
-type plant struct {
+// env is a NATS server and a database, with one customer and one session.
+type env struct {
 	t      *testing.T
 	server *natstest.Server
 	// proxy is the connection of a proxy.
@@ -50,15 +50,15 @@ type plant struct {
 	session        wire.SessionID
 }
 
-func newPlant(t *testing.T) *plant {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	p := &plant{t: t, server: natstest.New(t), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
+	p := &env{t: t, server: natstest.New(t), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
 	p.proxy, p.db = p.server.Connect(), postgres.Wrap(p.sql)
 	p.hash = apikey.Hash(append(p.key[:], p.account[:]...))
 	p.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", p.account)
 	p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
-	p.balance = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
-	p.slots = wire.PoolID(p.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
+	p.balance = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
+	p.slots = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
 	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, time.Minute)
 	if err != nil {
@@ -68,14 +68,14 @@ func newPlant(t *testing.T) *plant {
 	return p
 }
 
-func (p *plant) exec(query string, args ...any) {
+func (p *env) exec(query string, args ...any) {
 	p.t.Helper()
 	if _, err := p.sql.Exec(p.t.Context(), query, args...); err != nil {
 		p.t.Fatalf("%s: %v", query, err)
 	}
 }
 
-func (p *plant) number(query string, args ...any) (n int64) {
+func (p *env) queryInt(query string, args ...any) (n int64) {
 	p.t.Helper()
 	if err := p.sql.QueryRow(p.t.Context(), query, args...).Scan(&n); err != nil {
 		p.t.Fatalf("%s: %v", query, err)
@@ -83,18 +83,18 @@ func (p *plant) number(query string, args ...any) (n int64) {
 	return n
 }
 
-// incarnations counts how often the usage stream was made anew.
-type incarnations struct{ made atomic.Int64 }
+// streams counts how often the usage stream was made anew.
+type streamCounter struct{ created atomic.Int64 }
 
-func (i *incarnations) UsageReplay(context.Context) (int64, *time.Time, error) { return 1, nil, nil }
+func (i *streamCounter) UsageReplay(context.Context) (int64, *time.Time, error) { return 1, nil, nil }
 
-func (i *incarnations) StreamCreated(context.Context) error {
-	i.made.Add(1)
+func (i *streamCounter) StreamCreated(context.Context) error {
+	i.created.Add(1)
 	return nil
 }
 
-// replica connects the bus of one replica, with all streams declared.
-func (p *plant) replica(made bus.Incarnations) *bus.Bus {
+// connectReplica connects the bus of one replica, with all streams declared.
+func (p *env) connectReplica(made bus.StreamStore) *bus.Bus {
 	p.t.Helper()
 	b, err := bus.Connect(bus.Config{URL: p.server.URL(), Name: "replica"}, made, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -108,13 +108,13 @@ func (p *plant) replica(made bus.Incarnations) *bus.Bus {
 	return b
 }
 
-func (p *plant) consume(b *bus.Bus) {
+func (p *env) consume(b *bus.Bus) {
 	b.ConsumeUsage(settle.New(settlestore.New(p.db)), prometheus.NewRegistry())
 }
 
 // usage is the stream message with the events of these numbers, which cost 10
 // each.
-func (p *plant) usage(numbers ...int64) []byte {
+func (p *env) usage(numbers ...int64) []byte {
 	p.t.Helper()
 	b := event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(p.session)}
 	for _, n := range numbers {
@@ -136,7 +136,7 @@ func (p *plant) usage(numbers ...int64) []byte {
 }
 
 // publish puts a message on the usage stream.
-func (p *plant) publish(payload []byte) {
+func (p *env) publish(payload []byte) {
 	p.t.Helper()
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
@@ -147,8 +147,8 @@ func (p *plant) publish(payload []byte) {
 	}
 }
 
-// marks subscribes to the session's watermarks.
-func (p *plant) marks() *nats.Subscription {
+// subscribeWatermarks subscribes to the session's watermarks.
+func (p *env) subscribeWatermarks() *nats.Subscription {
 	p.t.Helper()
 	sub, err := p.proxy.SubscribeSync(subject.Settled(int64(p.session)))
 	if err == nil {
@@ -160,8 +160,8 @@ func (p *plant) marks() *nats.Subscription {
 	return sub
 }
 
-// settledUpTo returns when a watermark has come to n.
-func (p *plant) settledUpTo(marks *nats.Subscription, n int64) {
+// awaitWatermark returns when a watermark has come to n.
+func (p *env) awaitWatermark(marks *nats.Subscription, n int64) {
 	p.t.Helper()
 	for {
 		m, err := marks.NextMsgWithContext(p.t.Context())
@@ -178,19 +178,19 @@ func (p *plant) settledUpTo(marks *nats.Subscription, n int64) {
 	}
 }
 
-func (p *plant) settledIs(want int64) {
+func (p *env) wantSettled(want int64) {
 	p.t.Helper()
-	if got := p.number("select settled from pools where id = $1", p.balance); got != want {
+	if got := p.queryInt("select settled from pools where id = $1", p.balance); got != want {
 		p.t.Errorf("%d settled; want %d", got, want)
 	}
 }
 
 func TestUsageIsSettledOnce(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	made := new(incarnations)
-	marks := p.marks()
-	first, second := p.replica(made), p.replica(made)
+	p := newEnv(t)
+	made := new(streamCounter)
+	marks := p.subscribeWatermarks()
+	first, second := p.connectReplica(made), p.connectReplica(made)
 	p.consume(first)
 	p.consume(second)
 	var payloads [][]byte
@@ -201,20 +201,20 @@ func TestUsageIsSettledOnce(t *testing.T) {
 		p.publish(payload)
 	}
 	p.publish([]byte("no batch at all"))
-	p.settledUpTo(marks, 60)
-	p.settledIs(600)
+	p.awaitWatermark(marks, 60)
+	p.wantSettled(600)
 
 	// One replica goes, and what comes in meanwhile waits for the next one.
 	second.Stop()
 	first.Stop()
 	p.publish(p.usage(61))
-	p.consume(p.replica(made))
-	p.settledUpTo(marks, 61)
-	p.settledIs(610)
-	if got := made.made.Load(); got != 1 {
+	p.consume(p.connectReplica(made))
+	p.awaitWatermark(marks, 61)
+	p.wantSettled(610)
+	if got := made.created.Load(); got != 1 {
 		t.Errorf("the stream was made %d times; want once", got)
 	}
-	if got := p.number("select count(*) from quarantine"); got != 1 {
+	if got := p.queryInt("select count(*) from quarantine"); got != 1 {
 		t.Errorf("%d rows of quarantine; want 1", got)
 	}
 }
@@ -223,13 +223,13 @@ func TestUsageIsSettledOnce(t *testing.T) {
 // noted, and what proxies publish again is settled once.
 func TestStreamIsDeleted(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	made := new(incarnations)
-	marks := p.marks()
-	p.consume(p.replica(made))
+	p := newEnv(t)
+	made := new(streamCounter)
+	marks := p.subscribeWatermarks()
+	p.consume(p.connectReplica(made))
 	payload := p.usage(1, 2)
 	p.publish(payload)
-	p.settledUpTo(marks, 2)
+	p.awaitWatermark(marks, 2)
 
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
@@ -238,7 +238,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
 		t.Fatal(err)
 	}
-	for made.made.Load() < 2 { // the consumer notices by itself
+	for made.created.Load() < 2 { // the consumer notices by itself
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -250,17 +250,17 @@ func TestStreamIsDeleted(t *testing.T) {
 	}
 	p.publish(payload)
 	p.publish(p.usage(3))
-	p.settledUpTo(marks, 3)
-	p.settledIs(30)
+	p.awaitWatermark(marks, 3)
+	p.wantSettled(30)
 }
 
-// failing is a settle.Store that fails at first.
-type failing struct {
+// failingStore is a settle.Store that fails at first.
+type failingStore struct {
 	settle.Store
 	left atomic.Int64
 }
 
-func (f *failing) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
+func (f *failingStore) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
 	if f.left.Add(-1) >= 0 {
 		return settle.Result{}, errors.New("the store fails")
 	}
@@ -271,15 +271,15 @@ func (f *failing) Settle(ctx context.Context, items []settle.Item) (settle.Resul
 // events are committed.
 func TestFailedSettlementIsRepeated(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	marks := p.marks()
-	store := &failing{Store: settlestore.New(p.db)}
+	p := newEnv(t)
+	marks := p.subscribeWatermarks()
+	store := &failingStore{Store: settlestore.New(p.db)}
 	store.left.Store(2)
-	b := p.replica(new(incarnations))
+	b := p.connectReplica(new(streamCounter))
 	b.ConsumeUsage(settle.New(store), prometheus.NewRegistry())
 	p.publish(p.usage(1))
-	p.settledUpTo(marks, 1)
-	p.settledIs(10)
+	p.awaitWatermark(marks, 1)
+	p.wantSettled(10)
 	b.Stop()
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
@@ -297,12 +297,12 @@ func TestFailedSettlementIsRepeated(t *testing.T) {
 // TestServerRestarts: the bus comes back by itself.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	marks := p.marks()
-	b := p.replica(new(incarnations))
+	p := newEnv(t)
+	marks := p.subscribeWatermarks()
+	b := p.connectReplica(new(streamCounter))
 	p.consume(b)
 	p.publish(p.usage(1))
-	p.settledUpTo(marks, 1)
+	p.awaitWatermark(marks, 1)
 	p.server.Stop()
 	for b.Ready(t.Context()) == nil {
 		continue
@@ -312,12 +312,12 @@ func TestServerRestarts(t *testing.T) {
 		continue
 	}
 	p.publish(p.usage(2))
-	p.settledUpTo(marks, 2)
-	p.settledIs(20)
+	p.awaitWatermark(marks, 2)
+	p.wantSettled(20)
 }
 
 // request asks as a proxy does.
-func request[A any](p *plant, name string, question any) A {
+func request[A any](p *env, name string, question any) A {
 	p.t.Helper()
 	data, err := json.Marshal(question)
 	if err != nil {
@@ -334,9 +334,9 @@ func request[A any](p *plant, name string, question any) A {
 	return answer
 }
 
-func (p *plant) serve() (*bus.Bus, *leasing.Service) {
+func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
-	b := p.replica(new(incarnations))
+	b := p.connectReplica(new(streamCounter))
 	s := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
@@ -348,7 +348,7 @@ func (p *plant) serve() (*bus.Bus, *leasing.Service) {
 
 func TestServe(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
+	p := newEnv(t)
 	b, _ := p.serve()
 	account, key := ident.Account.Format(p.account), ident.Key.Format(p.key)
 
@@ -402,10 +402,10 @@ func TestServe(t *testing.T) {
 }
 
 // TestManyRequests: more requests than workers are all answered, by either
-// replica, and a stop beside them leaves nothing behind.
+// connectReplica, and a stop beside them leaves nothing behind.
 func TestManyRequests(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
+	p := newEnv(t)
 	first, _ := p.serve()
 	p.serve()
 	const asked = 300
@@ -441,7 +441,7 @@ func TestManyRequests(t *testing.T) {
 // acknowledgement.
 func TestAnnounceOverTheBus(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
+	p := newEnv(t)
 	_, s := p.serve()
 	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // what is announced is committed
 	want := wire.KeyChange{V: wire.Version, Revision: 8, PreviousRevision: 7, Kind: wire.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
@@ -477,8 +477,8 @@ func TestAnnounceOverTheBus(t *testing.T) {
 // The catalog's bucket takes entries from whoever has seen its last change.
 func TestCatalogEntries(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	b, other := p.replica(new(incarnations)), p.replica(new(incarnations))
+	p := newEnv(t)
+	b, other := p.connectReplica(new(streamCounter)), p.connectReplica(new(streamCounter))
 	ctx := t.Context()
 	if keys, err := b.Keys(ctx); err != nil || len(keys) != 0 {
 		t.Errorf("keys of an empty bucket: %v, %v", keys, err)
@@ -536,7 +536,7 @@ func TestConnectRefused(t *testing.T) {
 	server := natstest.New(t)
 	url := server.URL()
 	server.Stop()
-	if _, err := bus.Connect(bus.Config{URL: url}, new(incarnations), slog.New(slog.DiscardHandler)); err == nil {
+	if _, err := bus.Connect(bus.Config{URL: url}, new(streamCounter), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("connected to a server that is not there")
 	}
 }

@@ -38,14 +38,14 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
 		}, ""},
 	} {
-		found, err := b.lookAt(ctx, &facts, wanted.config, wanted.consumer)
+		stream, err := b.diagnoseStream(ctx, &facts, wanted.config, wanted.consumer)
 		if err != nil {
 			return facts, err
 		}
-		facts.Streams = append(facts.Streams, found)
+		facts.Streams = append(facts.Streams, stream)
 	}
 	if b.cfg.MonitorURL != "" {
-		if always, err := syncAlways(ctx, b.cfg.MonitorURL); err != nil {
+		if always, err := readSyncAlways(ctx, b.cfg.MonitorURL); err != nil {
 			facts.SyncFault = err.Error()
 		} else {
 			facts.SyncAlways = &always
@@ -54,8 +54,9 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	return facts, nil
 }
 
-// lookAt looks at one stream, and at the server's clock on the way.
-func (b *Bus) lookAt(ctx context.Context, facts *diagnosis.NATS, wanted jetstream.StreamConfig, consumer string) (diagnosis.Stream, error) {
+// diagnoseStream compares one stream with its wanted settings. It also measures
+// the skew of the server's clock.
+func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted jetstream.StreamConfig, consumer string) (diagnosis.Stream, error) {
 	s := diagnosis.Stream{
 		Name: wanted.Name, Wanted: wanted.Replicas, Consumer: consumer, Usage: wanted.Name == subject.UsageStream,
 	}
@@ -65,15 +66,15 @@ func (b *Bus) lookAt(ctx context.Context, facts *diagnosis.NATS, wanted jetstrea
 		return s, nil
 	}
 	if err != nil {
-		return s, fmt.Errorf("bus: look at stream %s: %w", wanted.Name, err)
+		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
 	sent := time.Now()
 	info, err := stream.Info(ctx)
 	if err != nil {
-		return s, fmt.Errorf("bus: look at stream %s: %w", wanted.Name, err)
+		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
 	facts.Skew, facts.Doubt = diagnosis.Skew(sent, info.TimeStamp, time.Now())
-	s.Replicas, s.Faults = info.Config.Replicas, differences(&wanted, &info.Config)
+	s.Replicas, s.Faults = info.Config.Replicas, streamDifferences(&wanted, &info.Config)
 	if info.Cluster != nil {
 		for _, peer := range info.Cluster.Replicas {
 			if peer.Offline || !peer.Current {
@@ -84,17 +85,17 @@ func (b *Bus) lookAt(ctx context.Context, facts *diagnosis.NATS, wanted jetstrea
 	if consumer == "" {
 		return s, nil
 	}
-	return s, b.lookAtConsumer(ctx, stream, &s)
+	return s, b.diagnoseConsumer(ctx, stream, &s)
 }
 
-func (b *Bus) lookAtConsumer(ctx context.Context, stream jetstream.Stream, s *diagnosis.Stream) error {
+func (b *Bus) diagnoseConsumer(ctx context.Context, stream jetstream.Stream, s *diagnosis.Stream) error {
 	consumer, err := stream.Consumer(ctx, s.Consumer)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		s.ConsumerMissing = true
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("bus: look at consumer %s: %w", s.Consumer, err)
+		return fmt.Errorf("bus: read consumer %s: %w", s.Consumer, err)
 	}
 	info := consumer.CachedInfo()
 	s.Waiting = info.NumPending + uint64(info.NumAckPending)
@@ -102,20 +103,20 @@ func (b *Bus) lookAtConsumer(ctx context.Context, stream jetstream.Stream, s *di
 		return nil
 	}
 	oldest, err := stream.GetMsg(ctx, info.AckFloor.Stream+1)
-	if errors.Is(err, jetstream.ErrMsgNotFound) { // was settled meanwhile, or is gone by age
+	if errors.Is(err, jetstream.ErrMsgNotFound) { // it was settled or has expired in the meantime
 		s.Oldest = time.Now()
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("bus: look at the oldest message of %s: %w", s.Name, err)
+		return fmt.Errorf("bus: read the oldest message of %s: %w", s.Name, err)
 	}
 	s.Oldest = oldest.Time
 	return nil
 }
 
-// differences are the settings of a stream that decide what is kept and are
-// not as they were declared.
-func differences(wanted, found *jetstream.StreamConfig) []string {
+// streamDifferences describes the settings of a stream that differ from the
+// wanted ones, of those that decide how long messages are kept.
+func streamDifferences(wanted, found *jetstream.StreamConfig) []string {
 	var faults []string
 	compare := func(name string, wanted, found any) {
 		if wanted != found {
@@ -132,9 +133,9 @@ func differences(wanted, found *jetstream.StreamConfig) []string {
 	return faults
 }
 
-// syncAlways asks the monitoring port whether messages are on disk before they
-// are acknowledged.
-func syncAlways(ctx context.Context, url string) (bool, error) {
+// readSyncAlways asks the monitoring port whether the server writes messages to
+// disk before it acknowledges them.
+func readSyncAlways(ctx context.Context, url string) (bool, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/jsz", http.NoBody)
 	if err != nil {
 		return false, fmt.Errorf("bus: monitoring port: %w", err)
@@ -149,8 +150,8 @@ func syncAlways(ctx context.Context, url string) (bool, error) {
 			SyncAlways bool `json:"sync_always"`
 		} `json:"config"`
 	}
-	const most = 1 << 20
-	if err := json.NewDecoder(io.LimitReader(answer.Body, most)).Decode(&state); err != nil {
+	const maxAnswer = 1 << 20
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&state); err != nil {
 		return false, fmt.Errorf("bus: monitoring port: %s: %w", answer.Status, err)
 	}
 	return state.Config.SyncAlways, nil
@@ -158,12 +159,12 @@ func syncAlways(ctx context.Context, url string) (bool, error) {
 
 // Describe implements diagnosis.Bus.
 func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Description, error) {
-	answers := make(chan diagnosis.Description, max(expected, 1))
+	descriptions := make(chan diagnosis.Description, max(expected, 1))
 	sent := time.Now()
-	stop, err := publishAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(said wire.DescribeResponse) {
-		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(said.ClockMS), time.Now())
+	stop, err := requestAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(response wire.DescribeResponse) {
+		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(response.ClockMS), time.Now())
 		select {
-		case answers <- diagnosis.Description{DescribeResponse: said, Skew: skew, Doubt: doubt}:
+		case descriptions <- diagnosis.Description{DescribeResponse: response, Skew: skew, Doubt: doubt}:
 		case <-ctx.Done():
 		}
 	})
@@ -174,8 +175,8 @@ func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Descripti
 	var all []diagnosis.Description
 	for len(all) < expected {
 		select {
-		case one := <-answers:
-			all = append(all, one)
+		case d := <-descriptions:
+			all = append(all, d)
 		case <-ctx.Done():
 			return all, nil
 		}

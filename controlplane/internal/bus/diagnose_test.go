@@ -32,8 +32,8 @@ func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
 
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	b := p.replica(recoverystore.New(p.db))
+	p := newEnv(t)
+	b := p.connectReplica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)
@@ -84,8 +84,8 @@ func TestDiagnose(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	b := p.replica(recoverystore.New(p.db))
+	p := newEnv(t)
+	b := p.connectReplica(recoverystore.New(p.db))
 	_, err := p.proxy.Subscribe(subject.Describe, func(m *nats.Msg) {
 		for _, name := range []string{"one", "two"} {
 			text, err := json.Marshal(wire.DescribeResponse{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
@@ -124,7 +124,7 @@ func TestDescribe(t *testing.T) {
 func TestSyncAlways(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]bool{`{"config":{"sync_always":true}}`: true, `{"config":{"sync_interval":120000000000}}`: false} {
-		p := newPlant(t)
+		p := newEnv(t)
 		monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/jsz" {
 				t.Errorf("asked for %s", r.URL.Path)

@@ -28,20 +28,20 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// site is a plant whose database can be copied and put back.
-type site struct {
-	*plant
+// restorableEnv is a plant whose database can be copied and put back.
+type restorableEnv struct {
+	*env
 	url, admin, name string
 }
 
-func newSite(t *testing.T) *site {
+func newRestorableEnv(t *testing.T) *restorableEnv {
 	t.Helper()
 	at := pgtest.URL(t)
 	u, err := url.Parse(at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{plant: &plant{t: t, server: natstest.New(t), account: ident.New(), key: ident.New()}, url: at, name: strings.TrimPrefix(u.Path, "/")}
+	s := &restorableEnv{env: &env{t: t, server: natstest.New(t), account: ident.New(), key: ident.New()}, url: at, name: strings.TrimPrefix(u.Path, "/")}
 	u.Path = "/postgres"
 	s.admin = u.String()
 	s.proxy = s.server.Connect()
@@ -50,7 +50,7 @@ func newSite(t *testing.T) *site {
 }
 
 // open connects to the database as a replica does.
-func (s *site) open() {
+func (s *restorableEnv) open() {
 	s.t.Helper()
 	db, err := postgres.Open(s.t.Context(), postgres.Config{URL: s.url})
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *site) open() {
 	s.db, s.sql = db, db.Pool()
 }
 
-// statement runs one on the server, outside of the database.
-func (s *site) statement(format string, args ...any) {
+// execOnServer runs one on the server, outside of the database.
+func (s *restorableEnv) execOnServer(format string, args ...any) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.admin)
 	if err != nil {
@@ -73,11 +73,11 @@ func (s *site) statement(format string, args ...any) {
 	}
 }
 
-func (s *site) keeper(b *bus.Bus) *recovery.Monitor {
-	return recovery.New(recoverystore.New(s.db), b, sessionLength, b.SetEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
+	return recovery.New(recoverystore.New(s.db), b, sessionLength, b.SetClusterEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-func (s *site) leasing(b *bus.Bus) *leasing.Service {
+func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
 	service := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
@@ -94,20 +94,20 @@ const sessionLength = time.Second
 // more, and once.
 func TestPostgresLosesCommits(t *testing.T) {
 	t.Parallel()
-	s := newSite(t)
+	s := newRestorableEnv(t)
 	s.open()
 	s.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", s.account)
 	s.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", s.key, s.account, s.hash[:])
-	s.balance = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
-	s.slots = wire.PoolID(s.number("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
+	s.balance = wire.PoolID(s.queryInt("insert into pools (account_id, kind, total, free) values ($1, 1, 1000, 1000) returning id", s.account))
+	s.slots = wire.PoolID(s.queryInt("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", s.account))
 	s.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", s.account, s.key)
 
 	first := s.connect()
-	keeper := s.keeper(first)
-	s.look(keeper)
+	keeper := s.newMonitor(first)
+	s.check(keeper)
 	s.db.Close()
 	backup := s.name + "_copy"
-	s.statement("create database %s template %s", backup, s.name)
+	s.execOnServer("create database %s template %s", backup, s.name)
 	t.Cleanup(func() {
 		conn, err := pgx.Connect(context.Background(), s.admin)
 		if err != nil {
@@ -122,9 +122,9 @@ func TestPostgresLosesCommits(t *testing.T) {
 	s.open()
 	first.Close()
 	second := s.connect()
-	keeper = s.keeper(second)
-	s.look(keeper)
-	service := s.leasing(second)
+	keeper = s.newMonitor(second)
+	s.check(keeper)
+	service := s.startLeasing(second)
 	registered, err := service.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"})
 	if err != nil {
 		t.Fatal(err)
@@ -132,16 +132,16 @@ func TestPostgresLosesCommits(t *testing.T) {
 	s.session = registered.Session
 	h := holder.NewHolder(s.session, "boot", ident.Account.Format(s.account))
 	ticket := h.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 300}, {Pool: s.slots, Kind: wire.Slots, Amount: 1}})
-	reply := s.op(service, h.NextRequest())
+	reply := s.requestLease(service, h.NextRequest())
 	if h.HandleResponse(&reply); !ticket.Granted() {
 		t.Fatalf("op before the loss: %+v", reply)
 	}
-	marks := s.marks()
+	marks := s.subscribeWatermarks()
 	second.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(1, 2))
-	s.settledUpTo(marks, 2)
+	s.awaitWatermark(marks, 2)
 	change := s.revoke()
-	s.look(keeper) // the roll has a witness of all that
+	s.check(keeper) // the roll has a witness of all that
 	confirmed, err := service.Announce(t.Context(), change)
 	if err != nil || !confirmed.Effective {
 		t.Fatalf("revocation: %+v, %v", confirmed, err)
@@ -152,14 +152,14 @@ func TestPostgresLosesCommits(t *testing.T) {
 	second.Stop()
 	second.Close()
 	s.db.Close()
-	s.statement("drop database %s with (force)", s.name)
-	s.statement("alter database %s rename to %s", backup, s.name)
+	s.execOnServer("drop database %s with (force)", s.name)
+	s.execOnServer("alter database %s rename to %s", backup, s.name)
 	s.open()
 	third := s.connect()
-	s.look(s.keeper(third))
-	service = s.leasing(third)
+	s.check(s.newMonitor(third))
+	service = s.startLeasing(third)
 
-	if got := s.number("select count(*) from api_keys where revoked_at is not null"); got != 1 {
+	if got := s.queryInt("select count(*) from api_keys where revoked_at is not null"); got != 1 {
 		t.Error("the revocation is lost")
 	}
 	again, err := service.Register(t.Context(), &wire.RegisterRequest{
@@ -176,11 +176,11 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Errorf("renewal of a session from before: %+v, %v; want fenced", old, err)
 	}
 	h.Resync()
-	if got := s.ret(service, h.NextReturn()); got.Status != wire.Done {
+	if got := s.returnUnits(service, h.NextReturn()); got.Status != wire.Done {
 		t.Errorf("restated: %+v", got)
 	}
 	h.ReturnDelivered()
-	if got := s.number("select granted - returned - charged from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
+	if got := s.queryInt("select granted - returned - charged from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
 		t.Errorf("the running request holds %d slots after the loss; want 1", got)
 	}
 
@@ -188,14 +188,14 @@ func TestPostgresLosesCommits(t *testing.T) {
 	fresh := holder.NewHolder(again.Session, "boot", ident.Account.Format(s.account))
 	next := fresh.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 10}})
 	op := fresh.NextRequest()
-	if got := s.op(service, op); got.Status != wire.Unavailable {
+	if got := s.requestLease(service, op); got.Status != wire.Unavailable {
 		t.Errorf("op while recovering: %+v; want unavailable", got)
 	}
 	s.exec("update cluster_state set lost_at = lost_at - interval '1 hour'")
 	if renewed, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
 		t.Errorf("renewed: %+v, %v", renewed, err)
 	}
-	reply = s.op(service, op)
+	reply = s.requestLease(service, op)
 	if fresh.HandleResponse(&reply); !next.Granted() {
 		t.Errorf("op after recovering: %+v", reply)
 	}
@@ -203,19 +203,19 @@ func TestPostgresLosesCommits(t *testing.T) {
 	// Usage is settled from the stream once more, and once.
 	third.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(3))
-	s.settledUpTo(marks, 3)
-	s.settledIs(30)
-	if got := s.number("select count(*) from usage_records"); got != 3 {
+	s.awaitWatermark(marks, 3)
+	s.wantSettled(30)
+	if got := s.queryInt("select count(*) from usage_records"); got != 3 {
 		t.Errorf("%d usage records; want 3", got)
 	}
-	if got := s.number(`select count(*) from pools p where p.total <> p.free + p.settled +
+	if got := s.queryInt(`select count(*) from pools p where p.total <> p.free + p.settled +
 		(select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)`); got != 0 {
 		t.Errorf("I1 is broken for %d pools", got)
 	}
 }
 
 // connect connects the bus of a replica of this database.
-func (s *site) connect() *bus.Bus {
+func (s *restorableEnv) connect() *bus.Bus {
 	s.t.Helper()
 	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, recoverystore.New(s.db), slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *site) connect() *bus.Bus {
 	return b
 }
 
-func (s *site) look(k *recovery.Monitor) {
+func (s *restorableEnv) check(k *recovery.Monitor) {
 	s.t.Helper()
 	if err := k.Check(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -237,22 +237,22 @@ func (s *site) look(k *recovery.Monitor) {
 }
 
 // revoke revokes the key as the store of keys does.
-func (s *site) revoke() wire.KeyChange {
+func (s *restorableEnv) revoke() wire.KeyChange {
 	s.t.Helper()
-	rev := s.number("update cluster_state set revision = revision + 1 returning revision")
+	rev := s.queryInt("update cluster_state set revision = revision + 1 returning revision")
 	s.exec("update api_keys set revoked_at = now(), revision = $1 where id = $2", rev, s.key)
 	s.exec("insert into key_changes (revision, previous_revision, kind, key_id, account_id) values ($1, 0, 'key_revoked', $2, $3)", rev, s.key, s.account)
 	s.exec("update proxy_sessions set applied_revision = $1", rev) // the proxy has applied it
 	return wire.KeyChange{V: wire.Version, Revision: rev, Kind: wire.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
 }
 
-func (s *site) op(service *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
+func (s *restorableEnv) requestLease(service *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
 	replies := make(chan wire.LeaseResponse, 1)
 	service.Request(op, func(r wire.LeaseResponse) { replies <- r })
 	return <-replies
 }
 
-func (s *site) ret(service *leasing.Service, r *wire.Return) wire.ReturnResponse {
+func (s *restorableEnv) returnUnits(service *leasing.Service, r *wire.Return) wire.ReturnResponse {
 	replies := make(chan wire.ReturnResponse, 1)
 	service.Return(r, func(r wire.ReturnResponse) { replies <- r })
 	return <-replies

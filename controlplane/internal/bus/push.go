@@ -22,66 +22,65 @@ var (
 	_ outbox.Bucket  = (*Bus)(nil)
 )
 
-// Recall implements leasing.Pusher. A lost message is sent again by whoever
-// waits for the units.
+// Recall implements leasing.Pusher. If the message is lost, the leasing service
+// sends it again while a lease request waits for the units.
 func (b *Bus) Recall(session wire.SessionID, r wire.Recall) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("bus: encode recall: %w", err)
 	}
 	if err := b.nc.Publish(subject.Recall(int64(session)), data); err != nil {
-		return fmt.Errorf("bus: push recall: %w", err)
+		return fmt.Errorf("bus: publish recall: %w", err)
 	}
 	return nil
 }
 
-// Push implements leasing.Pusher: the change goes to every proxy, and each
-// acknowledgement to acks until stop is called.
+// Push implements leasing.Pusher.
 func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error) {
-	return publishAll(b, subject.KeyChange, c, acks)
+	return requestAll(b, subject.KeyChange, c, acks)
 }
 
 // AskReserved implements leasing.Pusher.
 func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
-	return publishAll(b, subject.Reserved, q, answers)
+	return requestAll(b, subject.Reserved, q, answers)
 }
 
-// publishAll sends a message to every proxy, and passes each answer on until
-// stop is called.
-func publishAll[A any](b *Bus, name string, message any, answers func(A)) (stop func(), err error) {
-	data, err := json.Marshal(message)
+// requestAll sends a request to every proxy, and calls handle for each response
+// until stop is called.
+func requestAll[R any](b *Bus, name string, request any, handle func(R)) (stop func(), err error) {
+	data, err := json.Marshal(request)
 	if err != nil {
-		return nil, fmt.Errorf("bus: encode for %s: %w", name, err)
+		return nil, fmt.Errorf("bus: encode request to %s: %w", name, err)
 	}
 	inbox := nats.NewInbox()
 	sub, err := b.nc.Subscribe(inbox, func(m *nats.Msg) {
-		decode(b, m, func(a *A) { answers(*a) })
+		decode(b, m, func(r *R) { handle(*r) })
 	})
 	if err != nil {
-		return nil, fmt.Errorf("bus: subscribe to answers of %s: %w", name, err)
+		return nil, fmt.Errorf("bus: subscribe to responses of %s: %w", name, err)
 	}
 	stop = func() { _ = sub.Unsubscribe() } // fails only on a closed connection
 	if err := b.nc.PublishRequest(name, inbox, data); err != nil {
 		stop()
-		return nil, fmt.Errorf("bus: push %s: %w", name, err)
+		return nil, fmt.Errorf("bus: send request to %s: %w", name, err)
 	}
 	return stop, nil
 }
 
-// settled tells a session which of its events are in Postgres. A lost message
-// is made good by the next one.
-func (b *Bus) settled(s event.Settled) error {
+// pushWatermark reports to a session which of its events are settled. If the
+// message is lost, the next one contains the same information.
+func (b *Bus) pushWatermark(s event.Settled) error {
 	data, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("bus: encode watermark: %w", err)
 	}
 	if err := b.nc.Publish(subject.Settled(s.Session), data); err != nil {
-		return fmt.Errorf("bus: push watermark: %w", err)
+		return fmt.Errorf("bus: publish watermark: %w", err)
 	}
 	return nil
 }
 
-// Position implements outbox.Bucket: it is the sequence of the bucket's stream.
+// Position implements outbox.Bucket. It is the last sequence number of the bucket's stream.
 func (b *Bus) Position(ctx context.Context) (uint64, error) {
 	stream, err := b.js.Stream(ctx, "KV_"+subject.CatalogBucket)
 	if err != nil {
@@ -90,14 +89,15 @@ func (b *Bus) Position(ctx context.Context) (uint64, error) {
 	return stream.CachedInfo().State.LastSeq, nil
 }
 
-// Put implements outbox.Bucket. The client's own operations on a bucket can be
-// bound to what a key holds, and not to what the bucket holds.
-func (b *Bus) Put(ctx context.Context, entry catalog.Entry, at uint64) (uint64, error) {
+// Put implements outbox.Bucket. It publishes to the bucket's stream, because the
+// client's bucket operations can check the revision of one key but not that of
+// the whole bucket.
+func (b *Bus) Put(ctx context.Context, entry catalog.Entry, position uint64) (uint64, error) {
 	message := nats.NewMsg("$KV." + subject.CatalogBucket + "." + entry.Subject)
 	if message.Data = entry.Payload; entry.Payload == nil {
 		message.Header.Set("KV-Operation", "DEL")
 	}
-	ack, err := b.js.PublishMsg(ctx, message, jetstream.WithExpectLastSequence(at))
+	ack, err := b.js.PublishMsg(ctx, message, jetstream.WithExpectLastSequence(position))
 	var refusal *jetstream.APIError
 	switch {
 	case err == nil:
@@ -109,7 +109,7 @@ func (b *Bus) Put(ctx context.Context, entry catalog.Entry, at uint64) (uint64, 
 	}
 }
 
-// Get reads a catalog entry; nil if there is none.
+// Get returns a catalog entry, or nil if there is none.
 func (b *Bus) Get(ctx context.Context, key string) ([]byte, error) {
 	kv, err := b.js.KeyValue(ctx, subject.CatalogBucket)
 	if err != nil {
@@ -148,5 +148,5 @@ func (b *Bus) Keys(ctx context.Context) ([]string, error) {
 }
 
 func isNotFound(err error) bool {
-	return errors.Is(err, jetstream.ErrKeyNotFound) // which a deleted key is too
+	return errors.Is(err, jetstream.ErrKeyNotFound) // also matches a deleted key
 }

@@ -25,7 +25,7 @@ func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := b.js.KeyValue(ctx, subject.RecoveryBucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = b.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: subject.RecoveryBucket, Description: "state that outlives a loss of commits in Postgres", History: 1,
+			Bucket: subject.RecoveryBucket, Description: "state that must survive a loss of commits in Postgres", History: 1,
 			Storage: jetstream.FileStorage, Replicas: max(b.cfg.Replicas, 1),
 		})
 	}
@@ -76,7 +76,7 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 
 // RecordRevocation implements leasing.Pusher.
 func (b *Bus) RecordRevocation(ctx context.Context, c wire.KeyChange) error {
-	ctx, cancel := context.WithTimeout(ctx, rememberTimeout)
+	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
 	kv, err := b.recoveryBucket(ctx)
 	if err == nil {
@@ -88,9 +88,9 @@ func (b *Bus) RecordRevocation(ctx context.Context, c wire.KeyChange) error {
 	return nil
 }
 
-// rememberTimeout bounds the write of a revocation to the recovery bucket before
-// it is pushed.
-const rememberTimeout = 500 * time.Millisecond
+// backupTimeout bounds the write of a revocation to the recovery bucket, which
+// happens before the revocation is pushed.
+const backupTimeout = 500 * time.Millisecond
 
 // RevokedKeys implements recovery.Bucket.
 func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
@@ -121,9 +121,9 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 	return revoked, nil
 }
 
-// SetEpoch makes usage be settled by the consumer of a cluster epoch: after a
-// loss of commits, again from some time before it.
-func (b *Bus) SetEpoch(clusterEpoch int64) { b.epoch.Store(clusterEpoch) }
+// SetClusterEpoch selects the consumer of the usage stream. Each cluster epoch has
+// one of its own: after a loss of commits it starts some time before the loss.
+func (b *Bus) SetClusterEpoch(clusterEpoch int64) { b.clusterEpoch.Store(clusterEpoch) }
 
 // usageConsumer returns the durable consumer of the current cluster epoch.
 func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int64, error) {
@@ -131,9 +131,9 @@ func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int6
 		Durable: subject.UsageConsumer, AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 10_000,
 		DeliverPolicy: jetstream.DeliverAllPolicy,
 	}
-	clusterEpoch, from, err := b.incarnations.UsageReplay(ctx)
+	clusterEpoch, from, err := b.streams.UsageReplay(ctx)
 	if err != nil {
-		return config, 0, fmt.Errorf("bus: read epoch: %w", err)
+		return config, 0, fmt.Errorf("bus: read cluster epoch: %w", err)
 	}
 	if clusterEpoch > 1 {
 		config.Durable = fmt.Sprintf("%s-%d", subject.UsageConsumer, clusterEpoch)

@@ -13,12 +13,12 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Serve answers what proxies ask of the leasing service, together with the
-// other replicas: each message goes to one of them.
+// Serve handles the proxies' requests to the leasing service. Each request goes
+// to one of the replicas.
 func (b *Bus) Serve(s *leasing.Service) error {
 	return b.subscribe(map[string]nats.MsgHandler{
 		subject.LeaseRequest: func(m *nats.Msg) {
-			decode(b, m, func(op *wire.LeaseRequest) { s.Request(op, func(r wire.LeaseResponse) { b.reply(m, r) }) })
+			decode(b, m, func(q *wire.LeaseRequest) { s.Request(q, func(r wire.LeaseResponse) { b.reply(m, r) }) })
 		},
 		subject.Return: func(m *nats.Msg) {
 			decode(b, m, func(ret *wire.Return) { s.Return(ret, func(r wire.ReturnResponse) { b.reply(m, r) }) })
@@ -26,10 +26,10 @@ func (b *Bus) Serve(s *leasing.Service) error {
 		subject.LoadKey: func(m *nats.Msg) {
 			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
-		subject.Register:  answer(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Heartbeat: answer(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Close:     answer(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Balance:   answer(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Register:  requestHandler(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Heartbeat: requestHandler(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Close:     requestHandler(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Balance:   requestHandler(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
 	})
 }
 
@@ -48,26 +48,26 @@ func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 	return nil
 }
 
-// answer makes a handler of a function that reads or writes Postgres by
-// itself. When it fails, the proxy is told that the answer is unknown.
-func answer[Q, A any](b *Bus, ask func(context.Context, *Q) (*A, error), unavailable A) nats.MsgHandler {
+// requestHandler returns a handler that calls a function in a task of its own. If
+// the function fails, the proxy gets the response unavailable.
+func requestHandler[Q, R any](b *Bus, call func(context.Context, *Q) (*R, error), unavailable R) nats.MsgHandler {
 	return func(m *nats.Msg) {
 		decode(b, m, func(q *Q) {
-			b.work(func(ctx context.Context) {
-				a, err := ask(ctx, q)
+			b.runTask(func(ctx context.Context) {
+				response, err := call(ctx, q)
 				if err != nil {
-					b.log.Error("answer proxy", slog.String("subject", m.Subject), slog.Any("error", err))
-					a = &unavailable
+					b.log.Error("request of a proxy failed", slog.String("subject", m.Subject), slog.Any("error", err))
+					response = &unavailable
 				}
-				b.reply(m, a)
+				b.reply(m, response)
 			})
 		})
 	}
 }
 
-// work runs fn in a goroutine of its own, waiting while too many run: the
-// subscription's buffer holds the rest.
-func (b *Bus) work(fn func(context.Context)) {
+// runTask runs fn in a goroutine. It waits while maxWorkers tasks run; meanwhile
+// messages stay in the subscription's buffer.
+func (b *Bus) runTask(fn func(context.Context)) {
 	select {
 	case b.workers <- struct{}{}:
 	case <-b.ctx.Done():
@@ -87,24 +87,24 @@ func (b *Bus) work(fn func(context.Context)) {
 	})
 }
 
-// decode passes a message on. One that cannot be read is dropped and logged
-// without its content: its sender is not one of ours, or a newer one whose
-// message this build must not guess at.
-func decode[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
+// decode decodes a message and calls handle. A message that cannot be decoded is
+// dropped and logged without its content: its sender is unknown, or newer than
+// this build.
+func decode[Q any](b *Bus, m *nats.Msg, handle func(*Q)) {
 	q := new(Q)
 	if err := json.Unmarshal(m.Data, q); err != nil {
-		b.log.Warn("unreadable message", slog.String("subject", m.Subject), slog.Any("error", err))
+		b.log.Warn("message cannot be decoded", slog.String("subject", m.Subject), slog.Any("error", err))
 		return
 	}
-	pass(q)
+	handle(q)
 }
 
-func (b *Bus) reply(m *nats.Msg, answer any) {
-	data, err := json.Marshal(answer)
+func (b *Bus) reply(m *nats.Msg, response any) {
+	data, err := json.Marshal(response)
 	if err == nil {
 		err = m.Respond(data)
 	}
-	if err != nil { // the asker repeats what it needs
-		b.log.Warn("reply to proxy", slog.String("subject", m.Subject), slog.Any("error", err))
+	if err != nil { // the proxy repeats its request
+		b.log.Warn("response to a proxy could not be sent", slog.String("subject", m.Subject), slog.Any("error", err))
 	}
 }

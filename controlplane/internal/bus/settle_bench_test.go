@@ -50,7 +50,7 @@ const (
 func BenchmarkSettlement(b *testing.B) {
 	q := newQueue(b)
 	q.fill(b.N)
-	replica, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "replica"}, &incarnations{}, slog.New(slog.DiscardHandler))
+	replica, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "replica"}, &streamCounter{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func BenchmarkSettlement(b *testing.B) {
 	b.ReportMetric(float64((processCPU(b)-cpu).Microseconds())/float64(b.N), "µs-go/event")
 	b.ReportMetric(float64((q.databaseCPU()-database).Microseconds())/float64(b.N), "µs-postgres/event")
 	replica.Stop()
-	q.compare(b.N)
+	q.checkTotals(b.N)
 }
 
-// queue is a stream of usage events that nobody has settled.
-type queue struct {
+// usageQueue is a stream of usage events that nobody has settled.
+type usageQueue struct {
 	b        *testing.B
 	server   *natstest.Server
 	sql      *pgxpool.Pool
@@ -81,9 +81,9 @@ type queue struct {
 
 type benchCustomer struct{ account, key string }
 
-func newQueue(b *testing.B) *queue {
+func newQueue(b *testing.B) *usageQueue {
 	b.Helper()
-	q := &queue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
+	q := &usageQueue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
 	db := postgres.Wrap(q.sql)
 	for range benchProxies {
 		reply, err := leasestore.New(db).Register(b.Context(), &wire.RegisterRequest{Name: "proxy", BootID: rand.Text()}, time.Hour)
@@ -104,7 +104,7 @@ func newQueue(b *testing.B) *queue {
 	if err := q.sql.SendBatch(b.Context(), batch).Close(); err != nil {
 		b.Fatal(err)
 	}
-	declared, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "declare"}, &incarnations{}, slog.New(slog.DiscardHandler))
+	declared, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "declare"}, &streamCounter{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func newQueue(b *testing.B) *queue {
 }
 
 // fill publishes n events in batches of the proxies in turn.
-func (q *queue) fill(n int) {
+func (q *usageQueue) fill(n int) {
 	q.b.Helper()
 	numbers := make([]int64, len(q.sessions))
 	for batch := 0; n > 0; batch++ {
@@ -150,7 +150,7 @@ func (q *queue) fill(n int) {
 	}
 }
 
-func (q *queue) publish(session wire.SessionID, payload []byte) {
+func (q *usageQueue) publish(session wire.SessionID, payload []byte) {
 	if _, err := q.stream.PublishAsync(subject.Usage(int64(session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
 		q.b.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func (q *queue) publish(session wire.SessionID, payload []byte) {
 
 // event is a request as most are: a chat with cached input, on one of the
 // accounts.
-func (q *queue) event(session wire.SessionID, n int64) json.RawMessage {
+func (q *usageQueue) event(session wire.SessionID, n int64) json.RawMessage {
 	who := q.accounts[mathrand.IntN(len(q.accounts))]
 	now := time.Now().UnixMilli()
 	e := event.Usage{
@@ -177,7 +177,7 @@ func (q *queue) event(session wire.SessionID, n int64) json.RawMessage {
 }
 
 // awaitEmpty waits until every message of the stream has been acknowledged.
-func (q *queue) awaitEmpty() {
+func (q *usageQueue) awaitEmpty() {
 	q.b.Helper()
 	stream, err := q.stream.Stream(q.b.Context(), subject.UsageStream)
 	if err != nil {
@@ -195,8 +195,8 @@ func (q *queue) awaitEmpty() {
 	}
 }
 
-// compare fails if anything was settled twice or not at all.
-func (q *queue) compare(n int) {
+// checkTotals fails if anything was settled twice or not at all.
+func (q *usageQueue) checkTotals(n int) {
 	q.b.Helper()
 	for query, want := range map[string]int64{
 		"select count(*) from usage_records":                                                                 int64(n),
@@ -230,7 +230,7 @@ func processCPU(b *testing.B) time.Duration {
 
 // databaseCPU is the CPU time of the pool's backends; zero where /proc does not
 // tell.
-func (q *queue) databaseCPU() (sum time.Duration) {
+func (q *usageQueue) databaseCPU() (sum time.Duration) {
 	q.b.Helper()
 	rows, err := q.sql.Query(q.b.Context(), "select pid from pg_stat_activity where datname = current_database()")
 	if err != nil {

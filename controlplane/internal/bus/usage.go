@@ -18,50 +18,40 @@ import (
 )
 
 const (
-	// fetchMessages and fetchWait bound what one settlement gathers; a message holds up to 500 events. Settlements of a
-	// long queue are large, because what they cost beside the events is one pool, lease and ledger entry for each account.
-	fetchMessages = 64
-	fetchWait     = time.Second
-	// settlers is how many settlements of a replica run at once: while one waits for Postgres, the other prepares its rows.
-	// Pools are locked at the end of a settlement, so that they seldom meet; more would.
+	// maxFetchedMessages and fetchWait bound one settlement; a message contains up to 500 events. Large settlements are
+	// cheaper, because pools, leases and ledger are written once per account and settlement.
+	maxFetchedMessages = 64
+	fetchWait          = time.Second
+	// settlers is how many settlements of a replica run at the same time: while one waits for Postgres, the other
+	// prepares its rows. Two seldom wait for each other's locks, because pools are locked at the end; more would.
 	settlers = 2
 	// settleTimeout bounds one settlement.
 	settleTimeout = 30 * time.Second
-	// retryPause follows a settlement that failed as a whole.
+	// retryPause is the time between a failed fetch or settlement and the next attempt.
 	retryPause = 500 * time.Millisecond
 )
 
-// ConsumeUsage settles what comes in on the usage stream until Stop. A message
-// is acknowledged after its events are committed; what fails is delivered
+// ConsumeUsage settles the messages of the usage stream until Stop. A message is
+// acknowledged after its events are committed. If that fails, it is delivered
 // again, to this replica or another.
 //
-// While settlements run, the next one is fetched and read.
+// While settlements run, the next batch is fetched and decoded.
 func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
 	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg)}
-	ready := make(chan delivery)
+	batches := make(chan usageBatch)
 	b.tasks.Go(func() {
-		defer close(ready)
-		again(b, func() error { return c.fetch(b.ctx, ready) })
+		defer close(batches)
+		c.fetchUntilStop(b.ctx, batches)
 	})
 	for range settlers {
 		b.tasks.Go(func() {
-			for d := range ready {
-				if err := c.settle(b.ctx, d); err != nil && b.ctx.Err() == nil {
-					b.log.Error("settle usage", slog.Any("error", err))
+			for batch := range batches {
+				if err := c.settle(b.ctx, batch); err != nil && b.ctx.Err() == nil {
+					b.log.Error("settlement failed", slog.Any("error", err))
 					sleep.For(b.ctx, retryPause)
 				}
 			}
 		})
-	}
-}
-
-// again runs something until the bus stops.
-func again(b *Bus, run func() error) {
-	for b.ctx.Err() == nil {
-		if err := run(); err != nil && b.ctx.Err() == nil {
-			b.log.Error("fetch usage", slog.Any("error", err))
-			sleep.For(b.ctx, retryPause)
-		}
 	}
 }
 
@@ -71,73 +61,84 @@ type consumer struct {
 	metrics *usageMetrics
 }
 
-// delivery is what one settlement is made of.
-type delivery struct {
+// fetchUntilStop fetches, and starts again after an error.
+func (c *consumer) fetchUntilStop(ctx context.Context, batches chan<- usageBatch) {
+	for ctx.Err() == nil {
+		if err := c.fetch(ctx, batches); err != nil && ctx.Err() == nil {
+			c.bus.log.Error("fetching usage events failed", slog.Any("error", err))
+			sleep.For(ctx, retryPause)
+		}
+	}
+}
+
+// usageBatch contains the messages of one settlement and their decoded events.
+type usageBatch struct {
 	messages []jetstream.Msg
 	items    []settle.Item
 }
 
-// fetch passes delivery after delivery on until something fails.
-func (c *consumer) fetch(ctx context.Context, ready chan<- delivery) error {
+// fetchMessages sends batches until an error occurs or the cluster epoch changes. If the
+// stream was deleted, it declares it again.
+func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 	config, clusterEpoch, err := c.bus.usageConsumer(ctx)
 	if err != nil {
 		return err
 	}
 	durable, err := c.bus.js.Consumer(ctx, subject.UsageStream, config.Durable)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return c.bus.Declare(ctx) // the stream was deleted: make it anew, and proxies publish again
+		return c.bus.Declare(ctx) // proxies then publish their unsettled events again
 	}
 	if err != nil {
 		return fmt.Errorf("open consumer: %w", err)
 	}
-	for ctx.Err() == nil && c.bus.epoch.Load() <= clusterEpoch {
-		messages, err := fetch(durable)
+	for ctx.Err() == nil && c.bus.clusterEpoch.Load() <= clusterEpoch {
+		messages, err := fetchMessages(durable)
 		if err != nil {
 			return fmt.Errorf("fetch: %w", err)
 		}
 		if len(messages) == 0 {
 			continue
 		}
-		d := delivery{messages: messages}
+		batch := usageBatch{messages: messages}
 		for _, m := range messages {
-			d.items = append(d.items, settle.Read(m.Data())...)
+			batch.items = append(batch.items, settle.DecodeBatch(m.Data())...)
 		}
 		select {
-		case ready <- d:
+		case batches <- batch:
 		case <-ctx.Done():
-			release(messages)
+			redeliver(messages)
 		}
 	}
 	return nil
 }
 
-// release has messages delivered again, to whoever asks next.
-func release(messages []jetstream.Msg) {
+// redeliver makes the server deliver messages again, to any replica.
+func redeliver(messages []jetstream.Msg) {
 	for _, m := range messages {
-		_ = m.Nak() // without it, the acknowledgement's time-out brings it back
+		_ = m.Nak() // if this fails, the message is delivered again after AckWait
 	}
 }
 
-// fetch waits for a message and takes what else is there: under load the
-// batches grow by themselves, and a lone message waits for nothing.
-func fetch(durable jetstream.Consumer) ([]jetstream.Msg, error) {
+// maxFetchedMessages waits for a message and adds the others that are available then.
+// So batches grow under load, and a single message is not delayed.
+func fetchMessages(durable jetstream.Consumer) ([]jetstream.Msg, error) {
 	first, err := durable.Fetch(1, jetstream.FetchMaxWait(fetchWait))
 	if err != nil {
-		return nil, fmt.Errorf("ask for one message: %w", err)
+		return nil, fmt.Errorf("fetch the first message: %w", err)
 	}
-	messages, err := gather(first)
+	messages, err := collect(first)
 	if err != nil || len(messages) == 0 {
 		return nil, err
 	}
-	rest, err := durable.FetchNoWait(fetchMessages - 1)
+	rest, err := durable.FetchNoWait(maxFetchedMessages - 1)
 	if err != nil {
-		return messages, nil //nolint:nilerr // what has come is settled; the next fetch meets the error
+		return messages, nil //nolint:nilerr // the first message is settled; the next fetch returns the error
 	}
-	more, _ := gather(rest)
+	more, _ := collect(rest)
 	return append(messages, more...), nil
 }
 
-func gather(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
+func collect(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
 	var messages []jetstream.Msg
 	for m := range batch.Messages() {
 		messages = append(messages, m)
@@ -151,41 +152,42 @@ func gather(batch jetstream.MessageBatch) ([]jetstream.Msg, error) {
 	return nil, nil
 }
 
-func (c *consumer) settle(ctx context.Context, d delivery) error {
-	// What is begun is finished: a stop does not cut a commit short.
+// settle settles a batch, acknowledges its messages and pushes the watermarks. It
+// continues when ctx ends, so that a stop does not interrupt a commit.
+func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	start := time.Now()
-	result, err := c.settler.Settle(ctx, d.items)
+	result, err := c.settler.Settle(ctx, batch.items)
 	if err != nil {
-		for _, m := range d.messages {
-			_ = m.NakWithDelay(retryPause) // without it, the acknowledgement's time-out brings it back
+		for _, m := range batch.messages {
+			_ = m.NakWithDelay(retryPause) // if this fails, the message is delivered again after AckWait
 		}
 		return err
 	}
-	for _, m := range d.messages {
+	for _, m := range batch.messages {
 		if err := m.Ack(); err != nil {
-			c.bus.log.Warn("acknowledge usage", slog.Any("error", err)) // delivered again, and found settled
+			c.bus.log.Warn("acknowledging usage failed", slog.Any("error", err)) // it is delivered again and has no effect
 		}
 	}
-	c.metrics.settled(result, time.Since(start))
+	c.metrics.observe(result, time.Since(start))
 	if result.Quarantined > 0 {
-		c.bus.log.Error("usage events put into quarantine", slog.Int("events", result.Quarantined))
+		c.bus.log.Error("usage events were put into quarantine", slog.Int("events", result.Quarantined))
 	}
-	for _, mark := range latest(result.Watermarks) {
-		if err := c.bus.settled(mark); err != nil {
-			c.bus.log.Warn("push watermark", slog.Any("error", err))
+	for _, mark := range lastWatermarks(result.Watermarks) {
+		if err := c.bus.pushWatermark(mark); err != nil {
+			c.bus.log.Warn("pushing a watermark failed", slog.Any("error", err))
 		}
 	}
 	return nil
 }
 
-// latest keeps one watermark per session, the last.
-func latest(marks []event.Settled) map[int64]event.Settled {
+// lastWatermarks returns the last watermark of each session.
+func lastWatermarks(marks []event.Settled) map[int64]event.Settled {
 	last := map[int64]event.Settled{}
 	for _, mark := range marks {
 		if before, ok := last[mark.Session]; ok && mark.Watermark == 0 {
-			mark.Beyond = append(before.Beyond, mark.Beyond...) // a session unknown to Postgres: one number each
+			mark.Beyond = append(before.Beyond, mark.Beyond...) // the session is unknown to Postgres: each mark reports one number
 		}
 		last[mark.Session] = mark
 	}
@@ -202,24 +204,24 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 	f := promauto.With(reg)
 	return &usageMetrics{
 		events: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_settlement_events_total", Help: "Usage events taken from the stream, by what became of them.",
+			Name: "mgw_settlement_events_total", Help: "Usage events processed by settlement, by outcome: settled, duplicate or quarantined.",
 		}, []string{"outcome"}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_settlement_batch_seconds", Help: "Time of one settlement.",
+			Name: "mgw_settlement_batch_seconds", Help: "Duration of one settlement transaction, including retries on single events.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30},
 		}),
 		lag: f.NewGauge(prometheus.GaugeOpts{
-			Name: "mgw_settlement_lag_seconds", Help: "Age of the oldest request in the last settlement, from its end to its commit.",
+			Name: "mgw_settlement_lag_seconds", Help: "Time between the end of the oldest request in the last settlement and its commit.",
 		}),
 	}
 }
 
-func (m *usageMetrics) settled(r settle.Result, d time.Duration) {
+func (m *usageMetrics) observe(r settle.Result, d time.Duration) {
 	m.events.WithLabelValues("settled").Add(float64(r.Settled))
-	m.events.WithLabelValues("repeated").Add(float64(r.Repeated))
+	m.events.WithLabelValues("duplicate").Add(float64(r.Duplicates))
 	m.events.WithLabelValues("quarantined").Add(float64(r.Quarantined))
 	m.seconds.Observe(d.Seconds())
-	if r.Oldest > 0 {
-		m.lag.Set(time.Since(time.UnixMilli(r.Oldest)).Seconds())
+	if r.OldestFinishedMS > 0 {
+		m.lag.Set(time.Since(time.UnixMilli(r.OldestFinishedMS)).Seconds())
 	}
 }

@@ -20,42 +20,42 @@ var (
 	_ video.BackupStore = (*Bus)(nil)
 )
 
-// ServeVideos answers what proxies ask about video jobs.
+// ServeVideos handles the proxies' requests about video jobs.
 func (b *Bus) ServeVideos(s *video.Service) error {
 	unavailable := event.VideoReply{V: event.Version, Status: event.VideoUnavailable}
 	return b.subscribe(map[string]nats.MsgHandler{
-		subject.VideoCreate: answer(b, s.Create, unavailable),
-		subject.VideoGet:    answer(b, s.Get, unavailable),
-		subject.VideoUpdate: answer(b, s.Update, unavailable),
+		subject.VideoCreate: requestHandler(b, s.Create, unavailable),
+		subject.VideoGet:    requestHandler(b, s.Get, unavailable),
+		subject.VideoUpdate: requestHandler(b, s.Update, unavailable),
 	})
 }
 
-// errorNoRoom is the server's code for a subject that already has its one
-// message.
-const errorNoRoom = 10077
+// codeSubjectFull is the server's error code for a subject that already has the
+// maximum number of messages.
+const codeSubjectFull = 10077
 
-// EnqueuePolls implements video.Queue. A job that is queued already stays
-// queued once: the stream takes one message per job. All are sent before the
-// first one's answer is waited for.
+// EnqueuePolls implements video.Queue. The stream takes one message per job, so a
+// job that is already queued is not queued twice. All messages are sent before
+// the first acknowledgement is awaited.
 func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answers := make([]jetstream.PubAckFuture, len(polls))
+	acks := make([]jetstream.PubAckFuture, len(polls))
 	for i, p := range polls {
 		data, err := json.Marshal(p)
 		if err != nil {
 			return fmt.Errorf("bus: encode video poll: %w", err)
 		}
-		if answers[i], err = b.js.PublishAsync(subject.VideoPoll(p.ID), data); err != nil {
+		if acks[i], err = b.js.PublishAsync(subject.VideoPoll(p.ID), data); err != nil {
 			return fmt.Errorf("bus: queue video job: %w", err)
 		}
 	}
-	for i, answer := range answers {
+	for i, ack := range acks {
 		var refused *jetstream.APIError
 		select {
-		case <-answer.Ok():
-		case err := <-answer.Err():
-			if !errors.As(err, &refused) || refused.ErrorCode != errorNoRoom {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			if !errors.As(err, &refused) || refused.ErrorCode != codeSubjectFull {
 				return fmt.Errorf("bus: queue video job %s: %w", polls[i].ID, err)
 			}
 		case <-ctx.Done():
@@ -65,20 +65,20 @@ func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error 
 	return nil
 }
 
-// KeepVideo implements video.Keeper.
-func (b *Bus) KeepVideo(ctx context.Context, v *event.Video) error {
+// BackUpVideo implements video.BackupStore.
+func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("bus: encode video job: %w", err)
 	}
 	_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, jetstream.WithRetryAttempts(0))
-	if errors.Is(err, jetstream.ErrNoStreamResponse) { // somebody has deleted it
+	if errors.Is(err, jetstream.ErrNoStreamResponse) { // the stream was deleted
 		if err = b.declareVideoJobs(ctx); err == nil {
 			_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data)
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("bus: keep video job: %w", err)
+		return fmt.Errorf("bus: back up video job: %w", err)
 	}
 	return nil
 }
@@ -90,10 +90,10 @@ func (b *Bus) declareVideoJobs(ctx context.Context) error {
 	return nil
 }
 
-// readMessages bounds what is asked for at once when kept jobs are read.
-const readMessages = 500
+// backupFetchSize is how many backed-up states are fetched at once.
+const backupFetchSize = 500
 
-// KeptVideos implements epoch.Anchor.
+// VideoBackups implements recovery.Bucket.
 func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error) {
 	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -108,25 +108,25 @@ func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup
 	}
 	consumer, err := stream.CreateConsumer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+		return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 	}
-	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }() // goes by itself too
+	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }() // the server deletes it too, when it is inactive
 	var newest video.Newest
 	for read, left := uint64(0), consumer.CachedInfo().NumPending; left > 0; {
-		batch, err := consumer.Fetch(int(min(left, readMessages)), jetstream.FetchContext(ctx))
+		batch, err := consumer.Fetch(int(min(left, backupFetchSize)), jetstream.FetchContext(ctx))
 		if err != nil {
-			return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+			return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 		}
 		for m := range batch.Messages() {
 			meta, err := m.Metadata()
 			if read++; err != nil || meta.Sequence.Consumer != read {
-				return nil, fmt.Errorf("bus: kept video job %d is missing: %w", read, err)
+				return nil, fmt.Errorf("bus: backup %d of the video jobs is missing: %w", read, err)
 			}
-			newest.Add(video.ReadKept(m.Data()))
+			newest.Add(video.DecodeBackup(m.Data()))
 			left = meta.NumPending
 		}
 		if err := batch.Error(); err != nil {
-			return nil, fmt.Errorf("bus: read kept video jobs: %w", err)
+			return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 		}
 	}
 	return newest.All(), nil

@@ -15,11 +15,11 @@ import (
 
 // What was kept is read whole, the newest state of each job, or what was kept
 // since a time; also after the stream was deleted, when there is nothing, and
-// made anew by the next state.
+// created anew by the next state.
 func TestKeptVideos(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	b := p.replica(recoverystore.New(p.db))
+	p := newEnv(t)
+	b := p.connectReplica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestKeptVideos(t *testing.T) {
 	}
 	keep := func(id string, rev int64) {
 		t.Helper()
-		if err := b.KeepVideo(t.Context(), state(id, rev)); err != nil {
+		if err := b.BackUpVideo(t.Context(), state(id, rev)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -100,8 +100,8 @@ func TestKeptVideos(t *testing.T) {
 // before; what cannot be queued is an error.
 func TestEnqueuePolls(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t)
-	b := p.replica(recoverystore.New(p.db))
+	p := newEnv(t)
+	b := p.connectReplica(recoverystore.New(p.db))
 	js, err := jetstream.New(p.proxy)
 	if err != nil {
 		t.Fatal(err)

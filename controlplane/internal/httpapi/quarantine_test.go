@@ -31,7 +31,7 @@ func (p *proxy) faulty(accountID, keyID string) {
 	check(p.b.t, err)
 	settler := settle.New(settlestore.New(p.b.db))
 	for _, message := range []string{string(batch), "no batch"} {
-		result, err := settler.Settle(p.b.t.Context(), settle.Read([]byte(message)))
+		result, err := settler.Settle(p.b.t.Context(), settle.DecodeBatch([]byte(message)))
 		check(p.b.t, err)
 		if result.Quarantined != 1 {
 			p.b.t.Fatalf("settled %+v; want it in quarantine", result)
@@ -247,7 +247,7 @@ func TestVideoJobs(t *testing.T) {
 type hasty struct{ settle.QuarantineStore }
 
 func (h hasty) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined, error) {
-	found, err := h.QuarantineStore.GetQuarantined(ctx, id)
+	found, err := h.QuarantineStore.Get(ctx, id)
 	if err == nil {
 		_, err = h.Resolve(ctx, id, settle.Dismissed, "given up")
 	}
@@ -277,7 +277,7 @@ func TestDismissedWhileReleased(t *testing.T) {
 	if n := b.number("select coalesce(sum(cost), 0) from usage_records"); n != 70 {
 		t.Errorf("%d was charged; want 70", n)
 	}
-	if _, err := store.Resolve(t.Context(), id, settle.Dismissed, "too late"); !errors.Is(err, settle.ErrResolved) {
+	if _, err := store.Resolve(t.Context(), id, settle.Dismissed, "too late"); !errors.Is(err, settle.ErrAlreadyResolved) {
 		t.Errorf("dismissed afterwards: got %v", err)
 	}
 }

@@ -193,7 +193,7 @@ func TestAlarmsAtOnce(t *testing.T) {
 	for replica, db := range dbs {
 		done.Go(func() {
 			for i := 0; i < len(events); i += 10 {
-				items := settle.Read(batch(t, int64(s), events[i:i+10]...)) // each batch comes to both
+				items := settle.DecodeBatch(batch(t, int64(s), events[i:i+10]...)) // each batch comes to both
 				if _, err := settle.New(settlestore.New(db)).Settle(t.Context(), items); err != nil {
 					t.Error(replica, err)
 				}

@@ -202,10 +202,10 @@ func TestCloseMeetsSettlement(t *testing.T) {
 			closing := sessions[0]
 			w.settle(db, c.event(closing, 1, 3))
 			again := c.event(closing, 2, 4)
-			items := settle.Read(batch(t, int64(closing), again))
+			items := settle.DecodeBatch(batch(t, int64(closing), again))
 			if repeated {
 				w.settle(db, again)
-				items = append(items, settle.Read(batch(t, int64(sessions[1]), c.event(sessions[1], 1, 5)))...)
+				items = append(items, settle.DecodeBatch(batch(t, int64(sessions[1]), c.event(sessions[1], 1, 5)))...)
 			}
 
 			tx := w.begin()
@@ -270,7 +270,7 @@ func TestSettleTwoWorkers(t *testing.T) {
 				if i == 1 {
 					m = len(messages) - 1 - m
 				}
-				pair := append(settle.Read(messages[m]), settle.Read(messages[(m+1)%len(messages)])...)
+				pair := append(settle.DecodeBatch(messages[m]), settle.DecodeBatch(messages[(m+1)%len(messages)])...)
 				fresh += w.settleItems(db, pair).Settled
 			}
 			done <- fresh

@@ -298,7 +298,7 @@ func batch(t testing.TB, session int64, events ...event.Usage) []byte {
 // settle settles events of one session, as one message.
 func (w *leaseWorld) settle(db *postgres.DB, events ...event.Usage) settle.Result {
 	w.t.Helper()
-	return w.settleItems(db, settle.Read(batch(w.t, events[0].Session, events...)))
+	return w.settleItems(db, settle.DecodeBatch(batch(w.t, events[0].Session, events...)))
 }
 
 func (w *leaseWorld) settleItems(db *postgres.DB, items []settle.Item) settle.Result {

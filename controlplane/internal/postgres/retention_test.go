@@ -37,7 +37,7 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	}
 	open, over := sessions[0], sessions[1]
 	first := c.event(over, 1, 30)
-	w.settleItems(db, settle.Read(batch(t, int64(over), first)))
+	w.settleItems(db, settle.DecodeBatch(batch(t, int64(over), first)))
 	w.expire(over, 3600)
 	if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil { // fenced
 		t.Fatal(err)
@@ -66,8 +66,8 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 
 	// As long as the row is there, and when it is not.
 	for i, n := range []int64{2, 3} {
-		late := w.settleItems(db, settle.Read(batch(t, int64(over), c.event(over, n, 10), first)))
-		if late.Settled != 1 || late.Repeated != 1 {
+		late := w.settleItems(db, settle.DecodeBatch(batch(t, int64(over), c.event(over, n, 10), first)))
+		if late.Settled != 1 || late.Duplicates != 1 {
 			t.Errorf("late events: got %+v; want one settled and one repeated", late)
 		}
 		holders[1].HandleRecall(c.balance, 99)

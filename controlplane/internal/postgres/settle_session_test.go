@@ -18,7 +18,7 @@ import (
 func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-chan struct{}) {
 	w.t.Helper()
 	db = w.replica()
-	items, done := settle.Read(batch(w.t, events[0].Session, events...)), make(chan struct{})
+	items, done := settle.DecodeBatch(batch(w.t, events[0].Session, events...)), make(chan struct{})
 	go func() {
 		defer close(done)
 		if _, err := settle.New(settlestore.New(db)).Settle(w.t.Context(), items); err != nil {

@@ -134,7 +134,7 @@ func (w *leaseWorld) deliver(db *postgres.DB, bySession map[wire.SessionID][]eve
 		}
 		var items []settle.Item
 		for _, m := range messages[:n] {
-			items = append(items, settle.Read(m)...)
+			items = append(items, settle.DecodeBatch(m)...)
 		}
 		w.settleItems(db, items)
 		messages = messages[n:]
@@ -219,7 +219,7 @@ func TestFaultyEvents(t *testing.T) {
 			}
 		}
 		n++
-		items := append(settle.Read([]byte(message)), settle.Read(batch(t, int64(s), c.event(s, n, 10)))...)
+		items := append(settle.DecodeBatch([]byte(message)), settle.DecodeBatch(batch(t, int64(s), c.event(s, n, 10)))...)
 		for again := range 2 {
 			got := w.settleItems(db, slices.Clone(items))
 			if got.Quarantined != 1 || got.Settled != 1-again {
@@ -256,7 +256,7 @@ func TestUnreadableMessages(t *testing.T) {
 	}
 	for _, message := range [][]byte{nil, []byte("{"), []byte(`{"events":7}`), []byte("\x00\x00"), random} {
 		for range 2 {
-			if got := w.settleItems(db, settle.Read(message)); got.Quarantined != 1 || len(got.Watermarks) != 0 {
+			if got := w.settleItems(db, settle.DecodeBatch(message)); got.Quarantined != 1 || len(got.Watermarks) != 0 {
 				t.Errorf("message of %d bytes: %+v; want it in quarantine", len(message), got)
 			}
 		}
@@ -264,7 +264,7 @@ func TestUnreadableMessages(t *testing.T) {
 	if got := scalar[int](w, "select count(*) from quarantine"); got != 5 {
 		t.Errorf("%d rows of quarantine; want 5", got)
 	}
-	if got := settle.Read([]byte(`{"v":1,"events":[]}`)); len(got) != 0 {
+	if got := settle.DecodeBatch([]byte(`{"v":1,"events":[]}`)); len(got) != 0 {
 		t.Errorf("an empty batch gives %d items", len(got))
 	}
 	w.settleItems(db, nil)
@@ -305,9 +305,9 @@ func TestAlteredDuplicate(t *testing.T) {
 	same.Status, same.Seq = event.Failed, 2 // decides no money
 	altered := first
 	altered.Cost, altered.Seq = 11, 3
-	for i, want := range []settle.Result{{Settled: 1, Repeated: 1, Quarantined: 1}, {Repeated: 2, Quarantined: 1}} {
+	for i, want := range []settle.Result{{Settled: 1, Duplicates: 1, Quarantined: 1}, {Duplicates: 2, Quarantined: 1}} {
 		got := w.settle(db, first, same, altered)
-		got.Watermarks, got.Oldest = nil, 0
+		got.Watermarks, got.OldestFinishedMS = nil, 0
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("delivery %d (-want +got):\n%s", i, diff)
 		}
@@ -431,7 +431,7 @@ func TestPartitionsAreMade(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := settlestore.New(w.replica())
-	from, to, _, err := store.Span(t.Context())
+	from, to, _, err := store.RequestTimes(t.Context())
 	if err != nil || time.Until(to) < 32*24*time.Hour || time.Since(from) < 30*24*time.Hour {
 		t.Fatalf("span %s to %s, %v", from, to, err)
 	}
@@ -439,7 +439,7 @@ func TestPartitionsAreMade(t *testing.T) {
 		last := scalar[string](w, `select i.inhrelid::regclass::text from pg_inherits i join pg_class c on c.oid = i.inhrelid
 			where i.inhparent = 'usage_records'::regclass order by c.relname desc limit 1`)
 		w.exec("drop table " + last)
-		againFrom, againTo, _, err := store.Span(t.Context())
+		againFrom, againTo, _, err := store.RequestTimes(t.Context())
 		if err != nil || time.Until(againTo) < 32*24*time.Hour || !againFrom.Equal(from) {
 			t.Errorf("after dropping %d: span %s to %s, %v", partitions+1, againFrom, againTo, err)
 		}
@@ -486,7 +486,7 @@ func benchmarkSettle(b *testing.B, settlers int) {
 			for payloads := range batches {
 				var items []settle.Item
 				for _, payload := range payloads {
-					items = append(items, settle.Read(payload)...)
+					items = append(items, settle.DecodeBatch(payload)...)
 				}
 				if result, err := settler.Settle(b.Context(), items); err != nil || result.Settled != len(items) {
 					b.Error(result, err)
@@ -507,7 +507,7 @@ func BenchmarkRead(b *testing.B) {
 	}
 	message := batch(b, 1, events...)
 	for b.Loop() {
-		settle.Read(message)
+		settle.DecodeBatch(message)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(events)), "ns/event")
 }

@@ -117,7 +117,7 @@ type alone struct{}
 
 func (alone) EnqueuePolls(context.Context, ...event.VideoPoll) error { return nil }
 
-func (alone) KeepVideo(context.Context, *event.Video) error { return nil }
+func (alone) BackUpVideo(context.Context, *event.Video) error { return nil }
 
 // A provider's object is recorded whatever its texts hold: a prompt that it
 // repeats is the client's.

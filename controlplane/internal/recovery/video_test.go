@@ -23,21 +23,21 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// production makes video jobs for one customer.
-type production struct {
+// videoEnv makes video jobs for one customer.
+type videoEnv struct {
 	*site
 	account, key ident.UUID
 }
 
-func newProduction(t *testing.T) *production {
+func newVideoEnv(t *testing.T) *videoEnv {
 	t.Helper()
-	p := &production{newSite(t), ident.New(), ident.New()}
+	p := &videoEnv{newSite(t), ident.New(), ident.New()}
 	p.customer(p.account, p.key)
 	return p
 }
 
 // customer adds an account with a key.
-func (p *production) customer(account, key ident.UUID) {
+func (p *videoEnv) customer(account, key ident.UUID) {
 	p.t.Helper()
 	p.number(fmt.Sprintf(`with a as (insert into accounts (id, name, max_concurrent_requests, revision) values ('%[1]x', 'customer', 5, 1) returning id),
 		k as (insert into api_keys (id, account_id, name, lookup_hash, revision) select '%[2]x', id, 'key', sha256('%[2]x'), 1 from a returning id),
@@ -51,7 +51,7 @@ func (r *replica) videos() *video.Service {
 }
 
 // job is a record as a proxy makes it.
-func (p *production) job() *event.Video {
+func (p *videoEnv) job() *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: ident.Account.Format(p.account), KeyID: ident.Key.Format(p.key),
 		Model: "film", Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Seconds: 4,
@@ -59,9 +59,9 @@ func (p *production) job() *event.Video {
 	}
 }
 
-// goes has a job go through states, the first of which makes it unless it is
+// advance has a job go through states, the first of which makes it unless it is
 // made: "up" gives it its provider's id. It returns the record.
-func (r *replica) goes(v *event.Video, states ...string) *event.Video {
+func (r *replica) advance(v *event.Video, states ...string) *event.Video {
 	r.t.Helper()
 	for _, state := range states {
 		next := *v
@@ -81,8 +81,8 @@ func (r *replica) goes(v *event.Video, states ...string) *event.Video {
 	return v
 }
 
-// stands is how a job is on record.
-func (r *replica) stands(v *event.Video) string {
+// state is how a job is on record.
+func (r *replica) state(v *event.Video) string {
 	r.t.Helper()
 	reply, err := r.videos().Get(r.t.Context(), &event.VideoGet{V: event.Version, ID: v.ID, AccountID: v.AccountID})
 	if err != nil {
@@ -94,8 +94,8 @@ func (r *replica) stands(v *event.Video) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", reply.Video.Rev, reply.Video.Status, reply.Video.UpstreamID))
 }
 
-// kept puts something among what is kept.
-func (p *production) kept(id string, payload []byte) {
+// publishBackup puts something among what is kept.
+func (p *videoEnv) publishBackup(id string, payload []byte) {
 	p.t.Helper()
 	js, err := jetstream.New(p.nats.Connect())
 	if err == nil {
@@ -120,10 +120,10 @@ func usage(v *event.Video) []settle.Item {
 	if err != nil {
 		panic(err)
 	}
-	return settle.Read(batch)
+	return settle.DecodeBatch(batch)
 }
 
-func (r *replica) bills(v *event.Video) {
+func (r *replica) settle(v *event.Video) {
 	r.t.Helper()
 	if result, err := settle.New(settlestore.New(r.db)).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
 		r.t.Fatalf("bill: %+v, %v", result, err)
@@ -136,46 +136,46 @@ func (r *replica) bills(v *event.Video) {
 // back waits in quarantine and keeps nothing else.
 func TestVideoJobsOutliveALoss(t *testing.T) {
 	t.Parallel()
-	p := newProduction(t)
+	p := newVideoEnv(t)
 	r := p.replica()
 	r.check(nil)
-	untouched, went := r.goes(p.job(), event.VideoQueued), r.goes(p.job(), event.VideoQueued)
-	givenUp := r.goes(p.job(), event.VideoQueued, event.VideoFailed)
-	altered := r.goes(p.job(), event.VideoQueued, "up")
+	untouched, went := r.advance(p.job(), event.VideoQueued), r.advance(p.job(), event.VideoQueued)
+	givenUp := r.advance(p.job(), event.VideoQueued, event.VideoFailed)
+	altered := r.advance(p.job(), event.VideoQueued, "up")
 	p.restart(p.copy)
 	r.check(nil)
 
 	// All this is lost.
-	made := r.goes(p.job(), event.VideoQueued)
-	went = r.goes(went, "up")
-	running := r.goes(p.job(), event.VideoQueued, "up")
-	completed := r.goes(p.job(), event.VideoQueued, "up", event.VideoCompleted)
-	r.bills(completed)
-	failed := r.goes(p.job(), event.VideoQueued, event.VideoFailed)
+	made := r.advance(p.job(), event.VideoQueued)
+	went = r.advance(went, "up")
+	running := r.advance(p.job(), event.VideoQueued, "up")
+	completed := r.advance(p.job(), event.VideoQueued, "up", event.VideoCompleted)
+	r.settle(completed)
+	failed := r.advance(p.job(), event.VideoQueued, event.VideoFailed)
 	uncommitted := p.job() // whoever recorded it died first
 	uncommitted.Rev = 1
-	if err := r.bus.KeepVideo(t.Context(), uncommitted); err != nil {
+	if err := r.bus.BackUpVideo(t.Context(), uncommitted); err != nil {
 		t.Fatal(err)
 	}
 	late := *givenUp // what a proxy wanted that had an old record
 	late.Status, late.UpstreamID, late.Rev = event.VideoInProgress, "up_1", givenUp.Rev+1
-	if err := r.bus.KeepVideo(t.Context(), &late); err != nil {
+	if err := r.bus.BackUpVideo(t.Context(), &late); err != nil {
 		t.Fatal(err)
 	}
-	stranger := &production{p.site, ident.New(), ident.New()}
+	stranger := &videoEnv{p.site, ident.New(), ident.New()}
 	stranger.customer(stranger.account, stranger.key)
-	lost := r.goes(stranger.job(), event.VideoQueued)
+	lost := r.advance(stranger.job(), event.VideoQueued)
 	other := *altered
 	other.AccountID, other.Rev = lost.AccountID, altered.Rev+1
-	if err := r.bus.KeepVideo(t.Context(), &other); err != nil {
+	if err := r.bus.BackUpVideo(t.Context(), &other); err != nil {
 		t.Fatal(err)
 	}
-	unholdable := r.goes(p.job(), event.VideoQueued)
+	unholdable := r.advance(p.job(), event.VideoQueued)
 	unholdable.Model, unholdable.Rev = "a\x00b", 2
-	if err := r.bus.KeepVideo(t.Context(), unholdable); err != nil {
+	if err := r.bus.BackUpVideo(t.Context(), unholdable); err != nil {
 		t.Fatal(err)
 	}
-	p.kept("poison", []byte(`{"v":1,"id":"poison\u0000"`))
+	p.publishBackup("poison", []byte(`{"v":1,"id":"poison\u0000"`))
 
 	p.restart(p.putBack)
 	if _, err := r.videos().Get(t.Context(), &event.VideoGet{V: event.Version, ID: made.ID}); err == nil {
@@ -183,7 +183,7 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	}
 	for again := range 2 {
 		if again > 0 { // and once more by hand, when all of it has gone on
-			running = r.goes(running, event.VideoCompleted)
+			running = r.advance(running, event.VideoCompleted)
 			if err := p.replica().monitor.Declare(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 			"altered":       {altered, "2 in_progress up_1"},
 			"of a key lost": {lost, event.VideoNotFound},
 		} {
-			if got := r.stands(tt.job); got != tt.want {
+			if got := r.state(tt.job); got != tt.want {
 				t.Errorf("time %d, %s: %s; want %s", again, name, got, tt.want)
 			}
 		}
@@ -215,13 +215,13 @@ func TestVideoJobsOutliveALoss(t *testing.T) {
 	}
 
 	// Billed before, and seen completed again: once. What is lost is none of it.
-	r.bills(completed)
-	r.bills(completed)
+	r.settle(completed)
+	r.settle(completed)
 	if got := p.number("select sum(settled) from pools where kind = 1"); got != 40 {
 		t.Errorf("%d settled; want one job's cost", got)
 	}
 	quarantine := settle.NewQuarantine(quarantinestore.New(r.db), settle.New(settlestore.New(r.db)))
-	if _, err := quarantine.Release(t.Context(), p.number("select min(id) from quarantine where request_id <> ''")); !errors.Is(err, settle.ErrStillFaulty) {
+	if _, err := quarantine.Release(t.Context(), p.number("select min(id) from quarantine where request_id <> ''")); !errors.Is(err, settle.ErrCannotSettle) {
 		t.Errorf("released a record: %v; want that it cannot be", err)
 	}
 	// A job that is put back is polled again when its time has come.

@@ -13,16 +13,16 @@ type QuarantineMetrics struct {
 	open       prometheus.Gauge
 }
 
-// NewQuarantineMetrics returns metrics that are zero until the first Update.
+// NewQuarantineMetrics registers the metrics. They are zero until the first Update.
 func NewQuarantineMetrics(q *Quarantine, reg prometheus.Registerer) *QuarantineMetrics {
 	return &QuarantineMetrics{q, promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 		Name: "mgw_quarantine_open_events", Help: "Quarantined usage events that no operator has released or dismissed yet.",
 	})}
 }
 
-// Update counts the open events.
+// Update sets the metrics to the current number of open events.
 func (m *QuarantineMetrics) Update(ctx context.Context) error {
-	open, err := m.quarantine.Open(ctx)
+	open, err := m.quarantine.CountOpen(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,11 @@
-// Package settle owns the way from a usage event to the ledger: each request
-// is charged once, whatever is delivered twice, late or out of order.
+// Package settle owns settlement: it books usage events so that each request is
+// charged once, even if events are delivered twice, late or out of order.
 //
 // A batch is settled in one transaction, and acknowledged only after its
-// commit. Events that can never be settled are put into quarantine in the
-// same transaction and count as settled, so that one bad event neither stops
-// the others nor is lost. Costs always land: no limit is looked at here.
+// commit. Events that can never be settled are put into quarantine in the same
+// transaction and count as settled for the watermark, so that a bad event is not
+// lost and does not block the others. Settlement checks no limits: the request
+// has already been served.
 package settle
 
 import (
@@ -20,65 +21,66 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Item is one event on its way into the ledger.
+// Item is one usage event to be settled or put into quarantine.
 type Item struct {
-	// Session and N number the event for the watermark, also when Event cannot be read.
-	// N is zero when it has none.
-	Session, N int64
-	// Event is nil when Fault says why the payload cannot be settled.
-	Event       *event.Usage
-	RequestID   ident.UUID
-	AccountID   ident.UUID
-	KeyID       ident.UUID
-	Fingerprint [32]byte
-	Payload     []byte
-	Fault       string
+	// Session and Seq identify the event for the watermark, even if Event is nil. Seq is zero if there is no valid
+	// sequence number.
+	Session, Seq int64
+	// Event is nil if the payload is invalid; QuarantineReason says why.
+	Event            *event.Usage
+	RequestID        ident.UUID
+	AccountID        ident.UUID
+	KeyID            ident.UUID
+	Fingerprint      [32]byte
+	Payload          []byte
+	QuarantineReason string
 }
 
-// Result tells what a batch did.
+// Result is the outcome of a settlement.
 type Result struct {
-	Settled, Repeated, Quarantined int
-	// Oldest is when the oldest newly settled request finished, in Unix milliseconds; zero if there was none.
-	Oldest int64
-	// Watermarks holds the new state of every session of the batch.
+	// Settled counts new events, Duplicates those that were settled before.
+	Settled, Duplicates, Quarantined int
+	// OldestFinishedMS is when the oldest newly settled request finished, in Unix milliseconds; zero if there was none.
+	OldestFinishedMS int64
+	// Watermarks has the new state of every session in the batch.
 	Watermarks []event.Settled
 }
 
-// Store writes batches.
+// Store writes settlements.
 type Store interface {
-	// Settle writes the items, sorted by request id, in one transaction.
+	// Settle writes the items, which are sorted by request id, in one transaction.
 	Settle(ctx context.Context, items []Item) (Result, error)
-	// Span is the range of request times that usage can be stored for, and the store's own time.
-	Span(ctx context.Context) (from, to, now time.Time, err error)
+	// RequestTimes returns the range of request times for which usage can be stored, and the store's current time.
+	RequestTimes(ctx context.Context) (from, to, now time.Time, err error)
 }
 
-// maxNumber bounds the numbers of events: no session comes near it, and the
-// ranges of numbers in Postgres end one above.
-const maxNumber = 1 << 53
+// maxSeq bounds sequence numbers. No session comes near it, and Postgres can store
+// the end of a range, which is one more.
+const maxSeq = 1 << 53
 
-// future is how far ahead of Postgres' clock a request may claim to be.
-const future = 24 * time.Hour
+// maxAhead is how far the time of a request id may be ahead of the store's clock.
+const maxAhead = 24 * time.Hour
 
-// Read takes a stream message apart into items. A message that is no batch at
-// all becomes one item without number, for the quarantine.
-func Read(payload []byte) []Item {
+// DecodeBatch decodes a message of the usage stream. A message that is no batch
+// becomes one item without a sequence number, for the quarantine.
+func DecodeBatch(payload []byte) []Item {
 	session, events, err := event.DecodeBatch(payload)
 	if err != nil {
-		return []Item{{Payload: append([]byte{}, payload...), Fault: reason(err)}}
+		return []Item{{Payload: append([]byte{}, payload...), QuarantineReason: reason(err)}}
 	}
 	items := make([]Item, len(events))
 	for i := range events {
-		items[i] = readEvent(session, &events[i])
+		items[i] = newItem(session, &events[i])
 	}
 	return items
 }
 
-// readEvent judges one event of a batch. Its number counts for the session that
-// it names itself: counted for another, it would pass for an event that may
-// not have arrived at all.
-func readEvent(session int64, read *event.BatchEvent) Item {
-	e, err := &read.Usage, read.Err
-	item := Item{Session: session, N: e.Seq, Payload: read.Raw}
+// newItem validates one event of a batch. If the event names another session than
+// the batch, its sequence number counts for the session in the event: the same
+// number of the batch's session may belong to an event that never arrived.
+func newItem(session int64, decoded *event.BatchEvent) Item {
+	e, err := &decoded.Usage, decoded.Err
+	item := Item{Session: session, Seq: e.Seq, Payload: decoded.Raw}
 	if err == nil {
 		err = e.Validate()
 	}
@@ -86,12 +88,12 @@ func readEvent(session int64, read *event.BatchEvent) Item {
 		err = errors.Join(err, fmt.Errorf("event of session %d in a batch of session %d", e.Session, session))
 		item.Session = e.Session
 	}
-	if item.N < 0 || item.N > maxNumber {
-		err = errors.Join(err, fmt.Errorf("event number %d is out of range", item.N))
-		item.N = 0
+	if item.Seq < 0 || item.Seq > maxSeq {
+		err = errors.Join(err, fmt.Errorf("sequence number %d is out of range", item.Seq))
+		item.Seq = 0
 	}
 	if err != nil {
-		item.Fault = reason(err)
+		item.QuarantineReason = reason(err)
 		return item
 	}
 	item.Event = e
@@ -102,14 +104,14 @@ func readEvent(session int64, read *event.BatchEvent) Item {
 	return item
 }
 
-// maxReason bounds the text that goes into quarantine with an event, in bytes.
+// maxReason bounds the reason stored with an event in quarantine, in bytes.
 const maxReason = 500
 
-func reason(err error) string { return Reason(err.Error()) }
+func reason(err error) string { return TrimReason(err.Error()) }
 
-// Reason is the text of a fault in a form that Postgres takes: faults quote
-// what proxies have sent.
-func Reason(text string) string {
+// TrimReason shortens a quarantine reason and removes the bytes that Postgres
+// cannot store; error texts quote what proxies have sent.
+func TrimReason(text string) string {
 	text = strings.ReplaceAll(text, "\x00", "")
 	if len(text) > maxReason {
 		text = text[:maxReason]
@@ -117,53 +119,56 @@ func Reason(text string) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// Settler settles batches through a Store.
+// Settler settles batches with a Store.
 type Settler struct{ store Store }
 
 // New returns a Settler.
 func New(store Store) *Settler { return &Settler{store} }
 
-// Settle writes the items. When the store refuses a batch for its content, the
-// batch is halved until the event at fault is alone, and that goes into
-// quarantine; any other error is returned, with everything to be done again.
+// Settle settles the items. If the store returns ErrUnstorable, the batch is
+// halved until the offending event is alone, which then goes into quarantine.
+// After any other error the whole batch has to be settled again.
 func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
-	from, to, now, err := s.store.Span(ctx)
+	from, to, now, err := s.store.RequestTimes(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("settle: %w", err)
 	}
-	if limit := now.Add(future); limit.Before(to) {
+	if limit := now.Add(maxAhead); limit.Before(to) {
 		to = limit
 	}
 	for i := range items {
-		if items[i].Fault == "" {
-			items[i].Fault = outside(items[i].RequestID.Time(), from, to)
+		if items[i].QuarantineReason == "" {
+			items[i].QuarantineReason = checkRequestTime(items[i].RequestID.Time(), from, to)
 		}
 	}
 	slices.SortStableFunc(items, func(a, b Item) int { return bytes.Compare(a.RequestID[:], b.RequestID[:]) })
 	return s.bisect(ctx, items)
 }
 
-// outside refuses requests whose time no partition covers: for them the
-// primary key could not tell whether they were settled before.
-func outside(at, from, to time.Time) string {
+// checkRequestTime returns a quarantine reason for a request whose time no
+// partition covers: without a partition, no unique key can show that the request
+// was settled before.
+func checkRequestTime(at, from, to time.Time) string {
 	if at.Before(from) || !at.Before(to) {
-		return fmt.Sprintf("request id of %s is outside %s to %s", at.UTC().Format(time.RFC3339), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("the time %s of the request id is outside of the range %s to %s",
+			at.UTC().Format(time.RFC3339), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339))
 	}
 	return ""
 }
 
-// ErrContent is wrapped by Store errors that the content of the batch causes.
-var ErrContent = errors.New("settle: the content cannot be stored")
+// ErrUnstorable is wrapped by errors of a Store that the content of the batch causes.
+var ErrUnstorable = errors.New("settle: the content of the batch cannot be stored")
 
+// bisect settles the items, in halves if their content cannot be stored.
 func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 	result, err := s.store.Settle(ctx, items)
 	switch {
-	case err == nil || !errors.Is(err, ErrContent):
+	case err == nil || !errors.Is(err, ErrUnstorable):
 		return result, err
-	case len(items) == 1 && items[0].Fault != "":
-		return result, fmt.Errorf("quarantine: %w", err)
+	case len(items) == 1 && items[0].QuarantineReason != "":
+		return result, fmt.Errorf("put event into quarantine: %w", err)
 	case len(items) == 1:
-		items[0].Fault = reason(err)
+		items[0].QuarantineReason = reason(err)
 		return s.bisect(ctx, items)
 	}
 	half := len(items) / 2
@@ -175,13 +180,14 @@ func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {
 	return first.plus(second), err
 }
 
+// plus returns the sum of two results, of which o is the later one.
 func (r Result) plus(o Result) Result {
 	r.Settled += o.Settled
-	r.Repeated += o.Repeated
+	r.Duplicates += o.Duplicates
 	r.Quarantined += o.Quarantined
-	if r.Oldest == 0 || (o.Oldest != 0 && o.Oldest < r.Oldest) {
-		r.Oldest = o.Oldest
+	if r.OldestFinishedMS == 0 || (o.OldestFinishedMS != 0 && o.OldestFinishedMS < r.OldestFinishedMS) {
+		r.OldestFinishedMS = o.OldestFinishedMS
 	}
-	r.Watermarks = append(r.Watermarks, o.Watermarks...) // the later state of a session comes last
+	r.Watermarks = append(r.Watermarks, o.Watermarks...) // the newest state of a session is the last one
 	return r
 }

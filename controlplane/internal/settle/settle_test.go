@@ -18,52 +18,53 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// store is a settle.Store that refuses batches with certain events, by number.
+// store is a settle.Store that cannot store certain events.
 type store struct {
-	refuses []int64
-	// fails is what every batch that is not refused ends with.
-	fails   error
+	// unstorable are the sequence numbers of these events.
+	unstorable []int64
+	// err is returned for every other batch.
+	err     error
 	batches [][]int64
-	faults  map[int64]string
-	// ahead is how far the store's clock is ahead of ours.
+	reasons map[int64]string
+	// ahead is how far the store's clock is ahead of the test's.
 	ahead time.Duration
 }
 
-func (s *store) Span(context.Context) (from, to, now time.Time, err error) {
+func (s *store) RequestTimes(context.Context) (from, to, now time.Time, err error) {
 	now = time.Now().Add(s.ahead)
 	return now.Add(-time.Hour), now.Add(100 * time.Hour), now, nil
 }
 
 func (s *store) Settle(_ context.Context, items []settle.Item) (settle.Result, error) {
-	var numbers []int64
+	var seqs []int64
 	for _, i := range items {
-		if slices.Contains(s.refuses, i.N) && i.Fault == "" {
-			return settle.Result{}, fmt.Errorf("refused\x00: %w", settle.ErrContent)
+		if slices.Contains(s.unstorable, i.Seq) && i.QuarantineReason == "" {
+			return settle.Result{}, fmt.Errorf("bad\x00text: %w", settle.ErrUnstorable)
 		}
-		numbers = append(numbers, i.N)
+		seqs = append(seqs, i.Seq)
 	}
-	if s.fails != nil {
-		return settle.Result{}, s.fails
+	if s.err != nil {
+		return settle.Result{}, s.err
 	}
 	if !slices.IsSortedFunc(items, func(a, b settle.Item) int { return slices.Compare(a.RequestID[:], b.RequestID[:]) }) {
-		return settle.Result{}, errors.New("not sorted by request id")
+		return settle.Result{}, errors.New("the items are not sorted by request id")
 	}
-	s.batches = append(s.batches, numbers)
+	s.batches = append(s.batches, seqs)
 	var r settle.Result
 	for _, i := range items {
-		r.Watermarks = []event.Settled{{Session: i.Session, Watermark: i.N}}
-		if i.Fault != "" {
-			s.faults[i.N] = i.Fault
+		r.Watermarks = []event.Settled{{Session: i.Session, Watermark: i.Seq}}
+		if i.QuarantineReason != "" {
+			s.reasons[i.Seq] = i.QuarantineReason
 			r.Quarantined++
 			continue
 		}
 		r.Settled++
-		r.Oldest = i.Event.FinishedMS
+		r.OldestFinishedMS = i.Event.FinishedMS
 	}
 	return r, nil
 }
 
-// items are events 1 to n, made one after another.
+// items returns events 1 to n, whose request ids are in that order.
 func items(t *testing.T, n int64) []settle.Item {
 	t.Helper()
 	b := event.Batch{V: event.Version, Session: 1}
@@ -81,24 +82,23 @@ func items(t *testing.T, n int64) []settle.Item {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return settle.Read(payload)
+	return settle.DecodeBatch(payload)
 }
 
-// TestContentIsBisected: every event but those at fault is settled, in as few
-// batches as halving needs, and the result is that of all of them.
-func TestContentIsBisected(t *testing.T) {
+// All other events are settled, and the result is the sum of all batches.
+func TestSettleBisectsBatchToIsolateUnstorableEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name    string
-		refuses []int64
-		want    [][]int64
+		name       string
+		unstorable []int64
+		want       [][]int64
 	}{
 		{"none", nil, [][]int64{{1, 2, 3, 4, 5, 6, 7, 8}}},
 		{"one", []int64{3}, [][]int64{{1, 2}, {3}, {4}, {5, 6, 7, 8}}},
 		{"first and last", []int64{1, 8}, [][]int64{{1}, {2}, {3, 4}, {5, 6}, {7}, {8}}},
 	}
 	for _, tt := range tests {
-		s := &store{refuses: tt.refuses, faults: map[int64]string{}}
+		s := &store{unstorable: tt.unstorable, reasons: map[int64]string{}}
 		batch := items(t, 8)
 		slices.Reverse(batch)
 		got, err := settle.New(s).Settle(t.Context(), batch)
@@ -108,52 +108,50 @@ func TestContentIsBisected(t *testing.T) {
 		if diff := cmp.Diff(tt.want, s.batches); diff != "" {
 			t.Errorf("%s: batches (-want +got):\n%s", tt.name, diff)
 		}
-		if got.Settled != 8-len(tt.refuses) || got.Quarantined != len(tt.refuses) || got.Watermarks[len(got.Watermarks)-1].Watermark != 8 {
-			t.Errorf("%s: %+v", tt.name, got)
+		if got.Settled != 8-len(tt.unstorable) || got.Quarantined != len(tt.unstorable) || got.Watermarks[len(got.Watermarks)-1].Watermark != 8 {
+			t.Errorf("%s: got result %+v", tt.name, got)
 		}
-		for _, n := range tt.refuses {
-			if reason := s.faults[n]; !strings.Contains(reason, "refused") || strings.Contains(reason, "\x00") {
-				t.Errorf("%s: event %d is in quarantine for %q", tt.name, n, reason)
+		for _, n := range tt.unstorable {
+			if reason := s.reasons[n]; !strings.Contains(reason, "badtext") || strings.Contains(reason, "\x00") {
+				t.Errorf("%s: event %d has the quarantine reason %q", tt.name, n, reason)
 			}
 		}
-		if len(tt.refuses) > 0 && got.Oldest != 993 && got.Oldest != 994 {
-			t.Errorf("%s: oldest %d; want that of the last event that was settled", tt.name, got.Oldest)
+		if len(tt.unstorable) > 0 && got.OldestFinishedMS != 993 && got.OldestFinishedMS != 994 {
+			t.Errorf("%s: got %d as the oldest finish time; want 993 or 994, of the last settled event", tt.name, got.OldestFinishedMS)
 		}
 	}
 }
 
-// TestOtherErrorsAreReturned: nothing goes into quarantine because Postgres
-// could not be reached, also not in the midst of halving.
-func TestOtherErrorsAreReturned(t *testing.T) {
+// An event is not put into quarantine because Postgres is unreachable, not even
+// while a batch is being bisected.
+func TestSettleReturnsOtherErrorsWithoutQuarantine(t *testing.T) {
 	t.Parallel()
-	fails := errors.New("cannot be reached")
-	for _, refuses := range [][]int64{nil, {3}} {
-		s := &store{refuses: refuses, fails: fails, faults: map[int64]string{}}
-		if _, err := settle.New(s).Settle(t.Context(), items(t, 8)); !errors.Is(err, fails) || len(s.faults) != 0 {
-			t.Errorf("got %v with %d in quarantine; want %v", err, len(s.faults), fails)
+	want := errors.New("the database is unreachable")
+	for _, unstorable := range [][]int64{nil, {3}} {
+		s := &store{unstorable: unstorable, err: want, reasons: map[int64]string{}}
+		if _, err := settle.New(s).Settle(t.Context(), items(t, 8)); !errors.Is(err, want) || len(s.reasons) != 0 {
+			t.Errorf("got %v with %d events in quarantine; want %v and none", err, len(s.reasons), want)
 		}
 	}
 }
 
-// TestTimeIsTheStores: whether a request is of a possible time is judged by the
-// store's clock, not by that of the replica which happens to settle it.
-func TestTimeIsTheStores(t *testing.T) {
+// The replicas' own clocks may be wrong.
+func TestSettleChecksRequestTimesByTheStoresClock(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
-		s := &store{ahead: ahead, faults: map[int64]string{}}
+		s := &store{ahead: ahead, reasons: map[int64]string{}}
 		now := time.Now().Add(ahead)
 		got, err := settle.New(s).Settle(t.Context(), []settle.Item{
-			{N: 1, RequestID: ident.NewAt(now), Event: &event.Usage{}}, {N: 2, RequestID: ident.NewAt(now.Add(25 * time.Hour)), Event: &event.Usage{}},
+			{Seq: 1, RequestID: ident.NewAt(now), Event: &event.Usage{}}, {Seq: 2, RequestID: ident.NewAt(now.Add(25 * time.Hour)), Event: &event.Usage{}},
 		})
-		if err != nil || got.Settled != 1 || !strings.Contains(s.faults[2], "outside") {
-			t.Errorf("%s ahead: got %+v, %v, faults %v", ahead, got, err, s.faults)
+		if err != nil || got.Settled != 1 || !strings.Contains(s.reasons[2], "outside") {
+			t.Errorf("store %s ahead: got %+v, %v, quarantine reasons %v", ahead, got, err, s.reasons)
 		}
 	}
 }
 
-// FuzzRead: whatever comes in on the stream becomes items that can be settled
-// or put into quarantine.
-func FuzzRead(f *testing.F) {
+// Any message becomes items that can be settled or put into quarantine.
+func FuzzDecodeBatch(f *testing.F) {
 	for _, seed := range []string{
 		"", "{", "null", "[]", `{"events":[]}`, `{"session":1,"events":[{},null,7,"x",[]]}`,
 		`{"session":1,"events":[{"v":1,"seq":9223372036854775807,"session":-1,"cost":1e400}]}`, "{\"events\":[{\"model\":\"\\u0000\"}]}",
@@ -161,17 +159,17 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, message []byte) {
-		for _, i := range settle.Read(message) {
+		for _, i := range settle.DecodeBatch(message) {
 			switch {
 			case i.Payload == nil:
 				t.Error("an item without payload")
-			case (i.Event == nil) != (i.Fault != ""):
-				t.Errorf("event %v with fault %q", i.Event, i.Fault)
-			case !utf8.ValidString(i.Fault) || strings.Contains(i.Fault, "\x00"):
-				t.Errorf("fault %q cannot be stored", i.Fault)
-			case i.N < 0 || i.N > 1<<53:
-				t.Errorf("number %d", i.N)
-			case i.Event != nil && (i.Session != i.Event.Session || i.N != i.Event.Seq):
+			case (i.Event == nil) != (i.QuarantineReason != ""):
+				t.Errorf("event %v has the quarantine reason %q", i.Event, i.QuarantineReason)
+			case !utf8.ValidString(i.QuarantineReason) || strings.Contains(i.QuarantineReason, "\x00"):
+				t.Errorf("quarantine reason %q cannot be stored", i.QuarantineReason)
+			case i.Seq < 0 || i.Seq > 1<<53:
+				t.Errorf("sequence number %d is out of range", i.Seq)
+			case i.Event != nil && (i.Session != i.Event.Session || i.Seq != i.Event.Seq):
 				t.Errorf("item %+v of event %+v", i, i.Event)
 			}
 		}

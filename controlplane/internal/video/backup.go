@@ -11,26 +11,27 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Keeper keeps the states of jobs outside of Postgres, so that they outlive a
-// loss of commits.
+// BackupStore stores the states of jobs outside of Postgres, so that they survive
+// a loss of commits.
 //
-// A state is kept before it is committed: what Postgres has answered is among
-// what is kept, whenever it is lost. What is kept may never have been
-// committed; it is a state all the same that somebody has seen the job in.
+// A state is backed up before it is committed, so that every committed state has a
+// backup. A state with a backup may never have been committed; it is still one
+// that the job was in.
 type BackupStore interface {
-	KeepVideo(ctx context.Context, v *event.Video) error
+	// BackUpVideo adds a state.
+	BackUpVideo(ctx context.Context, v *event.Video) error
 }
 
-// Kept is a state of a job as it was kept.
+// Backup is a backed-up state of a job.
 type Backup struct {
-	// Video is nil when Fault says why the payload is no record of a job.
+	// Video is nil if the payload is no valid record of a job; Fault says why.
 	Video   *event.Video
 	Payload []byte
 	Fault   string
 }
 
-// ReadKept reads what was kept.
-func ReadKept(payload []byte) Backup {
+// DecodeBackup decodes and validates a backup.
+func DecodeBackup(payload []byte) Backup {
 	k := Backup{Payload: payload}
 	v := new(event.Video)
 	err := json.Unmarshal(payload, v)
@@ -45,7 +46,7 @@ func ReadKept(payload []byte) Backup {
 	return k
 }
 
-// validate reports what makes a record one that cannot be kept or restored.
+// validate returns an error for a record that cannot be backed up or restored.
 func validate(v *event.Video) error {
 	var faults []error
 	if v.V < 1 || v.V > event.Version {
@@ -65,14 +66,14 @@ func validate(v *event.Video) error {
 	return errors.Join(faults...)
 }
 
-// Newest picks the newest state of each job, in any order. What is no record is
-// passed on: it must not be lost sight of.
+// Newest collects the newest state of each job, and all backups that are no valid
+// record.
 type Newest struct {
 	jobs   map[string]Backup
 	faulty []Backup
 }
 
-// Add takes in a state, in the order in which they were kept.
+// Add adds a backup. Backups are added in the order in which they were made.
 func (n *Newest) Add(k Backup) {
 	if k.Fault != "" {
 		n.faulty = append(n.faulty, k)
@@ -86,10 +87,9 @@ func (n *Newest) Add(k Backup) {
 	}
 }
 
-// newer tells whether b replaces a, which was kept before. Of two states with
-// one number, of which Postgres took one at most, an end counts, and that which
-// was billed first: a job whose client may have been told that it is not
-// charged does not come back.
+// newer reports whether b replaces a, which was backed up earlier. Of two states
+// with the same revision Postgres committed at most one. Then a final state wins,
+// and completed over failed: a job that ended does not run again.
 func newer(a, b *event.Video) bool {
 	return cmp.Or(cmp.Compare(b.Rev, a.Rev), cmp.Compare(rank(b), rank(a))) >= 0
 }
@@ -105,7 +105,7 @@ func rank(v *event.Video) int {
 	}
 }
 
-// All returns what was picked.
+// All returns the collected backups.
 func (n *Newest) All() []Backup {
 	all := n.faulty
 	for _, k := range n.jobs {

@@ -14,7 +14,7 @@ func kept(t *testing.T, v *event.Video) Backup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ReadKept(payload)
+	return DecodeBackup(payload)
 }
 
 // The newest state counts, in whatever order they were kept; of two with one
@@ -52,7 +52,7 @@ func TestNewest(t *testing.T) {
 }
 
 // What is no record is passed on with what is wrong with it.
-func TestReadKeptRefuses(t *testing.T) {
+func TestDecodeBackupRejectsInvalidRecords(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[string]func(v *event.Video){
 		"version":     func(v *event.Video) { v.V = event.Version + 1 },
@@ -69,8 +69,8 @@ func TestReadKeptRefuses(t *testing.T) {
 		}
 	}
 	var n Newest
-	n.Add(ReadKept([]byte("{")))
-	n.Add(ReadKept([]byte("{")))
+	n.Add(DecodeBackup([]byte("{")))
+	n.Add(DecodeBackup([]byte("{")))
 	if all := n.All(); len(all) != 2 || all[0].Fault == "" {
 		t.Errorf("got %+v; want both", all)
 	}

@@ -167,7 +167,7 @@ func (s *Service) keep(ctx context.Context, v *event.Video) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	if err := s.kept.KeepVideo(ctx, v); err != nil {
+	if err := s.kept.BackUpVideo(ctx, v); err != nil {
 		return fmt.Errorf("keep video job: %w", err)
 	}
 	return nil

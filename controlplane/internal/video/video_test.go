@@ -41,8 +41,8 @@ type memory struct {
 	unkept error
 }
 
-// KeepVideo notes the state together with the one that is recorded by then.
-func (m *memory) KeepVideo(_ context.Context, v *event.Video) error {
+// BackUpVideo notes the state together with the one that is recorded by then.
+func (m *memory) BackUpVideo(_ context.Context, v *event.Video) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	recorded := int64(0)

@@ -24,23 +24,23 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.QuarantineStore = (*Store)(nil)
 
-// Quarantined implements settle.QuarantineStore.
-func (s *Store) Quarantined(ctx context.Context, q settle.QuarantineQuery) ([]settle.Quarantined, error) {
+// List implements settle.QuarantineStore.
+func (s *Store) List(ctx context.Context, q settle.QuarantineQuery) ([]settle.Quarantined, error) {
 	rows, err := s.db.Queries().ListQuarantined(ctx, sqlcgen.ListQuarantinedParams{
 		Resolution: string(q.Resolution), BeforeID: q.Before, RowLimit: int32(q.Limit),
 	})
 	found := make([]settle.Quarantined, len(rows))
 	for i, r := range rows {
 		found[i] = settle.Quarantined{
-			ID: r.ID, Session: r.SessionID, N: r.Seq, RequestID: r.RequestID, Reason: r.Reason, At: r.CreatedAt,
+			ID: r.ID, Session: r.SessionID, Seq: r.Seq, RequestID: r.RequestID, Reason: r.Reason, At: r.CreatedAt,
 			ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
 		}
 	}
 	return found, postgres.Translate("list quarantine", err)
 }
 
-// GetQuarantined implements settle.QuarantineStore.
-func (s *Store) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined, error) {
+// Get implements settle.QuarantineStore.
+func (s *Store) Get(ctx context.Context, id int64) (settle.Quarantined, error) {
 	return getQuarantined(ctx, s.db.Queries(), id)
 }
 
@@ -50,7 +50,7 @@ func getQuarantined(ctx context.Context, q *sqlcgen.Queries, id int64) (settle.Q
 		return settle.Quarantined{}, settle.ErrNotQuarantined
 	}
 	return settle.Quarantined{
-		ID: r.ID, Session: r.SessionID, N: r.Seq, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.CreatedAt,
+		ID: r.ID, Session: r.SessionID, Seq: r.Seq, RequestID: r.RequestID, Reason: r.Reason, Payload: r.Payload, At: r.CreatedAt,
 		ResolvedAt: r.ResolvedAt, Resolution: settle.Resolution(r.Resolution), Note: r.Note,
 	}, postgres.Translate("read quarantine", err)
 }
@@ -86,7 +86,7 @@ func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why 
 			return err
 		}
 		if n == 0 {
-			return settle.ErrResolved
+			return settle.ErrAlreadyResolved
 		}
 		if after, err = getQuarantined(ctx, q, id); err != nil {
 			return err
@@ -96,8 +96,8 @@ func (s *Store) Resolve(ctx context.Context, id int64, r settle.Resolution, why 
 	return after, postgres.Translate("resolve quarantine", err)
 }
 
-// OpenQuarantined implements settle.QuarantineStore.
-func (s *Store) OpenQuarantined(ctx context.Context) (int64, error) {
+// CountOpen implements settle.QuarantineStore.
+func (s *Store) CountOpen(ctx context.Context) (int64, error) {
 	n, err := s.db.Queries().CountOpenQuarantined(ctx)
 	return n, postgres.Translate("count quarantine", err)
 }

@@ -84,7 +84,7 @@ func (t *settleTx) sort() (expected, doubtful []int, err error) {
 		return nil, nil, err
 	}
 	for _, i := range candidates {
-		if numbers, known := settled[t.items[i].Session]; known && !numbers.Contains(t.items[i].N) {
+		if numbers, known := settled[t.items[i].Session]; known && !numbers.Contains(t.items[i].Seq) {
 			expected = append(expected, i)
 		} else {
 			doubtful = append(doubtful, i)

@@ -35,8 +35,8 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.Store = (*Store)(nil)
 
-// Span implements settle.Store. It makes the coming partitions first.
-func (s *Store) Span(ctx context.Context) (from, to, now time.Time, err error) {
+// RequestTimes implements settle.Store. It makes the coming partitions first.
+func (s *Store) RequestTimes(ctx context.Context) (from, to, now time.Time, err error) {
 	row, err := s.db.Queries().UsageSpan(ctx)
 	if err == nil && row.Highest.Time().Sub(row.Now) < 32*24*time.Hour {
 		if _, err = s.db.Queries().EnsureUsagePartitions(ctx); err == nil {
@@ -55,7 +55,7 @@ func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result,
 	}
 	content := refusesContent(err)
 	if err = postgres.Translate("settle usage", err); content {
-		err = fmt.Errorf("%w: %w", settle.ErrContent, err)
+		err = fmt.Errorf("%w: %w", settle.ErrUnstorable, err)
 	}
 	return result, err
 }
@@ -117,11 +117,11 @@ func (t *settleTx) run() (settle.Result, error) {
 	}
 	marks, err := t.number()
 	result := settle.Result{
-		Settled: len(fresh), Quarantined: len(t.faults), Repeated: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
+		Settled: len(fresh), Quarantined: len(t.faults), Duplicates: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
 	}
 	for _, i := range fresh {
-		if ms := t.items[i].Event.FinishedMS; result.Oldest == 0 || ms < result.Oldest {
-			result.Oldest = ms
+		if ms := t.items[i].Event.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
+			result.OldestFinishedMS = ms
 		}
 	}
 	return result, err
@@ -132,7 +132,7 @@ func (t *settleTx) run() (settle.Result, error) {
 func (t *settleTx) findPools() error {
 	keys := map[ident.UUID]bool{}
 	for _, item := range t.items {
-		if item.Fault == "" {
+		if item.QuarantineReason == "" {
 			keys[item.KeyID] = true
 		}
 	}
@@ -148,8 +148,8 @@ func (t *settleTx) findPools() error {
 	for i, item := range t.items {
 		row, ok := pools[item.KeyID]
 		switch {
-		case item.Fault != "":
-			t.faults[i] = item.Fault
+		case item.QuarantineReason != "":
+			t.faults[i] = item.QuarantineReason
 		case !ok:
 			t.faults[i] = "there is no such key"
 		case row.AccountID != item.AccountID:
@@ -280,7 +280,7 @@ func (t *settleTx) quarantine() error {
 			id = item.Event.RequestID
 		}
 		arg.SessionIds = append(arg.SessionIds, item.Session)
-		arg.Seqs = append(arg.Seqs, item.N)
+		arg.Seqs = append(arg.Seqs, item.Seq)
 		arg.RequestIds = append(arg.RequestIds, id)
 		arg.Reasons = append(arg.Reasons, fault)
 		arg.Payloads = append(arg.Payloads, item.Payload)
@@ -296,7 +296,7 @@ func (t *settleTx) quarantine() error {
 
 func (t *settleTx) compareEvents(i, j int) int {
 	a, b := t.items[i], t.items[j]
-	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.N, b.N), bytes.Compare(a.Payload, b.Payload))
+	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.Payload, b.Payload))
 }
 
 // number adds the events to their sessions' settled numbers. A session that
@@ -305,8 +305,8 @@ func (t *settleTx) number() ([]event.Settled, error) {
 	var arg sqlcgen.AddSettledSeqsParams
 	numbers := map[int64]settlement.IntervalSet{}
 	for i := range t.items {
-		if item := &t.items[i]; item.N > 0 {
-			numbers[item.Session] = numbers[item.Session].Add(item.N)
+		if item := &t.items[i]; item.Seq > 0 {
+			numbers[item.Session] = numbers[item.Session].Add(item.Seq)
 		}
 	}
 	for session, ranges := range numbers {

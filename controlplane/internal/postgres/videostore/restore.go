@@ -61,7 +61,7 @@ func (r *restoring) refuse(k video.Backup, why string) {
 		request = k.Video.RequestID
 	}
 	r.faulty.SessionIds, r.faulty.Seqs = append(r.faulty.SessionIds, 0), append(r.faulty.Seqs, 0)
-	r.faulty.RequestIds, r.faulty.Reasons = append(r.faulty.RequestIds, request), append(r.faulty.Reasons, settle.Reason(why))
+	r.faulty.RequestIds, r.faulty.Reasons = append(r.faulty.RequestIds, request), append(r.faulty.Reasons, settle.TrimReason(why))
 	r.faulty.Payloads = append(r.faulty.Payloads, k.Payload)
 }
 
