@@ -2,13 +2,16 @@ package conformance
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/shared/catalogkv"
 )
 
@@ -68,6 +71,28 @@ func TestParameterTablesFollowTheList(t *testing.T) {
 			}
 			if row.Value != string(param.Value) {
 				t.Errorf("%s: %s is forced to %s; want %s", f, param.Name, row.Value, param.Value)
+			}
+		}
+	}
+}
+
+// An error text that names a parameter in plain prose, without quotes, concerns that
+// parameter only if the classifier's list of names has it: the client gets no param
+// otherwise.
+func TestClassifierKnowsTheSentParameters(t *testing.T) {
+	t.Parallel()
+	// Not the client's mistake, and a name for which the rules of the classifier have a class.
+	exceptions := []string{"model", "cache_control"}
+	for f, d := range dialects {
+		for _, name := range d.Policy().Names() {
+			action := d.Policy().Row(name).Action
+			if action == format.Reject || action == format.Drop || strings.Contains(name, ".") || slices.Contains(exceptions, name) {
+				continue
+			}
+			body := []byte(`{"error":{"message":"The parameter ` + name + ` is out of range"}}`)
+			v := classify.Classify(classify.Answer{Format: string(f), Status: http.StatusBadRequest, Body: body})
+			if v.Param != name {
+				t.Errorf("%s: an error about %s has the param %q; add the name to paramNames in package classify", f, name, v.Param)
 			}
 		}
 	}

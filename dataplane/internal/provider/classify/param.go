@@ -69,7 +69,7 @@ const paramNames = `temperature top_p top_k min_p max_tokens max_completion_toke
 	prediction audio voice web_search_options image_size image_url fps ratio moderation mask prompt_extend watermark context_management
 	cache_control output_config speed mcp_servers container betas text safety_identifier prompt_cache_key max_prompt_tokens num_ctx
 	stop_sequence top_a typical_p length_penalty best_of echo suffix thinking_budget incremental_output output_compression partial_images
-	thinking_config num_images sampler scheduler strength`
+	thinking_config num_images sampler scheduler strength complexity`
 
 var knownParams = nameSet(paramNames)
 
