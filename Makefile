@@ -155,9 +155,10 @@ bench/proxy: ## the CPU time and memory of the data plane against a minimal prox
 ## maintain
 
 .PHONY: generate
-generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code anew
+generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables anew
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
+	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs -run Reference -update | { grep -v '^ok' || true; }
 
 # It compares the tree before and after, so that it also works on a tree with changes. Of the files that git does not
 # track only new Go and module files count.
