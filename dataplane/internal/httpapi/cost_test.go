@@ -132,8 +132,8 @@ type bareGateway struct {
 	client net.Conn
 	// writes counts the writes of the gateway to the client.
 	writes atomic.Int64
-	// bursts is how many bursts the provider sends in the next stream, each when next says so, but for an eager
-	// provider; then, in any case when next says so, it sends the end.
+	// bursts is the number of bursts in the next stream. Unless eager is set, the provider sends each when next allows it.
+	// The end of the stream always waits for next.
 	bursts atomic.Int64
 	eager  atomic.Bool
 	next   chan struct{}
