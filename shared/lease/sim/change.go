@@ -74,7 +74,7 @@ func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 		if c.w.busDown || c.mute || c.deaf {
 			return // the caller is told that it is not confirmed
 		}
-		c.w.anchor.revoked[hash] = account
+		c.w.bucket.revoked[hash] = account
 		then()
 	})
 }

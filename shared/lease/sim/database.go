@@ -17,13 +17,13 @@ import (
 // database is the modelled Postgres. A transaction is one function at one
 // moment; a copy of it is what can be restored.
 type database struct {
-	// server changes with each restore and each declared loss, life with each start too: connections of before are cut.
-	server int
-	life   string
-	mark   rollback.HighWaterMark
-	// witnesses and replicas are what shows a loss: see lease.Attendant.
-	witnesses map[rollback.CommitMarker]bool
-	replicas  map[string]bool
+	// server changes with each restore and each declared loss, incarnation with each start too: earlier connections break.
+	server            int
+	serverIncarnation string
+	mark              rollback.HighWaterMark
+	// markers and replicas show a loss: see rollback.Detector.
+	markers  map[rollback.CommitMarker]bool
+	replicas map[string]bool
 	// commits counts them, past are those of the servers before that are kept: what the oracle knows a loss by.
 	commits     int64
 	past        map[int]int64
@@ -61,7 +61,7 @@ type record struct {
 func newDatabase() *database {
 	return &database{
 		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
-		witnesses: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
+		markers: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
 		sessions: map[wire.SessionID]*row{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
 		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]record{}, spent: map[wire.PoolID]int64{},
 		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
@@ -92,7 +92,7 @@ func (d *database) clone() *database {
 	c.results, c.usage, c.spent = maps.Clone(d.results), maps.Clone(d.usage), maps.Clone(d.spent)
 	c.quarantine, c.suspended, c.revoked = maps.Clone(d.quarantine), maps.Clone(d.suspended), maps.Clone(d.revoked)
 	c.changes = slices.Clone(d.changes)
-	c.witnesses, c.replicas, c.past = maps.Clone(d.witnesses), maps.Clone(d.replicas), maps.Clone(d.past)
+	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 	return &c
 }
 

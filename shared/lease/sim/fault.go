@@ -38,7 +38,7 @@ func (w *world) breakSomething() {
 			switch {
 			case !c.alive:
 			case w.r.IntN(2) == 0:
-				c.retire()
+				c.leave()
 			default:
 				c.kill()
 			}
@@ -128,7 +128,7 @@ func (w *world) loseCommits() {
 		return
 	}
 	copied := w.pg.clone()
-	w.after(w.between(0, 2*beatEvery), func() { w.restore(copied) })
+	w.after(w.between(0, 2*checkpointInterval), func() { w.restore(copied) })
 }
 
 // strand cuts a control plane off from the bus until the others take it for
@@ -140,21 +140,21 @@ func (w *world) strand(c *replica) {
 	w.after(d, func() {
 		for _, other := range w.replicas {
 			if other != c && other.alive && !w.healed {
-				other.retire()
+				other.leave()
 			}
 		}
-		w.after(beatEvery, w.loseCommits)
+		w.after(checkpointInterval, w.loseCommits)
 	})
-	w.after(d+w.between(beatEvery, silence), func() { c.deaf, c.mute = false, false })
+	w.after(d+w.between(checkpointInterval, silence), func() { c.deaf, c.mute = false, false })
 }
 
 // loseWhatLeaves ends a control plane in order, and loses what it did last.
 func (w *world) loseWhatLeaves(c *replica) {
 	copied := w.pg.clone()
-	w.after(w.between(0, beatEvery), func() {
+	w.after(w.between(0, checkpointInterval), func() {
 		if c.alive && !w.healed {
-			c.retire()
-			w.after(w.between(0, beatEvery), func() { w.restore(copied) })
+			c.leave()
+			w.after(w.between(0, checkpointInterval), func() { w.restore(copied) })
 		}
 	})
 }

@@ -377,28 +377,28 @@ func usageFaults() []Mutation {
 func lossFaults() []Mutation {
 	return []Mutation{
 		{"a loss of commits is not noticed", 90, func(r *Rules) {
-			r.Look = func(a *rollback.Detector, roll rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
-				f.Mark, f.MissingMarkers = roll.Mark.Merge(f.Mark), nil
-				return a.Observe(roll, f, now)
+			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
+				f.Mark, f.MissingMarkers = members.Mark.Merge(f.Mark), nil
+				return a.Observe(members, f, now)
 			}
 		}},
 		{"nobody asks for the commits that he has answered", 1000, func(r *Rules) {
-			r.Asks = func(a *rollback.Detector, roll rollback.Membership) []rollback.CommitMarker {
-				return slices.DeleteFunc(a.MarkersToVerify(roll), func(w rollback.CommitMarker) bool { return w.Replica == a.ID() && w != roll.LastMarker })
+			r.MarkersToVerify = func(a *rollback.Detector, members rollback.Membership) []rollback.CommitMarker {
+				return slices.DeleteFunc(a.MarkersToVerify(members), func(w rollback.CommitMarker) bool { return w.Replica == a.ID() && w != members.LastMarker })
 			}
 		}},
 		{"Postgres is used before the others have asked for their commits", 600, func(r *Rules) {
-			r.Look = func(a *rollback.Detector, roll rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
-				maps.DeleteFunc(roll.Members, func(_ string, p rollback.Member) bool { return p.Incarnation != f.Incarnation })
-				return a.Observe(roll, f, now)
+			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
+				maps.DeleteFunc(members.Members, func(_ string, p rollback.Member) bool { return p.Incarnation != f.Incarnation })
+				return a.Observe(members, f, now)
 			}
 		}},
-		{"who is silent is struck off, and commits go on", 1500, func(r *Rules) { r.Fences = false }},
-		{"who is struck off leaves no witness", 600, func(r *Rules) {
-			r.Stay = func(a *rollback.Detector, roll rollback.Membership, f rollback.Observation, beat rollback.Transaction, fenced []string) (rollback.Membership, bool) {
-				next, ok := a.AfterCheckpoint(roll, f, beat, fenced)
+		{"a silent replica is removed from the membership and goes on committing", 1500, func(r *Rules) { r.Fences = false }},
+		{"a fenced replica leaves no marker", 600, func(r *Rules) {
+			r.AfterCheckpoint = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool) {
+				next, ok := a.AfterCheckpoint(members, f, checkpoint, fenced)
 				if len(fenced) > 0 {
-					next.LastMarker = roll.LastMarker
+					next.LastMarker = members.LastMarker
 				}
 				return next, ok
 			}

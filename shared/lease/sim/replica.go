@@ -12,9 +12,9 @@ import (
 
 // The times of a control plane.
 const (
-	sweepEvery = 500 * time.Millisecond
-	beatEvery  = 100 * time.Millisecond
-	silence    = 1500 * time.Millisecond
+	sweepEvery         = 500 * time.Millisecond
+	checkpointInterval = 100 * time.Millisecond
+	silence            = 1500 * time.Millisecond
 )
 
 // replica is one control plane: stateless but for what it remembers for speed
@@ -23,9 +23,9 @@ type replica struct {
 	actor
 	batcher *allocator.Batcher
 	// wake is when the timer of the batcher calls pump; allocator.Never if it does not.
-	wake      time.Duration
-	attendant *rollback.Detector
-	looking   bool
+	wake     time.Duration
+	detector *rollback.Detector
+	checking bool
 }
 
 func (w *world) newReplica(name string) *replica {
@@ -42,9 +42,9 @@ func (c *replica) start() {
 		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
 		Escrow: c.w.profile.Calm >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.Calm},
 	})
-	c.attendant, c.looking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
+	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
 	c.every(sweepEvery, c.sweep)
-	c.every(beatEvery, c.look)
+	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
 }
 
@@ -72,7 +72,7 @@ func (c *replica) kill() {
 // tx runs a transaction. It can fail, commit without the answer arriving, and
 // be the last thing that the replica does.
 func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
-	commit, ok := c.attendant.Begin()
+	commit, ok := c.detector.Begin()
 	if !ok {
 		c.after(0, func() { done(false) })
 		return
@@ -82,29 +82,29 @@ func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 
 // commit runs a transaction on a connection to the server as it is now.
 func (c *replica) commit(name string, commit rollback.Transaction, do func(d *database), done func(ok bool)) {
-	w, life := c.w, c.attendant.Incarnation()
+	w, life := c.w, c.detector.Incarnation()
 	failed := func() {
-		c.attendant.Failed(commit)
+		c.detector.Failed(commit)
 		done(false)
 	}
 	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() {
 		switch {
-		case w.pgDown || w.pg.life != life:
+		case w.pgDown || w.pg.serverIncarnation != life:
 			failed()
 			return
 		case w.chance(w.profile.TxFail):
 			w.stats.count("transactions failed")
 			failed()
 			return
-		case !w.pg.replicas[c.attendant.ID()]:
+		case !w.pg.replicas[c.detector.ID()]:
 			w.stats.count("control planes fenced")
-			c.attendant.StopServing()
+			c.detector.StopServing()
 			failed()
 			return
 		}
 		w.checkNoticed()
 		do(w.pg)
-		w.pg.witnesses[commit.CommitMarker] = true
+		w.pg.markers[commit.CommitMarker] = true
 		w.pg.commits++
 		server, number, epoch := w.pg.server, w.pg.commits, w.pg.mark.Epoch
 		switch {
@@ -117,8 +117,8 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 			failed()
 		default:
 			c.after(w.between(0, w.profile.AnswerTime), func() {
-				if !c.attendant.Committed(commit) {
-					w.stats.count("commits overtaken by another life of Postgres")
+				if !c.detector.Committed(commit) {
+					w.stats.count("commits overtaken by another incarnation of Postgres")
 					done(false)
 					return
 				}

@@ -20,29 +20,29 @@ type Rules struct {
 	In string
 
 	// The control plane's.
-	Op        func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool)
-	Return    func(d *allocator.Batch, r *wire.Return) wire.Status
-	Post      func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
-	Took      func(s *settlement.Batch, requests map[[16]byte]bool) []int
-	Compare   func(s *settlement.Batch, settled map[[16]byte][32]byte)
-	Free      func(b *allocator.Allocator, s wire.SessionID)
-	Renew     func(t *session.Record, r *wire.HeartbeatRequest, valid time.Duration) bool
-	Fence     func(t *session.Record, margin time.Duration) bool
-	Outlived  func(t *session.Record, rest time.Duration) bool
-	Close     func(t *session.Record, c *wire.CloseRequest, settled int64) bool
-	Barrier   func(rev int64, pending []session.PendingSession, margin, now time.Duration) *session.Barrier
-	Ack       func(b *session.Barrier, a wire.Ack)
-	Down      func(b *session.Barrier, now time.Duration) bool
-	Asks      func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
-	Look      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
-	Stay      func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, beat rollback.Transaction, fenced []string) (rollback.Membership, bool)
-	Fences    bool
-	Next      func(m, now rollback.HighWaterMark) rollback.HighWaterMark
-	Revoke    func(d *database, account string, key apikey.Hash)
-	Recovers  func(since, valid, margin time.Duration) bool
-	Unknown   func(since, valid, margin time.Duration) []session.PendingSession
-	Earlier   func(r *wire.RegisterRequest) []wire.EarlierSession
-	Remembers bool
+	Op              func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool)
+	Return          func(d *allocator.Batch, r *wire.Return) wire.Status
+	Post            func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
+	Took            func(s *settlement.Batch, requests map[[16]byte]bool) []int
+	Compare         func(s *settlement.Batch, settled map[[16]byte][32]byte)
+	Free            func(b *allocator.Allocator, s wire.SessionID)
+	Renew           func(t *session.Record, r *wire.HeartbeatRequest, valid time.Duration) bool
+	Fence           func(t *session.Record, margin time.Duration) bool
+	Outlived        func(t *session.Record, rest time.Duration) bool
+	Close           func(t *session.Record, c *wire.CloseRequest, settled int64) bool
+	Barrier         func(rev int64, pending []session.PendingSession, margin, now time.Duration) *session.Barrier
+	Ack             func(b *session.Barrier, a wire.Ack)
+	Down            func(b *session.Barrier, now time.Duration) bool
+	MarkersToVerify func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
+	Observe         func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
+	AfterCheckpoint func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool)
+	Fences          bool
+	Next            func(m, now rollback.HighWaterMark) rollback.HighWaterMark
+	Revoke          func(d *database, account string, key apikey.Hash)
+	Recovers        func(since, valid, margin time.Duration) bool
+	Unknown         func(since, valid, margin time.Duration) []session.PendingSession
+	Earlier         func(r *wire.RegisterRequest) []wire.EarlierSession
+	Remembers       bool
 
 	// The proxy's.
 	Before     func(now, deadline session.Instant) bool
@@ -69,7 +69,7 @@ func Correct() *Rules {
 		Compare: (*settlement.Batch).ResolveDuplicates, Free: (*allocator.Allocator).CloseSession, Renew: (*session.Record).Heartbeat, Fence: (*session.Record).Fence,
 		Outlived: (*session.Record).Expired, Close: (*session.Record).Close, Barrier: session.NewBarrier, Ack: (*session.Barrier).Ack,
 		Down: (*session.Barrier).Done, Next: rollback.HighWaterMark.Next,
-		Asks: (*rollback.Detector).MarkersToVerify, Look: (*rollback.Detector).Observe, Stay: (*rollback.Detector).AfterCheckpoint, Fences: true,
+		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint, Fences: true,
 		Revoke:   func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
 		Recovers: rollback.InRecoveryWait, Unknown: rollback.UnknownSessions, Remembers: true,
 		Earlier: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },

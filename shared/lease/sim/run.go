@@ -55,7 +55,7 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 
 func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {
 	w := &world{profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}}, stream: stream{taken: map[int]time.Duration{}}}
-	w.anchor.revoked = map[apikey.Hash]string{}
+	w.bucket.revoked = map[apikey.Hash]string{}
 	if trace {
 		w.trace = &strings.Builder{}
 	}
@@ -84,7 +84,7 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 func (w *world) build() {
 	w.oracle = newOracle(w)
 	w.pg = newDatabase()
-	w.pg.life = "first"
+	w.pg.serverIncarnation = "first"
 	f := w.profile
 	customers := make([]*customer, f.Customers)
 	w.customers = customers

@@ -48,7 +48,7 @@ type world struct {
 	copies    []*database
 	pgDown    bool
 	busDown   bool
-	anchor    anchor
+	bucket    bucket
 	stream    stream
 	replicas  []*replica
 	proxies   []*proxy
@@ -59,7 +59,7 @@ type world struct {
 	// retired are revoked keys that clients still try.
 	retired []client
 	// server counts the histories of Postgres, lives its starts.
-	server, lives int
+	server, incarnations int
 }
 
 type planned struct {

@@ -1,0 +1,279 @@
+package sim
+
+import (
+	"maps"
+	"time"
+
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
+)
+
+// bucket is the recovery bucket.
+type bucket struct {
+	members rollback.Membership
+	// revision changes with the membership.
+	revision int
+	revoked  map[apikey.Hash]string
+}
+
+// reach calls do at the bus and then here; ok is false if the bus cannot be
+// reached or its answer is lost.
+func (c *replica) reach(do func(a *bucket) bool, then func(ok bool)) {
+	w := c.w
+	hop := func() time.Duration { return w.between(100*time.Microsecond, 3*time.Millisecond) }
+	c.after(hop(), func() {
+		if w.busDown || c.mute {
+			then(false)
+			return
+		}
+		ok := do(&w.bucket)
+		c.after(hop(), func() { then(ok && !w.busDown && !c.deaf && !w.chance(w.profile.TxUnknown)) })
+	})
+}
+
+func (c *replica) readMembership(then func(members rollback.Membership, revision int, ok bool)) {
+	var members rollback.Membership
+	var revision int
+	c.reach(func(a *bucket) bool {
+		members, revision = a.members, a.revision
+		members.Members = maps.Clone(members.Members)
+		return true
+	}, func(ok bool) { then(members, revision, ok) })
+}
+
+// putMembership replaces the membership, unless another replica has.
+func (c *replica) putMembership(members rollback.Membership, revision int, then func(ok bool)) {
+	c.reach(func(a *bucket) bool {
+		if a.revision != revision {
+			return false
+		}
+		a.members, a.revision = members, revision+1
+		a.members.Members = maps.Clone(members.Members)
+		return true
+	}, then)
+}
+
+// check makes one check, as recovery.Monitor does.
+func (c *replica) check() {
+	if c.checking {
+		return
+	}
+	c.checking = true
+	done := func(bool) { c.checking = false }
+	c.readMembership(func(members rollback.Membership, revision int, ok bool) {
+		switch {
+		case c.detector.Incarnation() != "":
+			c.checkpoint(members, revision, ok, nil, done)
+		case ok:
+			c.verify(members, revision, done)
+		default:
+			done(false)
+		}
+	})
+}
+
+// checkpoint commits a checkpoint, and writes the membership if the bus can be
+// reached.
+func (c *replica) checkpoint(members rollback.Membership, revision int, reached bool, silent []string, done func(bool)) {
+	w := c.w
+	if reached {
+		silent = append(silent, c.detector.SilentReplicas(members, c.clock().Mono)...)
+	}
+	checkpoint, oldest, ok := c.detector.BeginCheckpoint()
+	if !ok {
+		done(false)
+		return
+	}
+	if w.pg.serverIncarnation != c.detector.Incarnation() { // the next new connection shows it
+		c.detector.Failed(checkpoint)
+		if !w.pgDown {
+			c.detector.StopServing()
+		}
+		done(false)
+		return
+	}
+	var observed rollback.Observation
+	c.commit("checkpoint", checkpoint, func(d *database) {
+		observed = rollback.Observation{Mark: d.mark, Incarnation: d.serverIncarnation}
+		for marker := range d.markers {
+			if marker.Replica == c.detector.ID() && marker.N < oldest {
+				delete(d.markers, marker)
+			}
+		}
+		if w.rules.Fences {
+			for _, id := range silent {
+				delete(d.replicas, id) // it cannot commit any more
+			}
+		}
+	}, func(ok bool) {
+		if !ok || !reached {
+			done(false)
+			return
+		}
+		next, ok := w.rules.AfterCheckpoint(c.detector, members, observed, checkpoint, silent)
+		if !ok {
+			done(false)
+			return
+		}
+		if len(silent) > 0 {
+			w.stats.count("silent control planes fenced")
+			w.log("%s fences %v", c.name, silent)
+		}
+		c.putMembership(next, revision, func(ok bool) {
+			done(ok)
+			if !ok && !w.busDown && c.alive {
+				c.after(w.between(0, checkpointInterval/2), c.check) // another replica has written it
+			}
+		})
+	})
+}
+
+// leave stops the process in order: it removes itself from the membership.
+func (c *replica) leave() {
+	if c.checking || c.detector.Incarnation() == "" {
+		c.kill()
+		return
+	}
+	c.checking = true
+	c.w.stats.count("control planes stopped in order")
+	c.readMembership(func(members rollback.Membership, revision int, ok bool) {
+		c.checkpoint(members, revision, ok, []string{c.detector.ID()}, func(bool) { c.kill() })
+	})
+}
+
+// transactionTime waits for about the time of one transaction.
+func (c *replica) transactionTime(then func(ok bool)) {
+	w := c.w
+	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() { then(!w.pgDown && !w.chance(w.profile.TxFail)) })
+}
+
+// verify observes a server incarnation in which the replica does not serve.
+func (c *replica) verify(members rollback.Membership, revision int, done func(bool)) {
+	w := c.w
+	c.transactionTime(func(ok bool) {
+		if !ok {
+			done(false)
+			return
+		}
+		observed := rollback.Observation{Mark: w.pg.mark, Incarnation: w.pg.serverIncarnation}
+		for _, marker := range w.rules.MarkersToVerify(c.detector, members) {
+			if !w.pg.markers[marker] {
+				observed.MissingMarkers = append(observed.MissingMarkers, marker)
+			}
+		}
+		next, action := w.rules.Observe(c.detector, members, observed, c.clock().Mono)
+		w.log("%s observes incarnation %s with %v: %d markers missing, action %d", c.name, observed.Incarnation, next.Members, len(observed.MissingMarkers), action)
+		switch action {
+		case rollback.DeclareLoss:
+			c.transactionTime(func(ok bool) {
+				if ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch { // otherwise it is declared already
+					w.recoverLoss(members.Mark)
+				}
+				done(false)
+			})
+		case rollback.Wait:
+			w.stats.count("waits for other control planes")
+			c.putMembership(next, revision, done)
+		case rollback.Serve:
+			c.putMembership(next, revision, func(ok bool) {
+				if !ok {
+					done(false)
+					return
+				}
+				c.join(observed, done)
+			})
+		}
+	})
+}
+
+// join adds the replica in Postgres, and starts serving.
+func (c *replica) join(observed rollback.Observation, done func(bool)) {
+	w := c.w
+	c.transactionTime(func(ok bool) {
+		if ok = ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch; ok {
+			w.pg.replicas[c.detector.ID()] = true
+			c.detector.StartServing(observed)
+			w.stats.count("incarnations of Postgres verified")
+		}
+		done(ok)
+	})
+}
+
+// restartPostgres starts another server incarnation of the same data.
+func (w *world) restartPostgres() {
+	w.incarnations++
+	w.pg.serverIncarnation = string(rune('a'+w.incarnations%26)) + string(rune('a'+w.incarnations/26))
+	w.down(&w.pgDown, "postgres")
+}
+
+// recoverLoss declares that Postgres has lost commits.
+func (w *world) recoverLoss(before rollback.HighWaterMark) {
+	d := w.pg
+	d.mark = w.rules.Next(before, d.mark)
+	d.lostAt = w.now
+	w.renewServer(d)
+	clear(d.replicas)
+	for _, id := range sortedKeys(d.sessions) {
+		if r := d.sessions[id]; r.state != session.Closed {
+			r.state, r.until = session.Fenced, max(r.until, w.now)+sessionValid
+		}
+	}
+	for _, key := range sortedHashes(w.bucket.revoked) {
+		if d.revoked[key] == 0 {
+			w.rules.Revoke(d, w.bucket.revoked[key], key)
+		}
+	}
+	w.stream.replay()
+	w.oracle.declared()
+	w.log("postgres has lost commits: epoch %d, revision %d, next session above %d", d.mark.Epoch, d.mark.Revision, d.mark.Session)
+}
+
+// renewServer starts another history of commits, for the oracle.
+func (w *world) renewServer(d *database) {
+	d.past[d.server] = d.commits
+	w.server++
+	d.server = w.server
+}
+
+// answered has the last commits that were answered, by server.
+type answered map[int]int64
+
+// committed records a commit that was answered.
+func (o *oracle) committed(server int, number, epoch int64) {
+	if epoch == o.w.pg.mark.Epoch {
+		o.answered[server] = max(o.answered[server], number)
+	}
+}
+
+// lostCommits reports whether Postgres lacks answered commits without a declared
+// loss.
+func (o *oracle) lostCommits(d *database) bool {
+	for server, number := range o.answered {
+		if server == d.server {
+			if number > d.commits {
+				return true
+			}
+		} else if number > d.past[server] {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *oracle) declared() {
+	if o.lostCommits(o.w.pg) {
+		o.w.stats.count("losses of commits declared")
+	} else {
+		o.w.stats.count("losses of commits declared because of silence alone")
+	}
+	clear(o.answered)
+}
+
+// checkNoticed checks that a Postgres that lacks answered commits is not used.
+func (w *world) checkNoticed() {
+	if w.oracle.lostCommits(w.pg) {
+		w.fail("I1: Postgres is used although answered commits are missing: answered %v, present %v and %d of server %d",
+			w.oracle.answered, w.pg.past, w.pg.commits, w.pg.server)
+	}
+}
