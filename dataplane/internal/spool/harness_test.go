@@ -18,8 +18,8 @@ import (
 	"modelgateway/shared/price"
 )
 
-// disk stands between the spool and its files: when full, it takes the first
-// bytes of each write and refuses the rest, as a file system does.
+// fakeDisk opens the spool's files. While it is full, each write stores the first
+// bytes and then fails, as on a real file system.
 type fakeDisk struct {
 	full   bool
 	files  []file
@@ -43,10 +43,10 @@ func (d *fakeDisk) open(path string, flag int) (file, error) {
 	return diskFile{f, d}, nil
 }
 
-// close closes what killed processes have left open.
+// close closes the files that killed processes have left open.
 func (d *fakeDisk) close() {
 	for _, f := range d.files {
-		_ = f.Close() // most are closed by the spool
+		_ = f.Close() // most are closed already
 	}
 }
 
@@ -66,7 +66,7 @@ func usage(session int64, id string) *event.Usage {
 	return &event.Usage{V: 1, RequestID: id, Session: session, Status: event.Completed, Rule: event.RuleReported, FinishedMS: 1}
 }
 
-// mustOpen opens a spool that is closed with the test.
+// mustOpen opens a spool whose files are closed at the end of the test.
 func mustOpen(t *testing.T, cfg Config, d *fakeDisk) *Spool {
 	t.Helper()
 	s, err := open(cfg, slog.New(slog.DiscardHandler), d.open)
@@ -89,35 +89,36 @@ func setup(t *testing.T) (*Spool, *fakeDisk, Config) {
 
 func start(t *testing.T, s *Spool, session int64, id string) *Unit {
 	t.Helper()
-	p, err := s.Reserve()
+	u, err := s.Reserve()
 	if err == nil {
-		err = p.AppendStarted(usage(session, id))
+		err = u.AppendStarted(usage(session, id))
 	}
 	if err != nil {
-		t.Fatalf("start %s: %v", id, err)
+		t.Fatalf("start of request %s: %v", id, err)
 	}
-	return p
+	return u
 }
 
-func finish(p *Unit, session int64, id string, cost money.Nano) {
+func finish(u *Unit, session int64, id string, cost money.Nano) {
 	e := usage(session, id)
 	e.Cost = cost
-	p.AppendFinished(e)
+	u.AppendFinished(e)
 }
 
 func settle(s *Spool, session, watermark int64, beyond ...[2]int64) {
 	s.Acknowledge(event.Settled{V: 1, Session: session, Watermark: watermark, Beyond: beyond})
 }
 
-// published is what is due now, by session and number.
-func published(t *testing.T, s *Spool, now time.Time) map[[2]int64]event.Usage {
+// publishDue takes every event that is due and returns them by session and
+// sequence number.
+func publishDue(t *testing.T, s *Spool, now time.Time) map[[2]int64]event.Usage {
 	t.Helper()
 	all := map[[2]int64]event.Usage{}
 	for b := s.NextBatch(3, now); b != nil; b = s.NextBatch(3, now) {
 		for _, raw := range b.Events {
 			e := decode(t, raw)
 			if e.Session != b.Session {
-				t.Fatalf("an event of session %d in a batch of session %d", e.Session, b.Session)
+				t.Fatalf("a batch of session %d has an event of session %d", b.Session, e.Session)
 			}
 			all[[2]int64{e.Session, e.Seq}] = e
 		}
@@ -125,11 +126,12 @@ func published(t *testing.T, s *Spool, now time.Time) map[[2]int64]event.Usage {
 	return all
 }
 
-// costs lists what is due now as number to cost, for one session.
+// costs takes every event that is due and returns the costs of those of one
+// session by sequence number.
 func costs(t *testing.T, s *Spool, session int64, now time.Time) map[int64]money.Nano {
 	t.Helper()
 	byNumber := map[int64]money.Nano{}
-	for key, e := range published(t, s, now) {
+	for key, e := range publishDue(t, s, now) {
 		if key[0] == session {
 			byNumber[key[1]] = e.Cost
 		}
@@ -151,10 +153,11 @@ func segmentFiles(t interface {
 	return files
 }
 
-// later is after every pause between two publishings.
+// later returns a time n days from now. One day is longer than every pause
+// between two publications of an event.
 func later(n int) time.Time { return time.Now().Add(time.Duration(n) * 24 * time.Hour) }
 
-func progress(p *Unit, cost money.Nano) { p.AppendProgress(price.Usage{Output: int64(cost)}, cost) }
+func progress(u *Unit, cost money.Nano) { u.AppendProgress(price.Usage{Output: int64(cost)}, cost) }
 
 func decode(t interface{ Fatal(args ...any) }, raw []byte) (e event.Usage) {
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -163,13 +166,10 @@ func decode(t interface{ Fatal(args ...any) }, raw []byte) (e event.Usage) {
 	return e
 }
 
-func newReader(data []byte) io.Reader { return bytes.NewReader(data) }
-
-// finishedIn returns the finished event of a segment that holds one record
-// behind its header.
-func finishedIn(t *testing.T, data []byte) (e event.Usage, ok bool) {
+// lastFinished returns the event of the last finished record of a segment.
+func lastFinished(t *testing.T, data []byte) (e event.Usage, ok bool) {
 	t.Helper()
-	r := newReader(data)
+	r := bytes.NewReader(data)
 	for {
 		k, body, err := readRecord(r)
 		if errors.Is(err, io.EOF) {

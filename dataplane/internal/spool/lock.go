@@ -8,22 +8,23 @@ import (
 	"syscall"
 )
 
-// ErrTaken says that another process has the directory.
-var ErrLocked = errors.New("spool: the directory belongs to another process that runs")
+// ErrLocked means that another running process has the directory open.
+var ErrLocked = errors.New("spool: the directory is in use by another process")
 
-// take locks a directory for this process until the file is closed or the
-// process is dead. A second one would take the requests that the first one runs
-// for those of a dead one, and bill them as aborted.
+// lockDir locks a directory until the returned file is closed or the process is
+// dead. Without the lock, a second process would take the running requests of
+// the first one for unfinished ones, and bill them as aborted. It returns nil if
+// the directory does not exist because there was no room to make it.
 func lockDir(dir string) (*os.File, error) {
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // there was no room to make it, and so nothing is in it
+		return nil, nil //nolint:nilnil // documented; there is nothing to lock
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spool: open directory: %w", err)
 	}
 	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = d.Close() // only opened
+		_ = d.Close() // nothing was written to it
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
 		}

@@ -19,16 +19,16 @@ import (
 	"modelgateway/shared/money"
 )
 
-// modelSession is what a session must come to.
+// modelSession is the expected state of a session.
 type modelSession struct {
 	boot string
-	// costs of the events, by number less one.
+	// costs of the events, by sequence number less one.
 	costs []money.Nano
 	// ids of their requests.
-	ids     []string
-	settled []bool
-	ended   bool
-	closed  bool
+	ids      []string
+	settled  []bool
+	finished bool
+	closed   bool
 }
 
 func (m *modelSession) watermark() int64 {
@@ -53,10 +53,10 @@ func (m *modelSession) mark(low, high int64) {
 type modelRequest struct {
 	session int64
 	cost    money.Nano
-	place   *Unit
+	unit    *Unit
 }
 
-// model is the spool as it should be, kept in maps.
+// model is the expected state of the spool.
 type model struct {
 	sessions map[int64]*modelSession
 	running  map[string]*modelRequest
@@ -98,8 +98,8 @@ func (m *model) runs(session int64) bool {
 	return false
 }
 
-// kill is what the death of the process does: what ran is aborted, and which
-// events beyond a gap were settled is forgotten.
+// kill is the effect of a killed process: running requests are aborted, and
+// settled events above the watermark count as unsettled again.
 func (m *model) kill() {
 	m.reserved = nil
 	for _, id := range slices.Sorted(maps.Keys(m.running)) {
@@ -107,14 +107,15 @@ func (m *model) kill() {
 	}
 	clear(m.running)
 	for _, s := range m.sessions {
-		s.ended, s.closed = false, false
+		s.finished, s.closed = false, false
 		for n := s.watermark(); n < int64(len(s.settled)); n++ {
 			s.settled[n] = false
 		}
 	}
 }
 
-func (m *model) forget() {
+// dropClosed drops the sessions that are closed and settled.
+func (m *model) dropClosed() {
 	for id, s := range m.sessions {
 		if s.closed && s.watermark() == int64(len(s.settled)) {
 			delete(m.sessions, id)
@@ -122,7 +123,7 @@ func (m *model) forget() {
 	}
 }
 
-// machine drives a Spool and its model.
+// machine applies the same random steps to a Spool and to its model.
 type machine struct {
 	cfg   Config
 	disk  *fakeDisk
@@ -130,10 +131,10 @@ type machine struct {
 	model *model
 	now   time.Time
 	next  int
-	// contents is what was ever published, by session and number.
-	contents map[[2]int64]event.Usage
-	current  int64
-	first    string // the first segment's file, which only moves on
+	// published has every event that was ever published, by session and sequence number.
+	published map[[2]int64]event.Usage
+	current   int64
+	first     string // the file of the first segment; its number never decreases
 }
 
 func (m *machine) reopen(t *rapid.T) {
@@ -155,51 +156,51 @@ func (m *machine) openSession(t *rapid.T) {
 }
 
 func (m *machine) reserve(t *rapid.T) {
-	p, err := m.spool.Reserve()
+	u, err := m.spool.Reserve()
 	switch full := m.model.used() >= m.cfg.MaxEvents/10*9; {
 	case full && !errors.Is(err, ErrFull):
-		t.Fatalf("reserve with %d of %d places used: got %v; want ErrFull", m.model.used(), m.cfg.MaxEvents, err)
+		t.Fatalf("Reserve with %d of %d units in use: got %v; want ErrFull", m.model.used(), m.cfg.MaxEvents, err)
 	case !full && err != nil:
-		t.Fatalf("reserve with %d of %d places used: %v", m.model.used(), m.cfg.MaxEvents, err)
+		t.Fatalf("Reserve with %d of %d units in use: %v", m.model.used(), m.cfg.MaxEvents, err)
 	case err == nil:
-		m.model.reserved = append(m.model.reserved, p)
+		m.model.reserved = append(m.model.reserved, u)
 	}
 }
 
 func (m *machine) takeReserved(t *rapid.T) *Unit {
 	if len(m.model.reserved) == 0 {
-		t.Skip("no place is reserved")
+		t.Skip("no unit is reserved")
 	}
 	i := rapid.IntRange(0, len(m.model.reserved)-1).Draw(t, "reserved")
-	p := m.model.reserved[i]
+	u := m.model.reserved[i]
 	m.model.reserved = slices.Delete(m.model.reserved, i, i+1)
-	return p
+	return u
 }
 
 func (m *machine) release(t *rapid.T) {
-	p := m.takeReserved(t)
-	p.Release()
-	p.Release()
+	u := m.takeReserved(t)
+	u.Release()
+	u.Release() // has no effect
 }
 
 func (m *machine) start(t *rapid.T) {
-	p := m.takeReserved(t)
+	u := m.takeReserved(t)
 	m.next++
 	id := fmt.Sprintf("r%04d", m.next)
-	err := p.AppendStarted(usage(m.current, id))
-	if over := m.model.sessions[m.current] == nil || m.model.sessions[m.current].ended; over != (err != nil) {
-		t.Fatalf("start in session %d, over %v: %v", m.current, over, err)
+	err := u.AppendStarted(usage(m.current, id))
+	if refused := m.model.sessions[m.current] == nil || m.model.sessions[m.current].finished; refused != (err != nil) {
+		t.Fatalf("AppendStarted in session %d: got %v; want an error: %v", m.current, err, refused)
 	}
 	if err != nil {
-		p.Release()
+		u.Release()
 		return
 	}
-	m.model.running[id] = &modelRequest{session: m.current, place: p}
+	m.model.running[id] = &modelRequest{session: m.current, unit: u}
 }
 
 func (m *machine) takeRunning(t *rapid.T) (string, *modelRequest) {
 	if len(m.model.running) == 0 {
-		t.Skip("nothing runs")
+		t.Skip("no request runs")
 	}
 	id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.model.running))).Draw(t, "running")
 	return id, m.model.running[id]
@@ -208,14 +209,14 @@ func (m *machine) takeRunning(t *rapid.T) (string, *modelRequest) {
 func (m *machine) progress(t *rapid.T) {
 	_, r := m.takeRunning(t)
 	r.cost = money.Nano(rapid.IntRange(1, 9).Draw(t, "cost"))
-	progress(r.place, r.cost)
+	progress(r.unit, r.cost)
 }
 
 func (m *machine) finish(t *rapid.T) {
 	id, r := m.takeRunning(t)
 	cost := money.Nano(rapid.IntRange(10, 99).Draw(t, "cost"))
-	finish(r.place, r.session, id, cost)
-	finish(r.place, r.session, id, cost+1) // the first one counts
+	finish(r.unit, r.session, id, cost)
+	finish(r.unit, r.session, id, cost+1) // has no effect
 	delete(m.model.running, id)
 	m.model.sessions[r.session].finish(id, cost)
 }
@@ -228,7 +229,7 @@ func (m *machine) settle(t *rapid.T) {
 		low := int64(rapid.IntRange(1, len(s.settled)+1).Draw(t, "low"))
 		mark.Beyond = append(mark.Beyond, [2]int64{low, low + int64(rapid.IntRange(0, 3).Draw(t, "more"))})
 	}
-	// Numbers that do not exist yet are never reported.
+	// Numbers that are not assigned yet are never reported.
 	for i := range mark.Beyond {
 		mark.Beyond[i][1] = min(mark.Beyond[i][1], int64(len(s.settled)))
 	}
@@ -240,13 +241,13 @@ func (m *machine) settle(t *rapid.T) {
 	if rapid.Bool().Draw(t, "twice") {
 		m.spool.Acknowledge(mark)
 	}
-	m.model.forget()
+	m.model.dropClosed()
 	if files := segmentFiles(t, m.cfg.Dir); m.model.used() == int64(len(m.model.reserved)) && len(files) > 1 {
-		t.Fatalf("nothing is live, and %d segments are left", len(files))
+		t.Fatalf("%d segments are left without a live record; want 1", len(files))
 	}
 }
 
-func (m *machine) ended(t *rapid.T) {
+func (m *machine) listFinished(t *rapid.T) {
 	current := m.current
 	if rapid.Bool().Draw(t, "no current") {
 		current = 0
@@ -255,24 +256,24 @@ func (m *machine) ended(t *rapid.T) {
 	for _, id := range slices.Sorted(maps.Keys(m.model.sessions)) {
 		s := m.model.sessions[id]
 		if id != current && !m.model.runs(id) && !s.closed {
-			s.ended = true
+			s.finished = true
 			want = append(want, session.FinishedSession{Session: id, BootID: s.boot, FinalCount: int64(len(s.costs))})
 		}
 	}
 	got := m.spool.FinishedSessions(current)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("ended sessions (-want +got):\n%s", diff)
+		t.Fatalf("finished sessions (-want +got):\n%s", diff)
 	}
-	for _, e := range got {
+	for _, f := range got {
 		if rapid.Bool().Draw(t, "closed") {
-			m.spool.MarkClosed(e.Session)
-			m.model.sessions[e.Session].closed = true
+			m.spool.MarkClosed(f.Session)
+			m.model.sessions[f.Session].closed = true
 		}
 	}
-	m.model.forget()
+	m.model.dropClosed()
 }
 
-// publish takes some of what is due.
+// publish takes one batch, and sometimes puts it back.
 func (m *machine) publish(t *rapid.T) {
 	b := m.spool.NextBatch(rapid.IntRange(1, 5).Draw(t, "limit"), m.now)
 	if b != nil && rapid.Bool().Draw(t, "fails") {
@@ -281,7 +282,8 @@ func (m *machine) publish(t *rapid.T) {
 	m.now = m.now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "seconds")) * time.Second)
 }
 
-// publishAll waits until everything is due and compares it with the model.
+// publishAll waits until every unsettled event is due and compares the events with
+// the model.
 func (m *machine) publishAll(t *rapid.T) {
 	m.now = m.now.Add(time.Hour)
 	due := map[[2]int64]bool{}
@@ -290,7 +292,7 @@ func (m *machine) publishAll(t *rapid.T) {
 			e := decode(t, raw)
 			key := [2]int64{e.Session, e.Seq}
 			if due[key] {
-				t.Fatalf("event %v is published twice at a time", key)
+				t.Fatalf("event %v is in two batches at once", key)
 			}
 			due[key] = true
 			m.checkContent(t, e)
@@ -313,14 +315,14 @@ func (m *machine) checkContent(t *rapid.T, e event.Usage) {
 	key := [2]int64{e.Session, e.Seq}
 	s := m.model.sessions[e.Session]
 	if s == nil || e.Seq < 1 || e.Seq > int64(len(s.costs)) || s.ids[e.Seq-1] != e.RequestID || s.costs[e.Seq-1] != e.Cost {
-		t.Fatalf("published %+v, which the model does not have", e)
+		t.Fatalf("published %+v, which is not in the model", e)
 	}
-	if before, known := m.contents[key]; known {
+	if before, known := m.published[key]; known {
 		if diff := cmp.Diff(before, e); diff != "" {
 			t.Fatalf("event %v changed:\n%s", key, diff)
 		}
 	}
-	m.contents[key] = e
+	m.published[key] = e
 }
 
 func (m *machine) republish(*rapid.T) { m.spool.Republish() }
@@ -330,8 +332,8 @@ func (m *machine) kill(t *rapid.T) {
 	m.reopen(t)
 }
 
-// tear is the death of the process in the middle of a write: the last record
-// is cut at any byte, and what it said has not happened.
+// tear kills the process in the middle of a write: the last record is cut at any
+// byte and must have no effect.
 func (m *machine) tear(t *rapid.T) {
 	step := rapid.SampledFrom([]func(*rapid.T){m.start, m.progress, m.finish}).Draw(t, "step")
 	before, files := m.model.clone(), segmentFiles(t, m.cfg.Dir)
@@ -342,7 +344,7 @@ func (m *machine) tear(t *rapid.T) {
 	step(t)
 	after := segmentFiles(t, m.cfg.Dir)
 	if len(after) < len(files) || after[0] != files[0] {
-		t.Skip("the step was complete: it removed a segment")
+		t.Skip("the step removed a segment, so its write was complete")
 	}
 	whole, from := int64(0), info.Size()
 	last := after[len(after)-1]
@@ -364,16 +366,16 @@ func (m *machine) tear(t *rapid.T) {
 
 func (m *machine) check(t *rapid.T) {
 	if got, want := m.spool.UsedCapacity(), m.model.used(); got != want {
-		t.Fatalf("%d places used; want %d", got, want)
+		t.Fatalf("%d units of capacity are in use; want %d", got, want)
 	}
 	files := segmentFiles(t, m.cfg.Dir)
 	if files[0] < m.first {
-		t.Fatalf("segment %s is back", files[0])
+		t.Fatalf("segment %s is back after its removal", files[0])
 	}
 	m.first = files[0]
 	for i := 1; i < len(files); i++ {
 		if number(t, files[i]) != number(t, files[i-1])+1 {
-			t.Fatalf("a segment is missing in the middle: %v", files)
+			t.Fatalf("a segment between two others is missing: %v", files)
 		}
 	}
 }
@@ -389,15 +391,15 @@ func TestSpoolMatchesModel(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		dir, err := os.MkdirTemp(root, "") //nolint:usetesting // a rapid.T has none
+		dir, err := os.MkdirTemp(root, "") //nolint:usetesting // rapid.T has no TempDir
 		if err != nil {
 			t.Fatal(err)
 		}
 		m := &machine{
-			cfg:      Config{Dir: dir, MaxEvents: 30, MaxBytes: 1 << 30, SegmentBytes: rapid.Int64Range(1, 4000).Draw(t, "segment")},
-			disk:     &fakeDisk{},
-			model:    &model{sessions: map[int64]*modelSession{}, running: map[string]*modelRequest{}},
-			contents: map[[2]int64]event.Usage{},
+			cfg:       Config{Dir: dir, MaxEvents: 30, MaxBytes: 1 << 30, SegmentBytes: rapid.Int64Range(1, 4000).Draw(t, "segment")},
+			disk:      &fakeDisk{},
+			model:     &model{sessions: map[int64]*modelSession{}, running: map[string]*modelRequest{}},
+			published: map[[2]int64]event.Usage{},
 		}
 		defer m.disk.close()
 		m.reopen(t)
@@ -412,7 +414,7 @@ func TestSpoolMatchesModel(t *testing.T) {
 				}
 				m.settle(t)
 			},
-			"ended": m.ended, "publish": m.publish, "publishAll": m.publishAll, "republish": m.republish,
+			"listFinished": m.listFinished, "publish": m.publish, "publishAll": m.publishAll, "republish": m.republish,
 			"kill": m.kill, "tear": m.tear,
 		})
 		m.publishAll(t)

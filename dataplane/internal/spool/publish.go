@@ -6,20 +6,31 @@ import (
 	"time"
 )
 
-// maxBatchBytes bounds a batch, so that a message of it is below what the bus
-// takes.
+// maxBatchBytes bounds the events of a batch, well below the largest message
+// that NATS accepts.
 const maxBatchBytes = 512 << 10
 
-// Batch is what is to be published in one message: events of one session.
+// Batch has the events of one message of the usage stream. All are of one
+// session.
 type Batch struct {
 	Session int64
 	Events  []json.RawMessage
 	entries []*entry
-	size    int // of all events
+	size    int // of all events, in bytes
 }
 
-// Next returns the next batch of at most limit events, or nil when nothing is
-// due.
+// Wake returns a channel that receives when there may be an event to publish.
+func (s *Spool) Wake() <-chan struct{} { return s.wake }
+
+func (s *Spool) wakePublisher() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// NextBatch returns the next batch of at most limit events, or nil when no event
+// is due. If the last write to the disk failed, it tries another one first.
 func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +42,7 @@ func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 		data, err := e.loadBody()
 		s.dropRecord(e)
 		if err != nil {
-			s.log.Error("read usage event", slog.Any("error", err), slog.Int64("session", int64(e.Session)))
+			s.log.Error("usage event cannot be read from the spool", slog.Any("error", err), slog.Int64("session", int64(e.Session)))
 			return 0, false
 		}
 		batch.Events = append(batch.Events, data)
@@ -45,21 +56,22 @@ func (s *Spool) NextBatch(limit int, now time.Time) *Batch {
 	return batch
 }
 
+// loadBody returns the event as JSON, from memory or from its segment.
 func (e *entry) loadBody() ([]byte, error) {
 	if e.record != nil {
-		return e.record[prefixSize:], nil
+		return e.record[prefixBytes:], nil
 	}
 	return e.segment.readBody(e.offset, e.size)
 }
 
-// Failed puts a batch back that could not be published.
+// Requeue queues the events of a batch again that could not be published.
 func (s *Spool) Requeue(b *Batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.usage.Requeue(b.entries)
 }
 
-// Republish has everything unsettled published again.
+// Republish queues every unsettled event for publication again.
 func (s *Spool) Republish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,14 +79,15 @@ func (s *Spool) Republish() {
 	s.wakePublisher()
 }
 
-// Oldest is when the oldest unsettled request finished; zero if there is none.
+// OldestUnsettled returns when the request of the oldest unsettled event
+// finished, or the zero time if every event is settled.
 func (s *Spool) OldestUnsettled() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var oldest time.Time
 	s.usage.EachOldest(func(e *entry) {
-		if due := time.UnixMilli(e.finishedMS); oldest.IsZero() || due.Before(oldest) {
-			oldest = due
+		if finished := time.UnixMilli(e.finishedMS); oldest.IsZero() || finished.Before(oldest) {
+			oldest = finished
 		}
 	})
 	return oldest

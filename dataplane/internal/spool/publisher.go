@@ -14,24 +14,24 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Stream takes batches. An error means that the batch may or may not be
-// stored; publishing it again is harmless.
+// Stream is the usage stream. After an error of PublishUsage the batch may or
+// may not be stored; publishing it again is harmless.
 type Stream interface {
 	PublishUsage(ctx context.Context, session int64, batchID string, payload []byte) error
 }
 
 const (
-	// maxEvents bounds the events of one message.
-	maxEvents = 500
-	// gather is how long events wait for others to share a message with.
+	// maxBatchEvents bounds the events of one message.
+	maxBatchEvents = 500
+	// batchDelay is how long an event waits for others to share its message.
 	batchDelay = 50 * time.Millisecond
-	// look is the pause between looks for events that were not settled in time.
+	// publishInterval is how often the publisher looks for events that were published and not settled in time.
 	publishInterval = 500 * time.Millisecond
-	// publishTimeout bounds one message.
+	// publishTimeout bounds the publication of one message.
 	publishTimeout = 5 * time.Second
 )
 
-// Publisher carries events from the spool to the stream.
+// Publisher publishes the events of a spool to the usage stream.
 type Publisher struct {
 	spool   *Spool
 	stream  Stream
@@ -39,7 +39,7 @@ type Publisher struct {
 	metrics publisherMetrics
 	stop    context.CancelFunc
 	task    sync.WaitGroup
-	// trouble keeps faults that go on out of the log. It belongs to who drains.
+	// repeatedErrors keeps an error that persists from being logged again. Only publishDue uses it.
 	repeatedErrors logdedup.Filter
 }
 
@@ -48,13 +48,14 @@ func NewPublisher(s *Spool, stream Stream, log *slog.Logger, reg prometheus.Regi
 	return &Publisher{spool: s, stream: stream, log: log, metrics: newPublisherMetrics(reg, s)}
 }
 
-// Start publishes until Stop.
+// Start publishes events until Stop is called.
 func (p *Publisher) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
 	p.task.Go(func() { p.run(ctx) })
 }
 
-// Stop publishes what is queued, if the stream takes it, and ends.
+// Stop cancels the publication under way, tries for publishTimeout to publish
+// the events that are due, and returns.
 func (p *Publisher) Stop() {
 	p.stop()
 	p.task.Wait()
@@ -84,17 +85,17 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// drain publishes all that is due. After a failure the rest waits for the next
-// look.
+// publishDue publishes all events that are due. After a failure the others wait
+// for the next tick.
 func (p *Publisher) publishDue(ctx context.Context) {
 	for ctx.Err() == nil {
-		batch := p.spool.NextBatch(maxEvents, time.Now())
+		batch := p.spool.NextBatch(maxBatchEvents, time.Now())
 		if batch == nil {
 			return
 		}
 		err := p.publish(ctx, batch)
 		if p.repeatedErrors.IsNew(err) {
-			p.log.Warn("publish usage", slog.Any("error", err), slog.Int("events", len(batch.Events)))
+			p.log.Warn("publication of usage events failed", slog.Any("error", err), slog.Int("events", len(batch.Events)))
 		}
 		if err != nil {
 			p.spool.Requeue(batch)
@@ -106,7 +107,8 @@ func (p *Publisher) publishDue(ctx context.Context) {
 }
 
 func (p *Publisher) publish(ctx context.Context, batch *Batch) error {
-	// The id is new for each attempt: an answer that calls it a duplicate would not prove that it is stored.
+	// Each attempt has its own id. If the server called a repeated id a duplicate, that would not prove that the message is
+	// stored.
 	id := ident.Kind("bat").New()
 	message := event.Batch{V: event.Version, BatchID: id, Session: batch.Session, Events: batch.Events}
 	payload := message.AppendJSON(make([]byte, 0, batch.size+len(batch.Events)+128))
@@ -120,7 +122,8 @@ type publisherMetrics struct{ published, failed prometheus.Counter }
 func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_usage_unsettled_age_seconds", Help: "Time since the oldest request finished whose event is not known to be settled.",
+		Name: "mgw_usage_oldest_unsettled_seconds",
+		Help: "Seconds since the request of the oldest unsettled usage event finished. 0 if every event is settled.",
 	}, func() float64 {
 		if oldest := s.OldestUnsettled(); !oldest.IsZero() {
 			return time.Since(oldest).Seconds()
@@ -128,10 +131,14 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 		return 0
 	})
 	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_spool_used_places", Help: "Places of the spool taken by running requests and unsettled events.",
+		Name: "mgw_spool_used_capacity", Help: "Spool capacity in use: running requests and unsettled usage events.",
 	}, func() float64 { return float64(s.UsedCapacity()) })
 	return publisherMetrics{
-		published: f.NewCounter(prometheus.CounterOpts{Name: "mgw_usage_published_total", Help: "Usage events published, repetitions included."}),
-		failed:    f.NewCounter(prometheus.CounterOpts{Name: "mgw_usage_publish_failures_total", Help: "Usage messages that the stream did not confirm."}),
+		published: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_usage_published_total", Help: "Usage events published to the usage stream. An event that is published again counts again.",
+		}),
+		failed: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_usage_publish_failures_total", Help: "Messages of usage events that the usage stream did not acknowledge.",
+		}),
 	}
 }

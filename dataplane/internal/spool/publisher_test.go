@@ -17,7 +17,8 @@ import (
 	"modelgateway/shared/event"
 )
 
-// stream keeps what is published; down, it takes nothing and says so late.
+// fakeStream stores batches. While it is down, a publication fails when its
+// context ends.
 type fakeStream struct {
 	mu      sync.Mutex
 	down    bool
@@ -40,7 +41,7 @@ func (s *fakeStream) PublishUsage(ctx context.Context, session int64, id string,
 		return err
 	}
 	if b.Session != session || b.BatchID != id || s.ids[id] {
-		return errors.New("the batch contradicts its message, or repeats an id")
+		return errors.New("the batch and its message have different ids, or the id is repeated")
 	}
 	s.ids[id] = true
 	s.batches, s.at = append(s.batches, b), append(s.at, time.Now())
@@ -53,7 +54,7 @@ func (s *fakeStream) setDown(down bool) {
 	s.down = down
 }
 
-// sizes are the numbers of events by message.
+// sizes returns the number of events of each message.
 func (s *fakeStream) sizes() (sizes []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +68,8 @@ func newPublisher(t *testing.T) (*Spool, *fakeStream, *Publisher) {
 	t.Helper()
 	s, _, _ := setup(t)
 	s.cfg.MaxEvents = 10_000
-	to := &fakeStream{ids: map[string]bool{}}
-	return s, to, NewPublisher(s, to, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	stream := &fakeStream{ids: map[string]bool{}}
+	return s, stream, NewPublisher(s, stream, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
 func finishMany(t *testing.T, s *Spool, from, n int) {
@@ -79,59 +80,60 @@ func finishMany(t *testing.T, s *Spool, from, n int) {
 	}
 }
 
-func TestPublisherGathers(t *testing.T) {
+func TestPublisherBatchesEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, to, p := newPublisher(t)
+		s, stream, p := newPublisher(t)
 		p.Start(t.Context())
 		begun := time.Now()
 		finishMany(t, s, 0, 600)
 		synctest.Wait()
-		if len(to.sizes()) != 0 {
-			t.Error("published before others could join")
+		if len(stream.sizes()) != 0 {
+			t.Error("an event was published before others could share its message")
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if diff := cmp.Diff([]int{500, 100}, to.sizes()); diff != "" {
+		if diff := cmp.Diff([]int{500, 100}, stream.sizes()); diff != "" {
 			t.Errorf("events by message (-want +got):\n%s", diff)
 		}
-		if waited := to.at[0].Sub(begun); waited > 100*time.Millisecond {
-			t.Errorf("waited for %v", waited)
+		if waited := stream.at[0].Sub(begun); waited > 100*time.Millisecond {
+			t.Errorf("the first message took %v; want at most 100ms", waited)
 		}
 		settle(s, 1, 600)
 		time.Sleep(time.Hour)
-		if len(to.sizes()) != 2 {
+		if len(stream.sizes()) != 2 {
 			t.Error("settled events were published again")
 		}
 		p.Stop()
 	})
 }
 
-func TestPublisherOutlastsTheStream(t *testing.T) {
+func TestPublisherRetriesWhileStreamIsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, to, p := newPublisher(t)
-		to.setDown(true)
+		s, stream, p := newPublisher(t)
+		stream.setDown(true)
 		p.Start(t.Context())
 		finishMany(t, s, 0, 20)
 		time.Sleep(30 * time.Minute)
-		to.setDown(false)
+		stream.setDown(false)
 		time.Sleep(publishTimeout + publishInterval)
 		synctest.Wait()
 		settle(s, 1, 20)
 		p.Stop()
-		if got := to.sizes(); len(got) == 0 || got[0] != 20 {
-			t.Errorf("events by message: %v; want all 20 in the first", got)
+		if got := stream.sizes(); len(got) == 0 || got[0] != 20 {
+			t.Errorf("events by message: %v; want all 20 in the first message", got)
 		}
 	})
 }
 
-// A lost watermark, or a lost tail of the stream, is made good by publishing
-// again; a stream that was made anew gets all at once.
-func TestPublisherRepeats(t *testing.T) {
+// An event that is not reported settled in time is published again: the watermark
+// or the end of the stream may be lost. After Republish every unsettled event is
+// published at once.
+func TestPublisherRepeatsUnsettledEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, to, p := newPublisher(t)
+		s, stream, p := newPublisher(t)
 		p.Start(t.Context())
 		finishMany(t, s, 0, 2)
 		time.Sleep(3200 * time.Millisecond)
@@ -139,40 +141,41 @@ func TestPublisherRepeats(t *testing.T) {
 		s.Republish()
 		time.Sleep(batchDelay)
 		synctest.Wait()
-		if diff := cmp.Diff([]int{2, 2, 1}, to.sizes()); diff != "" {
+		if diff := cmp.Diff([]int{2, 2, 1}, stream.sizes()); diff != "" {
 			t.Errorf("events by message (-want +got):\n%s", diff)
 		}
 		p.Stop()
 	})
 }
 
-// Stop cuts the publishing that hangs, and publishes the rest if it can.
-func TestPublisherStop(t *testing.T) {
+// Stop cancels a publication that hangs and publishes the events that are due,
+// unless the stream is still down.
+func TestPublisherStopPublishesDueEvents(t *testing.T) {
 	t.Parallel()
 	for _, down := range []bool{false, true} {
-		t.Run(fmt.Sprint("down ", down), func(t *testing.T) {
+		t.Run(fmt.Sprint("stream down ", down), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s, to, p := newPublisher(t)
-				to.setDown(true)
+				s, stream, p := newPublisher(t)
+				stream.setDown(true)
 				p.Start(t.Context())
 				finishMany(t, s, 0, 3)
-				time.Sleep(time.Second) // one is under way
-				to.setDown(down)
+				time.Sleep(time.Second) // a publication is under way
+				stream.setDown(down)
 				begun := time.Now()
 				p.Stop()
 				want := []int{3}
 				if down {
 					want = nil
 				}
-				if diff := cmp.Diff(want, to.sizes()); diff != "" {
+				if diff := cmp.Diff(want, stream.sizes()); diff != "" {
 					t.Errorf("events by message (-want +got):\n%s", diff)
 				}
 				if took := time.Since(begun); took > publishTimeout {
-					t.Errorf("took %v", took)
+					t.Errorf("Stop took %v; want at most %v", took, publishTimeout)
 				}
 				if got := s.UsedCapacity(); got != 3 {
-					t.Errorf("%d events are kept; want 3", got)
+					t.Errorf("the spool has %d unsettled events; want 3", got)
 				}
 			})
 		})

@@ -13,41 +13,43 @@ import (
 	"modelgateway/shared/price"
 )
 
-// kind is the first byte of a record.
+// kind is the kind of a record.
 type kind byte
 
 const (
-	// kindHeader begins a segment: what is known of the sessions at that point.
+	// kindHeader is the first record of a segment: the state of every session at that point.
 	kindHeader kind = 'H'
 	// kindSession opens a session.
 	kindSession kind = 'O'
-	// kindStarted notes an admitted request, as the event that it would be if the process died now.
+	// kindStarted is a request that was admitted, as the event to report if the process dies before the request ends.
 	kindStarted kind = 'S'
-	// kindProgress notes what a running request has cost so far.
+	// kindProgress is the cost of a running request so far.
 	kindProgress kind = 'P'
-	// kindFinished holds the event of a finished request.
+	// kindFinished is the event of a finished request.
 	kindFinished kind = 'F'
-	// kindSettled holds a watermark.
+	// kindSettled is a watermark.
 	kindSettled kind = 'W'
-	// kindClosed forgets a session.
+	// kindClosed drops a session that was closed and settled.
 	kindClosed kind = 'C'
-	// kindNothing says nothing: it finds out whether the disk takes writes.
+	// kindProbe has no meaning. It is written to find out whether the disk accepts writes.
 	kindProbe kind = 'N'
 )
 
-// headSize is what precedes the body of a record: its length and checksum
-// (each four bytes, little endian) and its kind.
-const prefixSize = 9
+// prefixBytes is the size of the prefix of a record: length of the body and
+// checksum of kind and body (each four bytes, little endian), then the kind. The
+// body, as JSON, follows.
+const prefixBytes = 9
 
-// maxRecord bounds the body of a record that is believed when read.
+// maxBodyBytes bounds the body of a record that is read. A greater length is
+// that of a torn record.
 const maxBodyBytes = 1 << 20
 
 type sessionRecord struct {
 	Session int64  `json:"session"`
-	BootID  string `json:"boot"`
-	// Last is the number of the session's last event, Watermark the last of its settled ones without a gap.
-	LastNumber int64 `json:"last,omitempty"`
-	Watermark  int64 `json:"watermark,omitempty"`
+	BootID  string `json:"boot_id"`
+	// LastSeq is the sequence number of the session's last written event.
+	LastSeq   int64 `json:"last_seq,omitempty"`
+	Watermark int64 `json:"watermark,omitempty"`
 }
 
 type headerRecord struct {
@@ -60,7 +62,7 @@ type progressRecord struct {
 	Cost      money.Nano  `json:"cost"`
 }
 
-// encode returns a whole record.
+// encodeRecord returns a record with a body in JSON.
 func encodeRecord(k kind, body any) ([]byte, error) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -69,58 +71,62 @@ func encodeRecord(k kind, body any) ([]byte, error) {
 	return frame(k, data), nil
 }
 
-func frame(k kind, data []byte) []byte {
-	record := make([]byte, prefixSize, prefixSize+len(data))
-	return fillPrefix(k, append(record, data...))
+// frame returns a record with the given body.
+func frame(k kind, body []byte) []byte {
+	record := make([]byte, prefixBytes, prefixBytes+len(body))
+	return fillPrefix(k, append(record, body...))
 }
 
-// stamp fills in the head of a record.
+// fillPrefix fills in the prefix of a record, for which there is room.
 func fillPrefix(k kind, record []byte) []byte {
-	binary.LittleEndian.PutUint32(record, uint32(len(record)-prefixSize))
+	binary.LittleEndian.PutUint32(record, uint32(len(record)-prefixBytes))
 	record[8] = byte(k)
 	binary.LittleEndian.PutUint32(record[4:], crc32.ChecksumIEEE(record[8:]))
 	return record
 }
 
-// usualEvent is the size of a record that most events fit into.
+// eventBufferBytes is a size that most records of events do not exceed.
 const eventBufferBytes = 768
 
-// appendEvent makes the record of an event in a buffer.
+// appendEventRecord returns the record of an event, in the buffer if that is
+// large enough.
 func appendEventRecord(buffer []byte, k kind, e *event.Usage) []byte {
-	return fillPrefix(k, e.AppendJSON(append(buffer[:0], make([]byte, prefixSize)...)))
+	return fillPrefix(k, e.AppendJSON(append(buffer[:0], make([]byte, prefixBytes)...)))
 }
 
-// errTorn ends a segment: the process died while it wrote the rest.
+// errTorn means that the rest of a segment is not a complete record: the process
+// died while it wrote it.
 var errTorn = errors.New("spool: torn record")
 
-// readRecord reads the next record: io.EOF at a clean end, errTorn where the
-// rest makes no sense.
+// readRecord reads the next record. It returns io.EOF at the end of a segment,
+// and errTorn if the next record is incomplete or its checksum is wrong.
 func readRecord(r io.Reader) (kind, []byte, error) {
-	var head [prefixSize]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
+	var prefix [prefixBytes]byte
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			return 0, nil, errTorn
 		}
 		return 0, nil, err
 	}
-	size := binary.LittleEndian.Uint32(head[:])
+	size := binary.LittleEndian.Uint32(prefix[:])
 	if size > maxBodyBytes {
 		return 0, nil, errTorn
 	}
-	data := make([]byte, size)
-	if _, err := io.ReadFull(r, data); err != nil {
+	body := make([]byte, size)
+	if _, err := io.ReadFull(r, body); err != nil {
 		return 0, nil, errTorn
 	}
-	sum := crc32.Update(crc32.ChecksumIEEE(head[8:]), crc32.IEEETable, data)
-	if sum != binary.LittleEndian.Uint32(head[4:]) {
+	sum := crc32.Update(crc32.ChecksumIEEE(prefix[8:]), crc32.IEEETable, body)
+	if sum != binary.LittleEndian.Uint32(prefix[4:]) {
 		return 0, nil, errTorn
 	}
-	return kind(head[8]), data, nil
+	return kind(prefix[8]), body, nil
 }
 
-// running is a started request, as the spool remembers it.
+// startedRequest is a request that has started and not finished.
 type startedRequest struct {
-	// event is what it becomes if the process is dead: known of the requests of an earlier process only.
-	event   *event.Usage
+	// event is the aborted event of a request of an earlier process, nil for a request of this process.
+	event *event.Usage
+	// segment has the started record.
 	segment *segment
 }

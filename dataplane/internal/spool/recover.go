@@ -18,8 +18,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// recover reads what an earlier process left, begins a new segment, and turns
-// requests that never finished into events.
+// recover reads the segments of an earlier process, begins a new segment,
+// turns unfinished requests into aborted events and queues every unsettled
+// event for publication.
 func (s *Spool) recover() error {
 	numbers, err := segmentNumbers(s.cfg.Dir)
 	if err != nil {
@@ -34,26 +35,17 @@ func (s *Spool) recover() error {
 	s.loadSkipCount()
 	s.skipNumbers()
 	for _, id := range s.usage.Sessions() {
-		life := s.usage.Session(id)
-		life.Written = life.Last
+		sess := s.usage.Session(id)
+		sess.Written = sess.Last
 	}
 	if err := s.rotate(); err != nil {
 		if !isFull(err) {
 			return err
 		}
 		s.writeErr = err
-		s.log.Error("no room for the spool: nothing is admitted until there is", slog.Any("error", err))
+		s.log.Error("disk of the spool is full; no request is admitted until there is room", slog.Any("error", err))
 	}
-	ids := slices.Sorted(maps.Keys(s.running))
-	for _, id := range ids {
-		e := s.running[id].event
-		if e.VideoJob != "" {
-			s.dropStarted(id) // the job is still open, and whoever sees its end next bills it whole
-			continue
-		}
-		e.FinishedMS = time.Now().UnixMilli()
-		s.appendFinished(e)
-	}
+	aborted := s.abortUnfinished()
 	sessions := s.usage.Sessions()
 	for _, id := range sessions {
 		for _, e := range s.usage.Session(id).Unsettled() {
@@ -61,14 +53,30 @@ func (s *Spool) recover() error {
 		}
 	}
 	if len(numbers) > 0 {
-		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", len(ids)), slog.Int("sessions", len(sessions)))
+		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", aborted), slog.Int("sessions", len(sessions)))
 	}
 	s.trim()
 	s.wakePublisher()
 	return nil
 }
 
-// unstart drops a started record that makes no event.
+// abortUnfinished turns the unfinished requests of an earlier process into
+// aborted events, in the order of their ids. It returns how many there were.
+func (s *Spool) abortUnfinished() int {
+	ids := slices.Sorted(maps.Keys(s.running))
+	for _, id := range ids {
+		e := s.running[id].event
+		if e.VideoJob != "" {
+			s.dropStarted(id) // the video job is still open and is charged when a proxy sees its end
+			continue
+		}
+		e.FinishedMS = time.Now().UnixMilli()
+		s.appendFinished(e)
+	}
+	return len(ids)
+}
+
+// dropStarted forgets an unfinished request without an event.
 func (s *Spool) dropStarted(id string) {
 	r := s.running[id]
 	delete(s.running, id)
@@ -76,6 +84,7 @@ func (s *Spool) dropStarted(id string) {
 	s.usage.Session(wire.SessionID(r.event.Session)).Running--
 }
 
+// replaySegment applies the records of a segment, up to its end or a torn record.
 func (s *Spool) replaySegment(number int64) error {
 	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR)
 	if err != nil {
@@ -85,65 +94,65 @@ func (s *Spool) replaySegment(number int64) error {
 	s.segments = append(s.segments, seg)
 	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64), 1<<16)
 	for {
-		k, data, err := readRecord(r)
+		k, body, err := readRecord(r)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if errors.Is(err, errTorn) {
-			s.log.Warn("spool: the end of a segment is torn", slog.Int64("segment", number), slog.Int64("offset", seg.size))
+			s.log.Warn("spool segment ends with a torn record", slog.Int64("segment", number), slog.Int64("offset", seg.size))
 			break
 		}
 		if err != nil {
 			return fmt.Errorf("spool: read segment %d: %w", number, err)
 		}
-		if err := s.replayRecord(seg, k, data); err != nil {
+		if err := s.replayRecord(seg, k, body); err != nil {
 			return fmt.Errorf("spool: segment %d, offset %d: %w", number, seg.size, err)
 		}
-		seg.size += prefixSize + int64(len(data))
+		seg.size += prefixBytes + int64(len(body))
 	}
 	s.bytes += seg.size
 	return nil
 }
 
-func (s *Spool) replayRecord(seg *segment, k kind, data []byte) error {
+func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 	switch k {
 	case kindHeader:
-		return decodeAndApply(data, func(h *headerRecord) {
+		return decodeAndApply(body, func(h *headerRecord) {
 			for _, r := range h.Sessions {
-				life := s.usage.Open(wire.SessionID(r.Session), r.BootID)
-				life.Last = max(life.Last, r.LastNumber)
+				sess := s.usage.Open(wire.SessionID(r.Session), r.BootID)
+				sess.Last = max(sess.Last, r.LastSeq)
 				s.replaySettled(r.Session, r.Watermark)
 			}
 		})
 	case kindSession:
-		return decodeAndApply(data, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.BootID) })
+		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.BootID) })
 	case kindStarted:
-		return decodeAndApply(data, func(e *event.Usage) {
+		return decodeAndApply(body, func(e *event.Usage) {
 			seg.live++
 			s.usage.Open(wire.SessionID(e.Session), "").Running++
 			s.running[e.RequestID] = startedRequest{event: e, segment: seg}
 		})
 	case kindProgress:
-		return decodeAndApply(data, func(p *progressRecord) {
+		return decodeAndApply(body, func(p *progressRecord) {
 			if r, ok := s.running[p.RequestID]; ok {
 				r.event.Usage, r.event.Cost = p.Usage, p.Cost
 				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
 			}
 		})
 	case kindFinished:
-		return decodeAndApply(data, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(data))) })
+		return decodeAndApply(body, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(body))) })
 	case kindSettled:
-		return decodeAndApply(data, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
+		return decodeAndApply(body, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
 	case kindClosed:
-		return decodeAndApply(data, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.releaseEntry) })
+		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.releaseEntry) })
 	default:
-		return nil // kindNothing, or of a newer version: nothing that this one could lose
+		return nil // kindProbe, or a kind of a newer version
 	}
 }
 
-func decodeAndApply[T any](data []byte, apply func(*T)) error {
+func decodeAndApply[T any](body []byte, apply func(*T)) error {
 	v := new(T)
-	if err := json.Unmarshal(data, v); err != nil {
+	if err := json.Unmarshal(body, v); err != nil {
 		return fmt.Errorf("decode record: %w", err)
 	}
 	apply(v)
@@ -152,14 +161,14 @@ func decodeAndApply[T any](data []byte, apply func(*T)) error {
 
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 	id := wire.SessionID(e.Session)
-	life := s.usage.Open(id, "")
+	sess := s.usage.Open(id, "")
 	if r, ok := s.running[e.RequestID]; ok {
 		r.segment.live--
-		life.Running--
+		sess.Running--
 		delete(s.running, e.RequestID)
 	}
-	if e.Seq <= life.Last {
-		return // a number is given once
+	if e.Seq <= sess.Last {
+		return // sequence numbers are never reused: the event is known already
 	}
 	seg.live++
 	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})

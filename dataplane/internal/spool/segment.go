@@ -13,17 +13,18 @@ import (
 	"syscall"
 )
 
-// segment is one file of the spool. It is appended to until it is large, and
-// removed when nothing in it and in those before it is live.
+// segment is one file of the spool. Records are appended to it until it is
+// large. It is removed when neither it nor a segment before it has a live
+// record.
 type segment struct {
 	number int64
 	file   file
-	size   int64
-	// live counts the running requests and unsettled events whose records it holds.
+	size   int64 // of the complete records, in bytes
+	// live counts the live records: those of running requests and unsettled events.
 	live int
 }
 
-// file is what is asked of the file of a segment.
+// file has the methods of os.File that a segment uses.
 type file interface {
 	io.ReaderAt
 	io.WriterAt
@@ -38,13 +39,13 @@ type openFile func(path string, flag int) (file, error)
 func openOS(path string, flag int) (file, error) {
 	f, err := os.OpenFile(path, flag, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open segment: %w", err) // not f: a nil in an interface is not nil
+		return nil, fmt.Errorf("open segment: %w", err) // not f: an interface with a nil pointer is not nil
 	}
 	return f, nil
 }
 
-// isFull tells whether there is no room on the disk, which may change; every
-// other error is for a person to look at.
+// isFull reports whether an error means that the disk or a quota is full. That
+// may change without a restart; other errors need an operator.
 func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 const segmentSuffix = ".spool"
@@ -53,11 +54,11 @@ func segmentPath(dir string, number int64) string {
 	return filepath.Join(dir, fmt.Sprintf("%012d%s", number, segmentSuffix))
 }
 
-// segmentNumbers lists the segments in a directory, in order.
+// segmentNumbers returns the numbers of the segments in a directory, sorted.
 func segmentNumbers(dir string) ([]int64, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // there was no room to make it
+		return nil, nil // the directory could not be made on a full disk
 	}
 	if err != nil {
 		return nil, fmt.Errorf("spool: list segments: %w", err)
@@ -70,7 +71,7 @@ func segmentNumbers(dir string) ([]int64, error) {
 		}
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {
-			continue // not ours
+			continue // not a file of the spool
 		}
 		numbers = append(numbers, n)
 	}
@@ -78,12 +79,12 @@ func segmentNumbers(dir string) ([]int64, error) {
 	return numbers, nil
 }
 
-// createSegment makes the next segment's file. A number is used once, so that
-// a file that could neither be filled nor removed is not in the way.
+// createSegmentFile creates the file of the next segment. Each number is used
+// once: the file of a failed attempt may still exist.
 func (s *Spool) createSegmentFile() (*segment, error) {
 	number := s.nextSegment
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("spool: make directory: %w", err)
+		return nil, fmt.Errorf("spool: create directory: %w", err)
 	}
 	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
@@ -93,14 +94,14 @@ func (s *Spool) createSegmentFile() (*segment, error) {
 	return &segment{number: number, file: f}, nil
 }
 
-// append writes whole records and returns where they begin. Records are
-// complete or absent: what a failed write left is cut off again.
+// append appends records and returns the offset of the first one. After a failed
+// write it truncates the file, so that no incomplete record is left.
 func (s *segment) append(records []byte) (offset int64, err error) {
 	offset = s.size
 	n, err := s.file.WriteAt(records, offset)
 	if err != nil {
 		if n > 0 {
-			_ = s.file.Truncate(offset) // a torn rest is recognised when read, should this fail too
+			_ = s.file.Truncate(offset) // should this fail, too, recovery detects the torn record
 		}
 		return 0, fmt.Errorf("spool: write: %w", err)
 	}
@@ -108,17 +109,17 @@ func (s *segment) append(records []byte) (offset int64, err error) {
 	return offset, nil
 }
 
-// body reads the body of the record at an offset.
+// readBody reads the body of the record at an offset.
 func (s *segment) readBody(offset int64, size int32) ([]byte, error) {
 	data := make([]byte, size)
-	if _, err := s.file.ReadAt(data, offset+prefixSize); err != nil {
-		return nil, fmt.Errorf("spool: read event back: %w", err)
+	if _, err := s.file.ReadAt(data, offset+prefixBytes); err != nil {
+		return nil, fmt.Errorf("spool: read event: %w", err)
 	}
 	return data, nil
 }
 
 func (s *segment) remove() error {
-	_ = s.file.Close() // only read from by now
+	_ = s.file.Close() // nothing is written to it any more
 	if err := os.Remove(s.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("spool: remove segment: %w", err)
 	}

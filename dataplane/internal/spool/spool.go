@@ -1,16 +1,22 @@
-// Package spool owns usage on its way out: every admitted request is noted on
-// disk before it is sent to a provider, every finished one becomes an event
-// that is kept until the control plane reports it settled.
+// Package spool keeps usage events on local disk until the control plane
+// reports them settled.
 //
-// Records are written by plain writes, which survive the death of the process
-// but not of the machine. A place is reserved at admission, so that what could
-// not be billed is not served. After a restart, requests that never finished
-// become events of the status aborted, with the cost of their last progress.
+// A request reserves a unit of spool capacity before it is admitted: a request
+// that could not be billed is not served. A started record is written before
+// its provider is called. When the request ends, its usage event gets the next
+// sequence number of its session, is written, and is queued for publication.
+// After a restart, each request of the earlier process that had not finished
+// becomes an event with the status aborted and the cost of its last progress
+// record.
 //
-// The spool numbers events 1, 2, 3… within their session. A number is given
-// once: where a process was killed that could not write, the next one leaves
-// some out (see note). The spool does not publish: the publisher asks it for
-// what is due.
+// Records are written without fsync. They survive the death of the process, but
+// not of the machine.
+//
+// The sequence numbers of a session start at 1 and are never reused. After a
+// crash on a full disk, the next process skips the numbers that may have been
+// assigned (see skipcount.go).
+//
+// The spool starts no goroutines: the Publisher takes batches of events from it.
 package spool
 
 import (
@@ -22,27 +28,23 @@ import (
 	"sync"
 	"time"
 
-	"modelgateway/dataplane/internal/session"
-	"modelgateway/shared/event"
 	"modelgateway/shared/lease/usagelog"
-	"modelgateway/shared/money"
-	"modelgateway/shared/price"
-	"modelgateway/shared/wire"
 )
 
 var (
-	// ErrFull says that no place is left, and nothing may be admitted.
+	// ErrFull means that no spool capacity is left. No request may be admitted.
 	ErrFull = errors.New("spool: full")
-	// ErrBroken says that the disk refuses writes, and nothing may be admitted.
+	// ErrNotWritable means that the last write to the disk failed. No request may be admitted.
 	ErrNotWritable = errors.New("spool: cannot write")
 )
 
-// Config says where the spool is and what it may hold.
+// Config has the directory of a spool and its limits.
 type Config struct {
 	Dir string
-	// MaxEvents bounds running requests and unsettled events, MaxBytes the files. Admission stops at 90 % of either.
+	// MaxEvents bounds the number of running requests and unsettled events together, MaxBytes the size of all segments.
+	// No request is admitted above 90 % of either.
 	MaxEvents, MaxBytes int64
-	// SegmentBytes is the size at which a new file is begun; zero means 16 MiB, or less if MaxBytes is small.
+	// SegmentBytes is the size at which a new segment is begun. Zero means 16 MiB or MaxBytes/16, whichever is less.
 	SegmentBytes int64
 }
 
@@ -51,50 +53,55 @@ type Spool struct {
 	cfg      Config
 	log      *slog.Logger
 	openFile openFile
-	openedAt time.Time // what sending times count from, on the monotonic clock
-	lock     *os.File  // keeps other processes away; nil if there was no room for the directory
+	openedAt time.Time // publication times count from here, on the monotonic clock
+	lock     *os.File  // keeps other processes out; nil if the directory could not be made on a full disk
 
 	mu            sync.Mutex
-	segments      []*segment // the last one is written to, once begun
-	hasOwnSegment bool       // this process has made a segment of its own
+	segments      []*segment // in order; the last one is written to, if hasOwnSegment
+	hasOwnSegment bool       // this process has created a segment
 	nextSegment   int64      // number of the next segment
-	// usage is what is not settled, with its numbers and when it is to be published.
+	// usage has the unsettled events of every session, with their sequence numbers and publication times.
 	usage    *usagelog.Log[*entry]
-	running  map[string]startedRequest
-	reserved int64 // places that are promised to requests not yet started
-	bytes    int64
-	// unwritten are events that the disk has refused so far, in order. Nothing is written before them.
+	running  map[string]startedRequest // by request id
+	reserved int64                     // units reserved by requests that have not started
+	bytes    int64                     // size of all segments
+	// unwritten are the events that the disk has refused so far, in order. No other record is written before them.
 	unwritten []*entry
-	// beyond is what the directory says of their numbers: see note. skipped is how many of these this process has passed over.
+	// skipCount is the number in the name of the skip count file. skippedNumbers is how many sequence numbers this process
+	// has skipped since its last successful write. See skipcount.go.
 	skipCount, skippedNumbers int64
-	cachedBytes               int64 // bytes of written records that are kept for publishing
-	writeErr                  error
+	cachedBytes               int64 // size of the written records that are kept in memory for publication
+	writeErr                  error // of the last write
 	wake                      chan struct{}
 }
 
 // entry is one unsettled event.
 type entry struct {
 	usagelog.Delivery
-	// segment is kept for the event's sake: the one that holds it or, while it is unwritten, its started record.
-	segment    *segment
-	offset     int64  // zero until it is written: a segment begins with a header
-	record     []byte // with the event itself: until it is written, and as long as there is room, published
-	finishedMS int64  // when it was finished, in Unix milliseconds
-	size       int32
+	// segment must not be removed before the event is settled: it has the event or, while that is unwritten, its started
+	// record.
+	segment *segment
+	// offset of the event's record in the segment. Zero while it is unwritten: no event is at the start of a segment.
+	offset int64
+	// record is the event's record until it is written and, if the cache has room, until it is published.
+	record     []byte
+	finishedMS int64 // when the request finished, in Unix milliseconds
+	size       int32 // of the record's body
 }
 
-// release lets a settled event go.
+// releaseEntry frees what the spool keeps for an event that was settled.
 func (s *Spool) releaseEntry(e *entry) {
 	s.dropRecord(e)
 	e.segment.live--
 }
 
-// Open opens the spool in a directory, which it makes, and recovers what an
-// earlier process left there; it is ErrTaken while that one runs. On a full disk it does so too: what is there is
-// published, nothing is admitted, and that changes when there is room.
+// Open opens the spool in a directory, creates the directory if necessary, and
+// recovers the records of an earlier process. It returns ErrLocked while another
+// process has the directory open. It succeeds on a full disk, too: the recovered
+// events are published, and no request is admitted until there is room.
 func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil && !isFull(err) {
-		return nil, fmt.Errorf("spool: make directory: %w", err)
+		return nil, fmt.Errorf("spool: create directory: %w", err)
 	}
 	lock, err := lockDir(cfg.Dir)
 	if err != nil {
@@ -102,7 +109,7 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	}
 	s, err := open(cfg, log, openOS)
 	if err != nil {
-		_ = lock.Close() // an error for a nil file, which it may be
+		_ = lock.Close() // only unlocks; lock may be nil, for which Close returns an error
 		return nil, err
 	}
 	s.lock = lock
@@ -111,7 +118,7 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 
 func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	if cfg.SegmentBytes == 0 {
-		// Segments go whole, and the last one never: many of them must fit.
+		// Space is freed by whole segments and never by the last one, so there must be many of them.
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
 	s := &Spool{
@@ -119,7 +126,7 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 		usage: usagelog.New[*entry](), running: map[string]startedRequest{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
-		_ = s.Close() // what was opened so far; nothing was written to it
+		_ = s.Close() // the first error matters more
 		return nil, err
 	}
 	return s, nil
@@ -139,36 +146,28 @@ func (s *Spool) Close() error {
 	return errors.Join(errs...)
 }
 
-// Wake receives whenever there may be something to publish.
-func (s *Spool) Wake() <-chan struct{} { return s.wake }
-
-func (s *Spool) wakePublisher() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Capacity is the number of places.
+// Capacity returns the spool capacity in units.
 func (s *Spool) Capacity() int64 { return s.cfg.MaxEvents }
 
-// Used is the number of places taken.
+// UsedCapacity returns how many units of spool capacity are in use.
 func (s *Spool) UsedCapacity() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.usedCapacity()
 }
 
-func (s *Spool) usedCapacity() int64 { return s.reserved + int64(len(s.running)) + s.usage.Pending() }
+func (s *Spool) usedCapacity() int64 {
+	return s.reserved + int64(len(s.running)) + s.usage.Pending()
+}
 
-// Broken returns why the disk refuses writes, or nil.
+// WriteError returns the error of the last write to the disk, or nil.
 func (s *Spool) WriteError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.writeErr
 }
 
-// Ready returns why nothing may be admitted, or nil.
+// Ready returns nil if requests may be admitted, otherwise ErrFull or ErrNotWritable.
 func (s *Spool) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,115 +184,9 @@ func (s *Spool) ready() error {
 	return nil
 }
 
-// Place is a reserved place for one request: Start it, then Finish it; or
-// Release it when the request is not admitted.
-type Unit struct {
-	s *Spool
-	// state: 0 reserved, 1 started, 2 done
-	state int
-	id    string
-}
-
-// Reserve takes a place, or returns ErrFull or ErrBroken.
-func (s *Spool) Reserve() (*Unit, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.ready(); err != nil {
-		return nil, err
-	}
-	s.reserved++
-	return &Unit{s: s}, nil
-}
-
-// Release gives a place back that was not started.
-func (p *Unit) Release() {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.state == 0 {
-		p.s.reserved--
-		p.state = 2
-	}
-}
-
-// Start notes the request on disk. The event is what will be reported should
-// the process die: its status is set to aborted and its cost to nothing.
-func (p *Unit) AppendStarted(e *event.Usage) error {
-	aborted := *e
-	aborted.Status, aborted.Cost, aborted.Rule = event.Aborted, 0, event.RuleNone
-	buffer := startBuffers.Get().(*[]byte)
-	defer startBuffers.Put(buffer)
-	*buffer = appendEventRecord(*buffer, kindStarted, &aborted)
-	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	life := s.usage.Session(wire.SessionID(e.Session))
-	if !life.AcceptsRequests() {
-		return fmt.Errorf("spool: session %d is over", e.Session)
-	}
-	seg, err := s.write(*buffer)
-	if err != nil {
-		return err
-	}
-	seg.live++
-	life.Running++
-	s.running[e.RequestID] = startedRequest{segment: seg}
-	s.reserved--
-	p.state, p.id = 1, e.RequestID
-	return nil
-}
-
-var startBuffers = sync.Pool{New: func() any { b := make([]byte, 0, eventBufferBytes); return &b }}
-
-// Progress notes what a started request has cost so far. It is best effort: a
-// refused write is noted as the spool's state.
-func (p *Unit) AppendProgress(u price.Usage, cost money.Nano) {
-	record, err := encodeRecord(kindProgress, progressRecord{p.id, u, cost})
-	if err != nil {
-		return
-	}
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	if p.state == 1 {
-		_, _ = p.s.write(record) // the spool is marked broken by it
-	}
-}
-
-// Finish turns a started request into an event, numbers it and has it
-// published. It never loses the event: if the disk refuses it, the event is
-// kept in memory and the spool admits nothing more.
-func (p *Unit) AppendFinished(e *event.Usage) {
-	s := p.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.state != 1 {
-		return
-	}
-	p.state = 2
-	s.appendFinished(e)
-	s.wakePublisher()
-}
-
-func (s *Spool) appendFinished(e *event.Usage) {
-	id := wire.SessionID(e.Session)
-	life, started := s.usage.Open(id, ""), s.running[e.RequestID]
-	delete(s.running, e.RequestID)
-	life.Running--
-	e.Seq = life.Last + 1
-	record := appendEventRecord(make([]byte, 0, eventBufferBytes), kindFinished, e)
-	entry := &entry{Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - prefixSize), finishedMS: e.FinishedMS}
-	s.usage.Add(e.Seq, entry)
-	s.usage.Enqueue(entry)
-	s.unwritten = append(s.unwritten, entry)
-	if err := s.flush(); err != nil {
-		s.raiseSkipCount()
-		s.log.Error("usage event kept in memory only", slog.String("request_id", e.RequestID), slog.Any("error", err))
-	}
-	s.trim()
-}
-
-// write appends a record, after the events that the disk has refused so far:
-// on disk, the events of a session stand without gaps in the order of their
-// numbers.
+// write appends a record after the events that the disk has refused so far. So
+// the events of a session are on disk in the order of their sequence numbers,
+// without a gap.
 func (s *Spool) write(record []byte) (*segment, error) {
 	if err := s.flush(); err != nil {
 		return nil, err
@@ -307,12 +200,12 @@ func (s *Spool) flush() error {
 	done := 0
 	defer func() { s.unwritten = slices.Delete(s.unwritten, 0, done) }()
 	for _, e := range s.unwritten {
-		if life := s.usage.Session(e.Session); life != nil { // else settled and forgotten meanwhile
+		if sess := s.usage.Session(e.Session); sess != nil { // nil if the session was dropped after all was settled
 			seg, offset, err := s.append(e.record)
 			if err != nil {
 				return err
 			}
-			life.Written++
+			sess.Written++
 			if !e.Settled() {
 				e.segment.live--
 				seg.live++
@@ -326,11 +219,12 @@ func (s *Spool) flush() error {
 	return nil
 }
 
-// maxKept bounds the memory for events that are written and about to be
-// published: what is beyond is read back.
+// maxCachedBytes bounds the memory for the records of written events. An event
+// that is not in the cache is read from the disk when it is published.
 const maxCachedBytes = 8 << 20
 
-// keep keeps the record of a written event for publishing, if there is room.
+// cacheRecord keeps the record of a written event until it is published, if the
+// cache has room.
 func (s *Spool) cacheRecord(e *entry) {
 	if e.Settled() || s.cachedBytes+int64(len(e.record)) > maxCachedBytes {
 		e.record = nil
@@ -339,7 +233,8 @@ func (s *Spool) cacheRecord(e *entry) {
 	s.cachedBytes += int64(len(e.record))
 }
 
-// drop forgets the record of an event that is written.
+// dropRecord removes the record of an event from the cache. It has no effect on
+// an unwritten event.
 func (s *Spool) dropRecord(e *entry) {
 	if e.record != nil && e.offset > 0 {
 		s.cachedBytes -= int64(len(e.record))
@@ -347,8 +242,8 @@ func (s *Spool) dropRecord(e *entry) {
 	}
 }
 
-// append appends a record to the last segment, beginning a new one when it is
-// large. It notes whether the disk takes anything.
+// append appends a record to the last segment, or to a new one if that is large
+// enough. It sets writeErr.
 func (s *Spool) append(record []byte) (*segment, int64, error) {
 	if !s.hasOwnSegment || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
 		if err := s.rotate(); err != nil {
@@ -365,22 +260,22 @@ func (s *Spool) append(record []byte) (*segment, int64, error) {
 	return seg, offset, nil
 }
 
-// probe finds out whether the disk takes writes again: while it is thought not
-// to, nothing is admitted that would try.
+// probeDisk writes a record after a failed write, to find out whether the disk
+// accepts writes again. Requests cannot find it out: none is admitted until then.
 func (s *Spool) probeDisk() {
 	if _, err := s.write(frame(kindProbe, nil)); err == nil {
-		s.log.Info("spool can be written again")
+		s.log.Info("spool accepts writes again")
 	}
 }
 
-// rotate begins a segment with what is known of every session, so that the
-// segments before it can go.
+// rotate begins a segment. Its first record has the state of every session, so
+// that the segments before it can be removed.
 func (s *Spool) rotate() error {
 	var header headerRecord
 	for _, id := range s.usage.Sessions() {
-		life := s.usage.Session(id)
+		sess := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: int64(id), BootID: life.BootID, LastNumber: life.Written, Watermark: min(life.Watermark(), life.Written),
+			Session: int64(id), BootID: sess.BootID, LastSeq: sess.Written, Watermark: min(sess.Watermark(), sess.Written),
 		})
 	}
 	record, err := encodeRecord(kindHeader, header)
@@ -392,7 +287,7 @@ func (s *Spool) rotate() error {
 		return err
 	}
 	if _, err := seg.append(record); err != nil {
-		_ = seg.remove() // nothing of worth is in it
+		_ = seg.remove() // it has no complete record, and recovery accepts it, should it remain
 		return err
 	}
 	s.bytes += seg.size
@@ -401,95 +296,17 @@ func (s *Spool) rotate() error {
 	return nil
 }
 
-// trim removes the segments at the front that hold nothing live. Only the
-// front: a later segment tells what became of what an earlier one holds.
+// trim removes the segments at the front that have no live record. A segment
+// behind a live one must stay: it may have the finished, settled or closed
+// records of requests that the live one has as started.
 func (s *Spool) trim() {
 	for len(s.segments) > 1 && s.segments[0].live == 0 {
 		seg := s.segments[0]
 		if err := seg.remove(); err != nil {
-			s.log.Warn("trim spool", slog.Any("error", err)) // tried again next time
-			return
+			s.log.Warn("removal of a settled spool segment failed", slog.Int64("segment", seg.number), slog.Any("error", err))
+			return // the next trim tries again
 		}
 		s.bytes -= seg.size
 		s.segments = s.segments[1:]
 	}
-}
-
-// Open notes a new session, under which requests can be started.
-func (s *Spool) OpenSession(id int64, boot string) error {
-	record, err := encodeRecord(kindSession, sessionRecord{Session: id, BootID: boot})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.usage.Session(wire.SessionID(id)) != nil {
-		return nil
-	}
-	if _, err := s.write(record); err != nil {
-		return err
-	}
-	s.usage.Open(wire.SessionID(id), boot)
-	return nil
-}
-
-// Ended implements session.Usage: the sessions other than the current one in
-// which nothing runs. Nothing can be started in them from then on, so that
-// their counts are final.
-func (s *Spool) FinishedSessions(current int64) []session.FinishedSession {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var ended []session.FinishedSession
-	for _, c := range s.usage.FinishedSessions(wire.SessionID(current)) {
-		ended = append(ended, session.FinishedSession{Session: int64(c.Session), BootID: c.BootID, FinalCount: c.FinalCount})
-	}
-	return ended
-}
-
-// maxEarlier bounds the sessions that a registration names.
-const maxEarlierSessions = 64
-
-// Earlier implements session.Usage.
-func (s *Spool) EarlierSessions() []wire.EarlierSession {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var earlier []wire.EarlierSession
-	for _, id := range slices.Backward(s.usage.Sessions()) {
-		if len(earlier) < maxEarlierSessions {
-			earlier = append(earlier, wire.EarlierSession{Session: id, BootID: s.usage.Session(id).BootID})
-		}
-	}
-	return earlier
-}
-
-// Closed notes that the control plane has closed an ended session.
-func (s *Spool) MarkClosed(id int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trimSession(id, s.usage.MarkClosed(wire.SessionID(id)))
-}
-
-// forget notes that a session is forgotten.
-func (s *Spool) trimSession(id int64, forgotten bool) {
-	if forgotten {
-		if record, err := encodeRecord(kindClosed, sessionRecord{Session: id}); err == nil {
-			_, _ = s.write(record) // without it, closing is asked for once more after a restart
-		}
-	}
-	s.trim()
-}
-
-// Settled takes in a watermark.
-func (s *Spool) Acknowledge(m event.Settled) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	id := wire.SessionID(m.Session)
-	life := s.usage.Session(id)
-	moved, forgotten := s.usage.MarkSettled(m, s.releaseEntry)
-	if moved {
-		if record, err := encodeRecord(kindSettled, event.Settled{V: event.Version, Session: m.Session, Watermark: life.Watermark()}); err == nil {
-			_, _ = s.write(record) // without it, the events are published once more after a restart
-		}
-	}
-	s.trimSession(m.Session, forgotten)
 }

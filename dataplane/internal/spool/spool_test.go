@@ -18,28 +18,28 @@ import (
 	"modelgateway/shared/money"
 )
 
-// The last record is cut at every byte: what it said has not happened, and all
-// before it has.
-func TestTornTail(t *testing.T) {
+// The last record of a segment is cut at every byte: it has no effect, and every
+// record before it has.
+func TestTornLastRecordHasNoEffect(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
-		last func(running, other *Unit)
-		// want are the costs by number when the last record is cut anywhere, whole when it is not.
-		want, whole map[int64]money.Nano
+		last func(running *Unit)
+		// torn are the costs by sequence number if the last record is torn, whole those if it is complete.
+		torn, whole map[int64]money.Nano
 	}{
 		{
-			"finished", func(running, _ *Unit) { finish(running, 1, "b", 70) },
+			"finished", func(running *Unit) { finish(running, 1, "b", 70) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{1: 5, 2: 70, 3: 0},
 		},
 		{
-			"progress", func(running, _ *Unit) { progress(running, 9) },
+			"progress", func(running *Unit) { progress(running, 9) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{1: 5, 2: 9, 3: 0},
 		},
 		{
-			"settled", func(running, _ *Unit) { settle(running.s, 1, 1) },
+			"settled", func(running *Unit) { settle(running.s, 1, 1) },
 			map[int64]money.Nano{1: 5, 2: 3, 3: 0},
 			map[int64]money.Nano{2: 3, 3: 0},
 		},
@@ -49,20 +49,21 @@ func TestTornTail(t *testing.T) {
 			t.Parallel()
 			s, _, cfg := setup(t)
 			finish(start(t, s, 1, "a"), 1, "a", 5)
-			running, other := start(t, s, 1, "b"), start(t, s, 1, "c")
+			running := start(t, s, 1, "b")
+			start(t, s, 1, "c")
 			progress(running, 3)
 			path := segmentFiles(t, cfg.Dir)[0]
 			before, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.last(running, other)
+			tt.last(running)
 			all, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for size := len(before); size <= len(all); size++ {
-				want := tt.want
+				want := tt.torn
 				if size == len(all) {
 					want = tt.whole
 				}
@@ -80,20 +81,20 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-func TestAbortedEventKeepsItsProgress(t *testing.T) {
+func TestAbortedEventHasLastProgress(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
-	p, err := s.Reserve()
+	u, err := s.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := usage(1, "a")
 	e.AccountID, e.Reservation, e.Cost = "acc", 50, 99
-	if err := p.AppendStarted(e); err != nil {
+	if err := u.AppendStarted(e); err != nil {
 		t.Fatal(err)
 	}
-	progress(p, 7)
-	got := published(t, mustOpen(t, cfg, d), later(0))[[2]int64{1, 1}]
+	progress(u, 7)
+	got := publishDue(t, mustOpen(t, cfg, d), later(0))[[2]int64{1, 1}]
 	want := event.Usage{
 		V: 1, RequestID: "a", Session: 1, Seq: 1, AccountID: "acc", Status: event.Aborted, Rule: event.RuleEstimated, Estimated: true,
 		Cost: 7, Reservation: 50, FinishedMS: got.FinishedMS,
@@ -107,109 +108,7 @@ func TestAbortedEventKeepsItsProgress(t *testing.T) {
 	}
 }
 
-func TestFullDiskKeepsEventsAndAdmitsNothing(t *testing.T) {
-	t.Parallel()
-	s, d, cfg := setup(t)
-	first, second, third := start(t, s, 1, "a"), start(t, s, 1, "b"), start(t, s, 1, "c")
-	place, err := s.Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.full = true
-	finish(second, 1, "b", 20)
-	finish(first, 1, "a", 10)
-	if _, err := s.Reserve(); !errors.Is(err, ErrNotWritable) {
-		t.Errorf("reserve on a full disk: got %v; want ErrBroken", err)
-	}
-	if err := place.AppendStarted(usage(1, "d")); err == nil {
-		t.Error("started on a full disk")
-	}
-	place.Release()
-	if got := s.UsedCapacity(); got != 3 {
-		t.Errorf("%d places used; want 3", got)
-	}
-	// They are published from memory.
-	if diff := cmp.Diff(map[int64]money.Nano{1: 20, 2: 10}, costs(t, s, 1, later(0))); diff != "" {
-		t.Errorf("published on a full disk (-want +got):\n%s", diff)
-	}
-	if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
-		t.Errorf("ready on a full disk: %v", err)
-	}
-	// Nobody writes, and yet the spool finds out that the disk takes writes again.
-	d.full = false
-	s.NextBatch(1, time.Now())
-	if err := s.Ready(); err != nil {
-		t.Errorf("not ready on a mended disk: %v", err)
-	}
-	finish(third, 1, "c", 30)
-	want := map[int64]money.Nano{1: 20, 2: 10, 3: 30}
-	if diff := cmp.Diff(want, costs(t, mustOpen(t, cfg, d), 1, later(0))); diff != "" {
-		t.Errorf("after a restart (-want +got):\n%s", diff)
-	}
-}
-
-// What the disk refused is settled before it is written: that leaves no gap in
-// the numbers on disk, by which later ones would be mistaken for it.
-func TestSettledWhileUnwritten(t *testing.T) {
-	t.Parallel()
-	s, d, cfg := setup(t)
-	finish(start(t, s, 1, "a"), 1, "a", 10)
-	second, third := start(t, s, 1, "b"), start(t, s, 1, "c")
-	d.full = true
-	finish(second, 1, "b", 20)
-	settle(s, 1, 0, [2]int64{2, 2})
-	d.full = false
-	finish(third, 1, "c", 30)
-	restarted := mustOpen(t, cfg, d)
-	settle(restarted, 1, 0, [2]int64{2, 2})
-	if diff := cmp.Diff(map[int64]money.Nano{1: 10, 3: 30}, costs(t, restarted, 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// A segment whose started record has no finished record on disk stays, even if
-// the event exists in memory.
-func TestDeathOnAFullDiskAborts(t *testing.T) {
-	t.Parallel()
-	s, d, cfg := setup(t)
-	s.cfg.SegmentBytes = 1
-	running := start(t, s, 1, "a")
-	finish(start(t, s, 1, "b"), 1, "b", 1)
-	settle(s, 1, 1)
-	d.full = true
-	finish(running, 1, "a", 10)
-	d.full = false
-	got := costs(t, mustOpen(t, cfg, d), 1, later(0))
-	for number, cost := range got {
-		if number <= 2 || cost != 0 { // 2 may have been published with the event that was lost
-			t.Errorf("number %d costs %v", number, cost)
-		}
-	}
-	if len(got) != 1 {
-		t.Errorf("published %v; want the aborted request", got)
-	}
-}
-
-// A rotation that fails half way leaves nothing in the way of the next one.
-func TestRotationOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	s, d, cfg := setup(t)
-	s.cfg.SegmentBytes = 1
-	p := start(t, s, 1, "a")
-	d.full = true
-	finish(p, 1, "a", 10)
-	s.NextBatch(1, time.Now())
-	d.full = false
-	s.NextBatch(1, time.Now())
-	if err := s.Ready(); err != nil {
-		t.Fatalf("after the disk was mended: %v", err)
-	}
-	if diff := cmp.Diff(map[int64]money.Nano{1: 10}, costs(t, mustOpen(t, cfg, d), 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestCapacity(t *testing.T) {
+func TestCapacityIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("events", func(t *testing.T) {
 		t.Parallel()
@@ -218,11 +117,11 @@ func TestCapacity(t *testing.T) {
 			finish(start(t, s, 1, strconv.Itoa(i)), 1, strconv.Itoa(i), 1)
 		}
 		if _, err := s.Reserve(); !errors.Is(err, ErrFull) {
-			t.Fatalf("at 90 of 100 places: got %v; want ErrFull", err)
+			t.Fatalf("Reserve with 90 of 100 units in use: got %v; want %v", err, ErrFull)
 		}
 		settle(s, 1, 1)
 		if err := s.Ready(); err != nil {
-			t.Errorf("after one was settled: %v", err)
+			t.Errorf("Ready after one event was settled: %v", err)
 		}
 	})
 	t.Run("bytes", func(t *testing.T) {
@@ -236,28 +135,28 @@ func TestCapacity(t *testing.T) {
 			finish(start(t, s, 1, strconv.FormatInt(n, 10)), 1, strconv.FormatInt(n, 10), 1)
 		}
 		if err := s.Ready(); !errors.Is(err, ErrFull) {
-			t.Fatalf("got %v; want ErrFull", err)
+			t.Fatalf("Ready with nearly MaxBytes in use: got %v; want %v", err, ErrFull)
 		}
 		settle(s, 1, n)
 		if err := s.Ready(); err != nil {
-			t.Errorf("everything is settled: %v", err)
+			t.Errorf("Ready after every event was settled: %v", err)
 		}
 	})
 }
 
-// The control plane closes a session that was silent for long before it has
-// its events: they are kept until they are settled.
+// The control plane may close a silent session before its events are settled.
+// They are kept until they are settled.
 func TestClosedSessionKeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
 	want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
 	if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
-		t.Fatalf("ended (-want +got):\n%s", diff)
+		t.Fatalf("finished sessions (-want +got):\n%s", diff)
 	}
 	s.MarkClosed(1)
 	if got := s.FinishedSessions(2); len(got) != 0 {
-		t.Errorf("closing is asked for again: %+v", got)
+		t.Errorf("finished sessions after MarkClosed: got %+v; want none", got)
 	}
 	s = mustOpen(t, cfg, d)
 	if diff := cmp.Diff(map[int64]money.Nano{1: 10}, costs(t, s, 1, later(0))); diff != "" {
@@ -267,39 +166,39 @@ func TestClosedSessionKeepsItsEvents(t *testing.T) {
 	s.MarkClosed(1)
 	settle(s, 1, 1)
 	if got := mustOpen(t, cfg, d).FinishedSessions(2); len(got) != 0 {
-		t.Errorf("a closed and settled session is remembered: %+v", got)
+		t.Errorf("finished sessions after all was closed and settled: got %+v; want none", got)
 	}
 }
 
-// Between the listing of a session as ended and its closing nothing can be
-// started in it: its count was told.
-func TestNothingStartsInAnEndedSession(t *testing.T) {
+// The event count of a session that was listed as finished is final, so no
+// request may start in it.
+func TestNoRequestStartsInFinishedSession(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
-	p, err := s.Reserve()
+	u, err := s.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.FinishedSessions(0)
-	if err := p.AppendStarted(usage(1, "a")); err == nil {
-		t.Error("started")
+	if err := u.AppendStarted(usage(1, "a")); err == nil {
+		t.Error("AppendStarted succeeded in a finished session")
 	}
-	p.Release()
+	u.Release()
 	s.MarkClosed(1)
 	if got := s.UsedCapacity(); got != 0 {
-		t.Errorf("%d places used; want 0", got)
+		t.Errorf("%d units of capacity are in use; want 0", got)
 	}
 }
 
-func TestRunningSessionIsNotEnded(t *testing.T) {
+func TestSessionWithRunningRequestIsNotFinished(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
-	p := start(t, s, 1, "a")
+	u := start(t, s, 1, "a")
 	if got := s.FinishedSessions(2); len(got) != 0 {
-		t.Errorf("ended while a request runs: %+v", got)
+		t.Errorf("finished sessions while a request runs: got %+v; want none", got)
 	}
-	s.MarkClosed(1) // by mistake
-	finish(p, 1, "a", 10)
+	s.MarkClosed(1) // has no effect
+	finish(u, 1, "a", 10)
 	for range 2 {
 		want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
 		if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
@@ -309,8 +208,8 @@ func TestRunningSessionIsNotEnded(t *testing.T) {
 	}
 }
 
-// While nothing settles, an event is published ever more rarely.
-func TestResendPauses(t *testing.T) {
+// The time between two publications of an unsettled event doubles up to a limit.
+func TestUnsettledEventIsPublishedLessOften(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
@@ -327,19 +226,19 @@ func TestResendPauses(t *testing.T) {
 		want = append(want, time.Duration(ms)*time.Millisecond)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("pauses between publishings (-want +got):\n%s", diff)
+		t.Errorf("times between publications (-want +got):\n%s", diff)
 	}
 	s.Republish()
 	if s.NextBatch(10, now) == nil || s.NextBatch(10, now.Add(2500*time.Millisecond)) == nil {
-		t.Error("a new stream does not get everything anew")
+		t.Error("after Republish, the event is not published at once and again after the shortest time")
 	}
 	settle(s, 1, 1)
 	if b := s.NextBatch(10, later(1)); b != nil {
-		t.Errorf("a settled event is published: %s", b.Events)
+		t.Errorf("settled events are published: %s", b.Events)
 	}
 }
 
-func TestFailedBatchIsDueAtOnce(t *testing.T) {
+func TestRequeuedBatchIsDueAtOnce(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
@@ -351,17 +250,17 @@ func TestFailedBatchIsDueAtOnce(t *testing.T) {
 		}
 		s.Requeue(b)
 	}
-	// Failures do not count: the first pause is the shortest.
+	// Failed publications do not count: the next one is due after the shortest time.
 	s.NextBatch(10, now)
 	if s.NextBatch(10, now.Add(2500*time.Millisecond-1)) != nil {
-		t.Error("published again too soon")
+		t.Error("the event is published again too early")
 	}
 	if s.NextBatch(10, now.Add(2500*time.Millisecond)) == nil {
-		t.Error("not published again in time")
+		t.Error("the event is not published again in time")
 	}
 }
 
-func TestBatchesAreBounded(t *testing.T) {
+func TestBatchBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	s, _, _ := setup(t)
 	if err := s.OpenSession(2, "boot"); err != nil {
@@ -370,10 +269,10 @@ func TestBatchesAreBounded(t *testing.T) {
 	big := string(make([]byte, maxBatchBytes/12)) // six times as long in JSON
 	for i := range 9 {
 		session := int64(1 + i%2)
-		p := start(t, s, session, strconv.Itoa(i))
+		u := start(t, s, session, strconv.Itoa(i))
 		e := usage(session, strconv.Itoa(i))
 		e.ProviderRequestID = big
-		p.AppendFinished(e)
+		u.AppendFinished(e)
 	}
 	var sizes []int
 	numbers := map[int64][]int64{}
@@ -385,29 +284,29 @@ func TestBatchesAreBounded(t *testing.T) {
 		}
 	}
 	if slices.Max(sizes) > 2 {
-		t.Errorf("batches of %v events; want at most 2 of half the bound each", sizes)
+		t.Errorf("batches have %v events; want at most 2, each of half the bound", sizes)
 	}
 	want := map[int64][]int64{1: {1, 2, 3, 4, 5}, 2: {1, 2, 3, 4}}
 	if diff := cmp.Diff(want, numbers); diff != "" {
-		t.Errorf("published, by session and in order (-want +got):\n%s", diff)
+		t.Errorf("sequence numbers by session, in order of publication (-want +got):\n%s", diff)
 	}
 }
 
-func TestOldest(t *testing.T) {
+func TestOldestUnsettledIgnoresPublicationAndRestart(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	if got := s.OldestUnsettled(); !got.IsZero() {
-		t.Errorf("of an empty spool: %v", got)
+		t.Errorf("in an empty spool: got %v; want the zero time", got)
 	}
 	for i := range int64(3) {
-		p := start(t, s, 1, strconv.FormatInt(i, 10))
+		u := start(t, s, 1, strconv.FormatInt(i, 10))
 		e := usage(1, strconv.FormatInt(i, 10))
 		e.FinishedMS = 1000 * (i + 1)
-		p.AppendFinished(e)
+		u.AppendFinished(e)
 	}
 	settle(s, 1, 1)
 	for range 2 {
-		published(t, s, later(0)) // publishing does not make it younger
+		publishDue(t, s, later(0))
 		if got, want := s.OldestUnsettled(), time.UnixMilli(2000); !got.Equal(want) {
 			t.Errorf("got %v; want %v", got, want)
 		}
@@ -415,8 +314,8 @@ func TestOldest(t *testing.T) {
 	}
 }
 
-// A file that lost what lies before others does not shift their numbers.
-func TestDamagedSegment(t *testing.T) {
+// A lost finished record does not change the sequence numbers of later events.
+func TestDamagedSegmentKeepsLaterSequenceNumbers(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	s.cfg.SegmentBytes = 1
@@ -428,7 +327,7 @@ func TestDamagedSegment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e, ok := finishedIn(t, data); ok && e.Seq == 2 {
+		if e, ok := lastFinished(t, data); ok && e.Seq == 2 {
 			data[len(data)-1] ^= 1
 			if err := os.WriteFile(path, data, 0o600); err != nil {
 				t.Fatal(err)
@@ -437,18 +336,18 @@ func TestDamagedSegment(t *testing.T) {
 	}
 	s = mustOpen(t, cfg, d)
 	settle(s, 1, 1)
-	// What was lost is aborted, with a number of its own.
+	// The request of the lost record is aborted, with a new sequence number.
 	want := map[int64]money.Nano{3: 3, 4: 4, 5: 0}
 	if diff := cmp.Diff(want, costs(t, s, 1, later(0))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestForeignFilesAreLeftAlone(t *testing.T) {
+func TestForeignFilesAreKept(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 20}
 	for _, name := range []string{"notes.txt", "x.spool"} {
-		if err := os.WriteFile(filepath.Join(cfg.Dir, name), []byte("mine"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(cfg.Dir, name), []byte("foreign"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -467,31 +366,32 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A video job's charge that was begun and not written is not a finished
-// request: the job is still open, and is billed whole by who sees its end.
-func TestUnwrittenVideoChargeLeavesNothing(t *testing.T) {
+// A process dies between the started and the finished record of a video job's
+// charge. No event is made: the job is still open, and is charged when a proxy sees
+// its end.
+func TestStartedVideoChargeMakesNoEvent(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
-	p, err := s.Reserve()
+	u, err := s.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := event.Usage{V: event.Version, RequestID: "req_video", Session: 1, VideoJob: "video_1", Cost: 5}
-	if err := p.AppendStarted(&e); err != nil {
+	if err := u.AppendStarted(&e); err != nil {
 		t.Fatal(err)
 	}
 	again := mustOpen(t, cfg, d)
 	if batch := again.NextBatch(10, time.Now()); batch != nil {
-		t.Errorf("%d events of a charge that was never made", len(batch.Events))
+		t.Errorf("%d events are published; want none", len(batch.Events))
 	}
-	if ended := again.FinishedSessions(0); len(ended) != 1 || ended[0].FinalCount != 0 {
-		t.Errorf("sessions %+v; want one without events", ended)
+	if finished := again.FinishedSessions(0); len(finished) != 1 || finished[0].FinalCount != 0 {
+		t.Errorf("finished sessions: got %+v; want one without events", finished)
 	}
 }
 
-// A directory belongs to one process at a time: a second one would bill what
-// the first one runs as aborted.
-func TestOneProcessPerDirectory(t *testing.T) {
+// A second process in the same directory would bill the running requests of the
+// first one as aborted.
+func TestDirectoryIsLocked(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Dir: filepath.Join(t.TempDir(), "spool"), MaxEvents: 100, MaxBytes: 1 << 30}
 	first, err := Open(cfg, slog.New(slog.DiscardHandler))
@@ -503,7 +403,7 @@ func TestOneProcessPerDirectory(t *testing.T) {
 	}
 	start(t, first, 1, "running")
 	if second, err := Open(cfg, slog.New(slog.DiscardHandler)); !errors.Is(err, ErrLocked) {
-		t.Errorf("opened twice: got %v, %v; want %v", second, err, ErrLocked)
+		t.Errorf("second Open: got %v, %v; want %v", second, err, ErrLocked)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
@@ -512,8 +412,8 @@ func TestOneProcessPerDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := published(t, next, time.Now()); len(got) != 1 {
-		t.Errorf("published: %v; want the request that was running", got)
+	if got := publishDue(t, next, time.Now()); len(got) != 1 {
+		t.Errorf("published %v; want the request that was running", got)
 	}
 	if err := next.Close(); err != nil {
 		t.Error(err)

@@ -60,9 +60,9 @@ func (r *Rig) AwaitSettled(t *testing.T) {
 	t.Helper()
 	Await(t, "everything to be settled", func(ctx context.Context) error {
 		return r.eachProxy(func(name, opsURL string) error {
-			places, err := metric(ctx, opsURL, "mgw_spool_used_places")
-			if err == nil && places != 0 {
-				err = fmt.Errorf("%s has %v events that are not settled", name, places)
+			used, err := metric(ctx, opsURL, "mgw_spool_used_capacity")
+			if err == nil && used != 0 {
+				err = fmt.Errorf("%s has %v unsettled events", name, used)
 			}
 			return err
 		})

@@ -1,0 +1,100 @@
+package spool
+
+import (
+	"slices"
+
+	"modelgateway/dataplane/internal/session"
+	"modelgateway/shared/event"
+	"modelgateway/shared/wire"
+)
+
+// OpenSession implements session.Usage. Requests can start in the session when
+// it has returned nil.
+func (s *Spool) OpenSession(id int64, boot string) error {
+	record, err := encodeRecord(kindSession, sessionRecord{Session: id, BootID: boot})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usage.Session(wire.SessionID(id)) != nil {
+		return nil
+	}
+	if _, err := s.write(record); err != nil {
+		return err
+	}
+	s.usage.Open(wire.SessionID(id), boot)
+	return nil
+}
+
+// FinishedSessions implements session.Usage: it lists the sessions other than
+// the current one in which no request runs. No request can start in them from
+// then on, so their event counts are final.
+func (s *Spool) FinishedSessions(current int64) []session.FinishedSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var finished []session.FinishedSession
+	for _, c := range s.usage.FinishedSessions(wire.SessionID(current)) {
+		finished = append(finished, session.FinishedSession{Session: int64(c.Session), BootID: c.BootID, FinalCount: c.FinalCount})
+	}
+	return finished
+}
+
+// maxEarlierSessions bounds the sessions that a RegisterRequest names.
+const maxEarlierSessions = 64
+
+// EarlierSessions implements session.Usage.
+func (s *Spool) EarlierSessions() []wire.EarlierSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var earlier []wire.EarlierSession
+	for _, id := range slices.Backward(s.usage.Sessions()) {
+		if len(earlier) < maxEarlierSessions {
+			earlier = append(earlier, wire.EarlierSession{Session: id, BootID: s.usage.Session(id).BootID})
+		}
+	}
+	return earlier
+}
+
+// MarkClosed implements session.Usage: it records that the control plane has
+// closed a finished session.
+func (s *Spool) MarkClosed(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.usage.MarkClosed(wire.SessionID(id)) {
+		s.appendClosed(id)
+	}
+	s.trim()
+}
+
+// appendClosed records that a session was dropped. It is best effort: without
+// the record, the session is closed once more after a restart.
+func (s *Spool) appendClosed(id int64) {
+	if record, err := encodeRecord(kindClosed, sessionRecord{Session: id}); err == nil {
+		_, _ = s.write(record) // sets writeErr
+	}
+}
+
+// Acknowledge marks the events as settled that the control plane reports as
+// settled, and trims the spool.
+func (s *Spool) Acknowledge(m event.Settled) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.usage.Session(wire.SessionID(m.Session))
+	moved, dropped := s.usage.MarkSettled(m, s.releaseEntry)
+	if moved {
+		s.appendSettled(m.Session, sess.Watermark())
+	}
+	if dropped {
+		s.appendClosed(m.Session)
+	}
+	s.trim()
+}
+
+// appendSettled records a watermark. It is best effort: without the record, the
+// events below it are published once more after a restart.
+func (s *Spool) appendSettled(id, watermark int64) {
+	if record, err := encodeRecord(kindSettled, event.Settled{V: event.Version, Session: id, Watermark: watermark}); err == nil {
+		_, _ = s.write(record) // sets writeErr
+	}
+}
