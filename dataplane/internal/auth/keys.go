@@ -1,12 +1,13 @@
-// Package auth owns the way from the text of an API key to its record: the
-// cache of records, the set of revoked keys, and the revisions below which a
-// record is too old to be used.
+// Package auth looks up the record of an API key, in a cache or at the control
+// plane, and decides whether the record may be used.
 //
-// The cache is lossy: it may forget a record or keep an older one. So every
-// record carries the revision at which it was read, and what must hold lives
-// beside the cache in plain maps: a record read before the floor of the
-// session, of its key or of its account is never admitted, nor is a key in the
-// revoked set. Texts of keys are not kept.
+// The cache may evict a record at any time, and of two writes it may keep the
+// older one. So every record has the revision at which it was read, and the
+// decision does not depend on the cache: session.Invalidations has the revoked
+// keys and the lowest usable revisions of the session, of keys and of accounts.
+// A record below one of these revisions is never admitted.
+//
+// The text of a key is not kept, only its lookup hash.
 package auth
 
 import (
@@ -26,94 +27,100 @@ import (
 )
 
 var (
-	// ErrInvalid says that the key is missing, malformed, unknown or revoked.
-	ErrInvalid = errors.New("auth: no such key")
-	// ErrUnavailable says that whether the key is good cannot be told now.
-	ErrUnavailable = errors.New("auth: cannot tell")
+	// ErrInvalid means that the key is missing, malformed, unknown, inactive or revoked.
+	ErrInvalid = errors.New("auth: invalid API key")
+	// ErrUnavailable means that it cannot be decided now whether the key is valid.
+	ErrUnavailable = errors.New("auth: key record is not available")
 )
 
-// Loader asks the control plane for a record.
+// Loader reads key records from the control plane.
 type Loader interface {
 	LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error)
 }
 
-// Key is the record of a key as read at a revision. It is never changed.
+// Key is the record of a key with the revision at which it was read. It is
+// immutable.
 type Key struct {
 	wire.KeyRecord
 	version session.RecordVersion
 }
 
-// Is tells whether the record is of the key with a hash.
+// HasHash reports whether the record is that of the key with the given hash.
 func (k *Key) HasHash(hash apikey.Hash) bool { return k.version.Hash == hash }
 
 const (
-	// maxKeys bounds the cached records, maxUnknown the remembered hashes of unknown keys.
+	// maxKeys bounds the cached records, maxUnknown the cached hashes of unknown keys.
 	maxKeys    = 1 << 18
 	maxUnknown = 1 << 14
-	// countersPerKey is how many keys' uses are counted for each that is kept. Ten are usual; they would be 12 MB.
+	// countersPerKey is the number of use counters of the cache for each cached entry. Ristretto recommends ten, which
+	// would take 12 MB.
 	countersPerKey = 4
-	// unknownFor is how long a key stays unknown without being asked for again: as long as a key issued just now may be refused.
+	// negativeTTL is how long an unknown key is refused without a load. So long, a new key may be refused.
 	negativeTTL = time.Second
-	// maxLoads bounds the concurrent lookups: forged keys must not crowd out good ones.
+	// maxConcurrentLoads bounds the loads from the control plane: many forged keys must not block it.
 	maxConcurrentLoads = 64
-	// loadTimeout bounds a lookup; loadAttempts how often one that was overtaken by a change is repeated.
-	loadTimeout  = 2 * time.Second
+	// loadTimeout bounds a load with all its attempts.
+	loadTimeout = 2 * time.Second
+	// loadAttempts bounds how often a record is read again because a key change made it out of date.
 	loadAttempts = 4
 )
 
-// Keys is the store of key records. It is safe for concurrent use.
+// Keys looks up key records. It is safe for concurrent use.
 type Keys struct {
 	hasher    *apikey.Hasher
-	previous  []*apikey.Hasher
+	previous  []*apikey.Hasher // of the previous peppers
 	loader    Loader
 	records   *ristretto.Cache[uint64, *Key]
 	unknown   *ristretto.Cache[uint64, negativeEntry]
 	loadGroup singleflight.Group
-	loadSlots chan struct{}
+	loadSlots chan struct{} // has an element per load under way
 
 	mu            sync.RWMutex
 	invalidations session.Invalidations
-	// added is the revision of the last time that keys were added: a hash that was unknown before may be known.
+	// keysAdded is the revision of the last import of keys. A hash that was unknown below it may be known now.
 	keysAdded int64
 }
 
-// miss is a hash that no key had at a revision.
+// negativeEntry is a hash that no key had at a revision.
 type negativeEntry struct {
 	hash     apikey.Hash
 	revision int64
 }
 
-// New returns an empty store. Keys are looked up under the pepper of hasher, and
-// under those of old if there are any.
-func New(hasher *apikey.Hasher, loader Loader, old ...*apikey.Hasher) (*Keys, error) {
+// New returns Keys with an empty cache. A key is looked up by its hash under the
+// current pepper and, if it is unknown, under each of the previous peppers.
+func New(hasher *apikey.Hasher, loader Loader, previous ...*apikey.Hasher) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
 		NumCounters: countersPerKey * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auth: make cache: %w", err)
+		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
 	unknown, err := ristretto.NewCache(&ristretto.Config[uint64, negativeEntry]{
 		NumCounters: countersPerKey * maxUnknown, MaxCost: maxUnknown, BufferItems: 64, IgnoreInternalCost: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auth: make cache: %w", err)
+		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
-	k := &Keys{hasher: hasher, previous: old, loader: loader, records: records, unknown: unknown, loadSlots: make(chan struct{}, maxConcurrentLoads)}
+	k := &Keys{
+		hasher: hasher, previous: previous, loader: loader, records: records, unknown: unknown, loadSlots: make(chan struct{}, maxConcurrentLoads),
+	}
 	k.Reset(0)
 	return k, nil
 }
 
-// Close frees the caches.
+// Close stops the goroutines of the caches.
 func (k *Keys) Close() {
 	k.records.Close()
 	k.unknown.Close()
 }
 
-// slot is the cache's key of a hash. Two hashes may share one: what is found
-// there is compared whole.
+// cacheKey returns the key of a hash in the caches. Two hashes may have the same
+// one, so a cached entry is compared with the whole hash.
 func cacheKey(h apikey.Hash) uint64 { return binary.LittleEndian.Uint64(h[:]) }
 
-// Lookup returns the record of an active key, ErrInvalid, or ErrUnavailable.
+// Lookup returns the record of an active key. Its error is ErrInvalid or
+// ErrUnavailable.
 func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if apikey.Check(text) != nil {
 		return nil, ErrInvalid
@@ -125,16 +132,17 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	return k.findUnderAnyPepper(ctx, text, hash)
 }
 
-// findAny is find for a key that may be known under the pepper of hash or
-// under an old one. What is at hand comes before what has to be asked for.
+// findUnderAnyPepper finds a key by the given hash, which is under the current
+// pepper, or by its hashes under the previous peppers. It looks into the cache for
+// all of them before it loads one.
 func (k *Keys) findUnderAnyPepper(ctx context.Context, text string, hash apikey.Hash) (*Key, error) {
 	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
-	var room [4]apikey.Hash // two peppers are the rule while there are several
+	var room [4]apikey.Hash // avoids an allocation: there is seldom more than one previous pepper
 	hashes := append(room[:0], hash)
-	for _, old := range k.previous {
-		hash := old.Hash(text)
+	for _, previous := range k.previous {
+		hash := previous.Hash(text)
 		if key := k.cached(hash); key != nil {
 			return active(key)
 		}
@@ -148,8 +156,8 @@ func (k *Keys) findUnderAnyPepper(ctx context.Context, text string, hash apikey.
 	return nil, ErrInvalid
 }
 
-// cached is the record of a hash that is at hand and may be used; nil if there
-// is none.
+// cached returns the cached record of a hash, or nil if there is none that may be
+// used.
 func (k *Keys) cached(hash apikey.Hash) *Key {
 	if key, ok := k.records.Get(cacheKey(hash)); ok && key.HasHash(hash) && k.isCurrent(key) {
 		return key
@@ -157,7 +165,7 @@ func (k *Keys) cached(hash apikey.Hash) *Key {
 	return nil
 }
 
-// find returns the record of a hash from the cache or the control plane.
+// findByHash returns the record of a hash from the cache or the control plane.
 func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if key := k.cached(hash); key != nil {
 		return active(key)
@@ -165,12 +173,13 @@ func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if k.isRevoked(hash) {
 		return nil, ErrInvalid
 	}
-	if m, ok := k.unknown.Get(cacheKey(hash)); ok && m.hash == hash && k.stillUnknown(m) {
+	if e, ok := k.unknown.Get(cacheKey(hash)); ok && e.hash == hash && k.stillUnknown(e) {
 		return nil, ErrInvalid
 	}
 	return k.load(ctx, hash)
 }
 
+// active returns the record, or ErrInvalid if the key is inactive.
 func active(key *Key) (*Key, error) {
 	if !key.Active {
 		return nil, ErrInvalid
@@ -178,8 +187,9 @@ func active(key *Key) (*Key, error) {
 	return key, nil
 }
 
-// Valid tells whether a record may still be admitted: nothing that has become
-// known since makes it too old. It is asked again after every wait.
+// Valid reports whether a record may still be admitted: the key is active, and no
+// key change has made the record out of date. Callers must check it again after
+// every wait.
 func (k *Keys) Valid(key *Key) bool { return key.Active && k.isCurrent(key) }
 
 func (k *Keys) isCurrent(key *Key) bool {
@@ -188,10 +198,11 @@ func (k *Keys) isCurrent(key *Key) bool {
 	return k.invalidations.IsCurrent(key.version)
 }
 
-func (k *Keys) stillUnknown(m negativeEntry) bool {
+// stillUnknown reports whether no keys were imported since the entry was read.
+func (k *Keys) stillUnknown(e negativeEntry) bool {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return m.revision >= k.keysAdded
+	return e.revision >= k.keysAdded
 }
 
 func (k *Keys) isRevoked(hash apikey.Hash) bool {
@@ -200,16 +211,18 @@ func (k *Keys) isRevoked(hash apikey.Hash) bool {
 	return k.invalidations.Revoked(hash)
 }
 
+// session returns the number of the current session.
 func (k *Keys) session() int64 {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	return k.invalidations.Session()
 }
 
-// load asks the control plane, once for all who want the same key.
+// load reads the record of a hash from the control plane. Concurrent calls for the
+// same hash share one load.
 func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) {
-		// The one who asked first may leave: the others still want the answer.
+		// The load goes on if the first caller gives up: others may wait for it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
 		return k.fetch(ctx, hash)
@@ -225,15 +238,17 @@ func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	}
 }
 
+// fetch reads the record of a hash from the control plane and caches it. It reads
+// again as long as a key change during the read has made the record out of date.
 func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	select {
 	case k.loadSlots <- struct{}{}:
 		defer func() { <-k.loadSlots }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many lookups", ErrUnavailable)
+		return nil, fmt.Errorf("%w: too many concurrent loads", ErrUnavailable)
 	}
 	for range loadAttempts {
-		current := k.session()
+		number := k.session()
 		reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -242,14 +257,14 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			return nil, ErrUnavailable
 		}
 		if reply.Record == nil {
-			m := negativeEntry{hash, reply.ReadRevision}
-			if !k.stillUnknown(m) {
+			e := negativeEntry{hash, reply.ReadRevision}
+			if !k.stillUnknown(e) {
 				continue
 			}
-			k.unknown.SetWithTTL(cacheKey(hash), m, 1, negativeTTL)
+			k.unknown.SetWithTTL(cacheKey(hash), e, 1, negativeTTL)
 			return nil, ErrInvalid
 		}
-		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: current}}
+		key := &Key{*reply.Record, session.RecordVersion{Hash: hash, Account: reply.Record.AccountID, Revision: reply.ReadRevision, Session: number}}
 		if k.isRevoked(hash) {
 			return nil, ErrInvalid
 		}
@@ -258,20 +273,21 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the record keeps being overtaken by changes", ErrUnavailable)
+	return nil, fmt.Errorf("%w: the record was out of date at every attempt", ErrUnavailable)
 }
 
-// keep replaces a record. Of two quick sets of one slot the cache may keep the
-// older, so the slot is emptied first.
+// store replaces the cached record of a key. Of two writes in quick succession the
+// cache may keep the older one, so the entry is deleted first.
 func (k *Keys) store(key *Key) {
-	s := cacheKey(key.version.Hash)
-	k.records.Del(s)
+	c := cacheKey(key.version.Hash)
+	k.records.Del(c)
 	k.records.Wait()
-	k.records.Set(s, key, 1)
+	k.records.Set(c, key, 1)
 }
 
-// Revoked reads the record again and tells whether the key has lost its right to
-// run. An error says that this cannot be told now.
+// Revoked reports whether the key of a running request has become invalid: it was
+// revoked or is inactive. It reads the record again unless that is still valid. It
+// returns an error if this cannot be decided now.
 func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
 	if k.Valid(key) {
 		return false, nil
@@ -283,8 +299,8 @@ func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
 	return false, err
 }
 
-// Reset begins a session: nothing read before it, or at a revision below
-// floor, is used any more.
+// Reset begins a session. Records that were read before, or at a revision below
+// floor, are not used any more.
 func (k *Keys) Reset(floor int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -292,11 +308,11 @@ func (k *Keys) Reset(floor int64) {
 	k.keysAdded = floor
 }
 
-// Apply takes in a change. When it returns, no record that the change makes
-// obsolete is admitted any more.
+// Apply applies a key change. When it returns, Valid is false for every record that
+// the change makes out of date.
 func (k *Keys) Apply(c wire.KeyChange) {
 	k.mu.Lock()
-	if c.Kind == wire.KeysAdded { // which makes no record obsolete
+	if c.Kind == wire.KeysAdded { // no record becomes out of date
 		k.keysAdded = max(c.Revision, k.keysAdded)
 	} else {
 		k.invalidations.Apply(c)

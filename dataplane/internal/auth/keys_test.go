@@ -20,13 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const account = "acc_1"
 
-// plane is the control plane's table of keys, with a revision of its own.
+// fakeControlPlane has a table of keys and its revision.
 type fakeControlPlane struct {
 	mu       sync.Mutex
 	revision int64
 	records  map[apikey.Hash]wire.KeyRecord
 	loads    atomic.Int64
-	// asked, when set, is called with the number of the load before the record is read, read after it.
+	// beforeRead and afterRead, if set, are called with the number of the load before and after the record is read.
 	beforeRead, afterRead func(n int64)
 	err                   error
 	status                wire.Status
@@ -50,7 +50,7 @@ func (p *fakeControlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*
 	return reply, err
 }
 
-// change commits a change and returns it.
+// change makes a key change and returns it.
 func (p *fakeControlPlane) change(kind wire.KeyChangeKind, hash apikey.Hash) wire.KeyChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *fakeControlPlane) change(kind wire.KeyChangeKind, hash apikey.Hash) wir
 	return wire.KeyChange{Revision: p.revision, PreviousRevision: p.revision - 1, Kind: kind, KeyHash: hash, Account: account}
 }
 
-// add issues a key.
+// add creates a key.
 func (p *fakeControlPlane) add(k *Keys) (text string, hash apikey.Hash) {
 	text = apikey.Generate()
 	hash = k.hasher.Hash(text)
@@ -90,7 +90,7 @@ func setup(t *testing.T) (*Keys, *fakeControlPlane) {
 	return k, p
 }
 
-// settle has the caches take in what was set.
+// waitCaches waits until the caches contain every entry that was set.
 func (k *Keys) waitCaches() {
 	k.records.Wait()
 	k.unknown.Wait()
@@ -106,7 +106,7 @@ func lookup(t *testing.T, k *Keys, text string, want error) *Key {
 	return key
 }
 
-func TestMalformedIsNotLookedUp(t *testing.T) {
+func TestMalformedKeyIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	good, _ := p.add(k)
@@ -114,31 +114,31 @@ func TestMalformedIsNotLookedUp(t *testing.T) {
 		lookup(t, k, text, ErrInvalid)
 	}
 	if n := p.loads.Load(); n != 0 {
-		t.Errorf("%d lookups; want none", n)
+		t.Errorf("%d loads; want none", n)
 	}
 }
 
-func TestLookupIsCached(t *testing.T) {
+func TestRecordIsCached(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	for range 3 {
 		key := lookup(t, k, text, nil)
 		if !key.HasHash(hash) || key.HasHash(apikey.Hash{}) || key.AccountID != account || !k.Valid(key) {
-			t.Errorf("got %+v; want the valid record of its key", key)
+			t.Errorf("got %+v; want the valid record of the key", key)
 		}
 	}
 	if n := p.loads.Load(); n != 1 {
-		t.Errorf("%d lookups; want 1", n)
+		t.Errorf("%d loads; want 1", n)
 	}
 }
 
-func TestUnknownIsRemembered(t *testing.T) {
+func TestUnknownKeyIsCachedForAShortTime(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, unknownIsRemembered)
+	synctest.Test(t, unknownKeyIsCached)
 }
 
-func unknownIsRemembered(t *testing.T) {
+func unknownKeyIsCached(t *testing.T) {
 	k, p := setup(t)
 	text := apikey.Generate()
 	for range 3 {
@@ -146,28 +146,28 @@ func unknownIsRemembered(t *testing.T) {
 		time.Sleep(negativeTTL / 4)
 	}
 	if n := p.loads.Load(); n != 1 {
-		t.Errorf("%d lookups; want 1", n)
+		t.Errorf("%d loads; want 1", n)
 	}
 	time.Sleep(negativeTTL / 2)
 	if lookup(t, k, text, ErrInvalid); p.loads.Load() != 2 {
-		t.Errorf("%d lookups; want 2: it is not remembered for ever", p.loads.Load())
+		t.Errorf("%d loads; want a second one after %s", p.loads.Load(), negativeTTL)
 	}
-	// Its creation is announced: it is not unknown any longer.
+	// The key is created, and the change is pushed.
 	hash := k.hasher.Hash(text)
 	p.records[hash] = wire.KeyRecord{AccountID: account, Active: true}
 	k.Apply(p.change(wire.KeyUpdated, hash))
 	lookup(t, k, text, nil)
 }
 
-// Keys that were imported are known at once, although they were asked for
-// before; also to a lookup that had begun before the import.
-func TestKeysAdded(t *testing.T) {
+// An import makes keys known at once that are cached as unknown, also for a lookup
+// that began before the import.
+func TestImportInvalidatesUnknownKeys(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text := apikey.Generate()
 	lookup(t, k, text, ErrInvalid)
 	p.afterRead = func(n int64) {
-		if n == 2 { // the record was read, and the import comes before the answer
+		if n == 2 { // the import comes between the read and the reply
 			p.records[k.hasher.Hash(text)] = wire.KeyRecord{AccountID: account, Active: true}
 			k.Apply(p.change(wire.KeysAdded, apikey.Hash{}))
 		}
@@ -176,11 +176,11 @@ func TestKeysAdded(t *testing.T) {
 	lookup(t, k, other, ErrInvalid)
 	lookup(t, k, text, nil)
 	if n := p.loads.Load(); n != 4 {
-		t.Errorf("%d lookups; want 4: the one that the import overtook is repeated", n)
+		t.Errorf("%d loads; want 4: the one during the import is repeated", n)
 	}
 }
 
-func TestInactive(t *testing.T) {
+func TestInactiveKeyIsInvalid(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
@@ -190,9 +190,8 @@ func TestInactive(t *testing.T) {
 	}
 }
 
-// What the control plane cannot tell is not an invalid key, and is not
-// remembered.
-func TestUnavailable(t *testing.T) {
+// A failed load does not make a key invalid, and is not cached.
+func TestFailedLoadIsUnavailable(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -200,8 +199,8 @@ func TestUnavailable(t *testing.T) {
 	}{
 		{"error", func(p *fakeControlPlane) { p.err = errors.New("no responders") }},
 		{"status", func(p *fakeControlPlane) { p.status = wire.Unavailable }},
-		{"status without record", func(p *fakeControlPlane) { p.status = wire.Unavailable; clear(p.records) }},
-		{"older than the session", func(p *fakeControlPlane) { p.revision = 9 }},
+		{"status without a record", func(p *fakeControlPlane) { p.status = wire.Unavailable; clear(p.records) }},
+		{"record older than the session", func(p *fakeControlPlane) { p.revision = 9 }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -217,17 +216,17 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-func TestSingleFlight(t *testing.T) {
+func TestConcurrentLookupsShareOneLoad(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	entered, release := make(chan struct{}), make(chan struct{})
 	p.beforeRead = func(int64) { close(entered); <-release }
 	var wg sync.WaitGroup
-	first, leave := context.WithCancel(t.Context())
+	first, cancel := context.WithCancel(t.Context())
 	wg.Go(func() {
 		if _, err := k.Lookup(first, text); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("who leaves: got %v", err)
+			t.Errorf("canceled lookup: got %v; want %v", err, context.Canceled)
 		}
 	})
 	<-entered
@@ -235,33 +234,34 @@ func TestSingleFlight(t *testing.T) {
 	for i := range joined {
 		joined[i] = k.joinLoad(hash)
 	}
-	leave() // the one who asked first
+	cancel() // the load goes on without the lookup that began it
 	wg.Wait()
 	close(release)
 	for _, done := range joined {
 		if err := <-done; err != nil {
-			t.Errorf("who waits: got %v", err)
+			t.Errorf("waiting lookup: got %v", err)
 		}
 	}
 	if n := p.loads.Load(); n != 1 {
-		t.Errorf("%d lookups; want 1", n)
+		t.Errorf("%d loads; want 1", n)
 	}
 }
 
-// join waits for the load of a hash that is under way.
+// joinLoad waits for the load of a hash that is under way.
 func (k *Keys) joinLoad(hash apikey.Hash) <-chan error {
-	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) { return nil, errors.New("none is under way") })
+	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) { return nil, errors.New("no load is under way") })
 	done := make(chan error, 1)
 	go func() { done <- (<-result).Err }()
 	return done
 }
 
-// A change overtakes a load at each moment there is: before the record is
-// read, after it, after its check, and in the cache.
-func TestRevokeVersusLoadRace(t *testing.T) {
+// A change comes before the record is read, between the read and the reply, after
+// the lookup, or while the record is cached. In each case the record is not used
+// after the change.
+func TestChangeDuringLoadInvalidatesRecord(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []wire.KeyChangeKind{wire.KeyRevoked, wire.AccountUpdated} {
-		for _, moment := range []string{"before the reading", "after the reading", "after the lookup", "from the cache"} {
+		for _, moment := range []string{"before the read", "after the read", "after the lookup", "while cached"} {
 			t.Run(fmt.Sprint(kind, " ", moment), func(t *testing.T) {
 				t.Parallel()
 				k, p := setup(t)
@@ -272,26 +272,26 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 					}
 				}
 				switch moment {
-				case "before the reading":
+				case "before the read":
 					p.beforeRead = apply
-				case "after the reading":
+				case "after the read":
 					p.afterRead = apply
 				}
 				key, err := k.Lookup(t.Context(), text)
-				if moment == "from the cache" && err == nil {
+				if moment == "while cached" && err == nil {
 					k.waitCaches()
 					key, err = k.Lookup(t.Context(), text)
 				}
 				if p.beforeRead == nil && p.afterRead == nil {
 					if err != nil {
-						t.Fatalf("before the change: %v", err)
+						t.Fatalf("lookup before the change: %v", err)
 					}
 					apply(1)
 					if k.Valid(key) {
 						t.Error("the record is valid after the change")
 					}
-					if dead, err := k.Revoked(t.Context(), key); !dead || err != nil {
-						t.Error("the key is not dead after the change")
+					if revoked, err := k.Revoked(t.Context(), key); !revoked || err != nil {
+						t.Errorf("Revoked after the change: got %v, %v; want true", revoked, err)
 					}
 				} else if !errors.Is(err, ErrInvalid) {
 					t.Errorf("got %+v, %v; want ErrInvalid", key, err)
@@ -303,23 +303,23 @@ func TestRevokeVersusLoadRace(t *testing.T) {
 	}
 }
 
-// A reply that was read before a revocation and arrives after it, with the
-// record that is in the cache already gone.
-func TestRevokedIsNotAskedFor(t *testing.T) {
+// A revoked key is refused without a load, which might return a record from before
+// the revocation.
+func TestRevokedKeyIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.KeyRevoked, KeyHash: hash})
 	lookup(t, k, text, ErrInvalid)
 	if n := p.loads.Load(); n != 0 {
-		t.Errorf("%d lookups of a revoked key; want none", n)
+		t.Errorf("%d loads of a revoked key; want none", n)
 	}
 }
 
-// A loader that always answers from before the change is never believed.
-func TestOldRecordIsRefused(t *testing.T) {
+// A record that was read before a change is not used, however often it is loaded.
+func TestRecordReadBeforeChangeIsNotUsed(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []wire.KeyChangeKind{wire.KeyUpdated, wire.AccountUpdated, "of a later version"} {
+	for _, kind := range []wire.KeyChangeKind{wire.KeyUpdated, wire.AccountUpdated, "unknown kind"} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			k, p := setup(t)
@@ -332,25 +332,24 @@ func TestOldRecordIsRefused(t *testing.T) {
 	}
 }
 
-// A change concerns its key or account alone.
-func TestChangeConcernsItsOwn(t *testing.T) {
+func TestChangeOfAnotherKeyOrAccountHasNoEffect(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	key := lookup(t, k, text, nil)
 	other := hash
-	other[31] ^= 1 // it shares the cache's slot
+	other[31] ^= 1 // has the same cache key
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.KeyRevoked, KeyHash: other})
 	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.KeyUpdated, KeyHash: other})
 	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.AccountUpdated, Account: "acc_2"})
 	if !k.Valid(key) {
-		t.Error("another key's change made the record invalid")
+		t.Error("the change of another key made the record invalid")
 	}
 	lookup(t, k, text, nil)
 }
 
-// Late and doubled changes do not lower what is known.
-func TestChangesInAnyOrder(t *testing.T) {
+// A late or repeated change does not lower the least usable revision.
+func TestChangesApplyInAnyOrder(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
@@ -365,9 +364,9 @@ func TestChangesInAnyOrder(t *testing.T) {
 	lookup(t, k, text, nil)
 }
 
-// A new session trusts nothing from before it, even if its revision is lower:
+// A new session uses no record from before it, even if its revision is lower:
 // Postgres may have lost commits.
-func TestReset(t *testing.T) {
+func TestNewSessionInvalidatesAllRecords(t *testing.T) {
 	t.Parallel()
 	for _, floor := range []int64{5, 10, 20} {
 		t.Run(fmt.Sprint("floor ", floor), func(t *testing.T) {
@@ -382,60 +381,60 @@ func TestReset(t *testing.T) {
 			p.revision = floor
 			lookup(t, k, text, nil)
 			if n := p.loads.Load(); n != 2 {
-				t.Errorf("%d lookups; want 2", n)
+				t.Errorf("%d loads; want 2", n)
 			}
-			// The load of an earlier session ends in this one.
+			// A load that began in an earlier session ends in this one.
 			k.Apply(p.change(wire.KeyUpdated, hash))
-			begun := p.loads.Load()
+			before := p.loads.Load()
 			p.afterRead = func(n int64) {
-				if n == begun+1 {
+				if n == before+1 {
 					k.Reset(floor)
 				}
 			}
 			lookup(t, k, text, nil)
-			if n := p.loads.Load(); n != begun+2 {
-				t.Errorf("%d lookups; want a second one for the new session", n-begun)
+			if n := p.loads.Load(); n != before+2 {
+				t.Errorf("%d loads; want 2, the second one in the new session", n-before)
 			}
 		})
 	}
 }
 
-func TestDead(t *testing.T) {
+func TestRevokedReadsRecordAgain(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	key := lookup(t, k, text, nil)
 	loads := p.loads.Load()
-	if dead, err := k.Revoked(t.Context(), key); dead || err != nil || p.loads.Load() != loads {
-		t.Error("a valid key is dead, or was asked for")
+	if revoked, err := k.Revoked(t.Context(), key); revoked || err != nil || p.loads.Load() != loads {
+		t.Errorf("valid key: got %v, %v, %d loads; want false without a load", revoked, err, p.loads.Load()-loads)
 	}
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.AccountUpdated, Account: account})
-	p.revision = 11 // something harmless
-	if dead, err := k.Revoked(t.Context(), key); dead || err != nil || k.Valid(key) {
-		t.Error("a key is dead by a harmless change, or its old record valid")
+	p.revision = 11 // the key is still active
+	if revoked, err := k.Revoked(t.Context(), key); revoked || err != nil || k.Valid(key) {
+		t.Errorf("key that is still active after a change: got %v, %v, record valid %v; want false, no error, record not valid", revoked, err, k.Valid(key))
 	}
-	p.err = errors.New("silent")
+	p.err = errors.New("no reply")
 	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.AccountUpdated, Account: account})
-	if dead, err := k.Revoked(t.Context(), key); dead || err == nil {
-		t.Error("it is told of a key what nobody can tell")
+	if revoked, err := k.Revoked(t.Context(), key); revoked || err == nil {
+		t.Errorf("without a control plane: got %v, %v; want an error", revoked, err)
 	}
 	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.KeyRevoked, KeyHash: hash})
-	if dead, err := k.Revoked(t.Context(), key); !dead || err != nil {
-		t.Error("a revoked key lives while nobody can tell")
+	if revoked, err := k.Revoked(t.Context(), key); !revoked || err != nil {
+		t.Errorf("known revocation without a control plane: got %v, %v; want true", revoked, err)
 	}
 }
 
-// The maps beside the cache are bounded; what they forget is made good by the
-// floor.
-func TestCompaction(t *testing.T) {
+// The known changes are bounded. When the bound is exceeded, every record that was
+// read before counts as out of date.
+func TestInvalidationsAreBounded(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
-	old := lookup(t, k, text, nil)
+	revoked := lookup(t, k, text, nil)
 	other, _ := p.add(k)
-	fine := lookup(t, k, other, nil)
+	active := lookup(t, k, other, nil)
 	k.Apply(p.change(wire.KeyRevoked, hash))
-	const bound = 1 << 16 // of what is remembered of single keys
+	const bound = 1 << 16 // of the known changes of single keys and accounts
 	for i := range bound {
 		p.mu.Lock()
 		p.revision++
@@ -445,32 +444,32 @@ func TestCompaction(t *testing.T) {
 		k.Apply(c)
 	}
 	if k.isRevoked(hash) {
-		t.Error("nothing was compacted")
+		t.Error("the first revocation is still in memory")
 	}
-	if k.Valid(old) || k.Valid(fine) {
-		t.Error("a record from before is valid")
+	if k.Valid(revoked) || k.Valid(active) {
+		t.Error("a record from before the last change is valid")
 	}
 	lookup(t, k, text, ErrInvalid)
 	lookup(t, k, other, nil)
 }
 
-// Forged keys do not crowd out the rest: only so many are looked up at a time.
-func TestLookupsAreBounded(t *testing.T) {
+// Many forged keys cannot block the control plane.
+func TestConcurrentLoadsAreBounded(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, lookupsAreBounded) // none waits for longer than two seconds
+	synctest.Test(t, concurrentLoadsAreBounded) // real time could exceed loadTimeout
 }
 
-func lookupsAreBounded(t *testing.T) {
+func concurrentLoadsAreBounded(t *testing.T) {
 	k, p := setup(t)
-	var under, most atomic.Int64
+	var loading, most atomic.Int64
 	release := make(chan struct{})
 	p.beforeRead = func(int64) {
-		n := under.Add(1)
+		n := loading.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); {
 			m = most.Load()
 		}
 		<-release
-		under.Add(-1)
+		loading.Add(-1)
 	}
 	var wg sync.WaitGroup
 	for range 2 * maxConcurrentLoads {
@@ -480,21 +479,21 @@ func lookupsAreBounded(t *testing.T) {
 			}
 		})
 	}
-	synctest.Wait() // who may enter has done so
+	synctest.Wait() // until as many loads as may run are under way
 	close(release)
 	wg.Wait()
 	if most.Load() != maxConcurrentLoads {
-		t.Errorf("%d lookups at a time; want %d", most.Load(), maxConcurrentLoads)
+		t.Errorf("%d concurrent loads; want %d", most.Load(), maxConcurrentLoads)
 	}
 }
 
-// Many readers and one stream of changes: no record is valid once its
-// revocation has been applied.
-func TestConcurrentRevocations(t *testing.T) {
+// While many readers look up keys, no record is valid after its revocation was
+// applied.
+func TestNoRecordIsValidAfterConcurrentRevocation(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	const keys = 50
-	texts, hashes, dead := make([]string, keys), make([]apikey.Hash, keys), make([]atomic.Bool, keys)
+	texts, hashes, revoked := make([]string, keys), make([]apikey.Hash, keys), make([]atomic.Bool, keys)
 	for i := range keys {
 		texts[i], hashes[i] = p.add(k)
 	}
@@ -508,10 +507,10 @@ func TestConcurrentRevocations(t *testing.T) {
 					return
 				default:
 				}
-				was := dead[i%keys].Load()
+				wasRevoked := revoked[i%keys].Load()
 				key, err := k.Lookup(t.Context(), texts[i%keys])
-				if was && err == nil && k.Valid(key) {
-					t.Error("a key was admitted after its revocation")
+				if wasRevoked && err == nil && k.Valid(key) {
+					t.Error("a record was valid after its revocation")
 					return
 				}
 			}
@@ -519,7 +518,7 @@ func TestConcurrentRevocations(t *testing.T) {
 	}
 	for i := range keys {
 		k.Apply(p.change(wire.KeyRevoked, hashes[i]))
-		dead[i].Store(true)
+		revoked[i].Store(true)
 	}
 	close(stop)
 	wg.Wait()
