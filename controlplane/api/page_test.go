@@ -49,7 +49,7 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has %q", foreign)
 		}
 	}
-	if len(site.Kinds()) < 10 || site.Problem("nothing") != nil {
-		t.Errorf("kinds of problems: %v", site.Kinds())
+	if len(site.ProblemTypes()) < 10 || site.Problem("nothing") != nil {
+		t.Errorf("kinds of problems: %v", site.ProblemTypes())
 	}
 }

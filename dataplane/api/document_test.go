@@ -48,7 +48,7 @@ func TestOperationsAreComplete(t *testing.T) {
 		if op.Summary == "" || strings.HasSuffix(op.Summary, ".") || op.Description == "" || doc.Tags[op.Tag] == "" {
 			t.Errorf("%s: want a summary without a full stop, a description and a tag that the document describes: %+v", op.ID, op)
 		}
-		for _, answer := range op.Answers {
+		for _, answer := range op.Responses {
 			names := map[string]bool{}
 			for _, h := range answer.Headers {
 				names[h.Name] = true

@@ -96,7 +96,7 @@ func (c *conformance) check(x rig.Exchange) (*documented, error) {
 		code = errorOf(x.Body).code
 	}
 	found := &documented{op.ID(), c.status(op, response.StatusCode), code}
-	if err := c.document.CheckAnswer(&response, x.Body); err != nil {
+	if err := c.document.CheckResponse(&response, x.Body); err != nil {
 		return found, err
 	}
 	if err := c.checkHeaders(op, &response); err != nil {

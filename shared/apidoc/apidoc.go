@@ -1,13 +1,14 @@
 // Package apidoc reads OpenAPI documents: their operations with parameters,
-// bodies and answers, and the schemas that they refer to. Both planes use it,
-// each for its own document: package apipage renders a page of it, package
-// apitest holds a server to it, and gwctl derives its commands from it.
+// bodies and responses, and the schemas that they refer to. Both planes use it,
+// each for its own document: package apipage renders the document as a page,
+// package apitest checks a server against it, and gwctl derives its commands
+// from it.
 //
-// It is a module of its own, so that the contract between the planes, the
-// module modelgateway/shared, keeps to the standard library.
+// It is a module of its own, so that the module modelgateway/shared, the
+// contract between the planes, needs only the standard library.
 //
-// The reading is lenient: a document is validated by its own test and linter.
-// Order is kept as written.
+// Parse is lenient: the test and the linter of a document validate it. The
+// order of the document is kept.
 package apidoc
 
 import (
@@ -38,8 +39,8 @@ type Operation struct {
 	Params []Param
 	// Body is nil for an operation without a request body.
 	Body *Body
-	// Answers are in the order of the document.
-	Answers []Answer
+	// Responses are in the order of the document.
+	Responses []Response
 }
 
 // Param is a parameter in the path, the query or a header.
@@ -63,8 +64,8 @@ type Body struct {
 	Media    []Media
 }
 
-// Answer is the response of an operation with a status, such as "200".
-type Answer struct {
+// Response is the response of an operation with a status, such as "200".
+type Response struct {
 	Status      string
 	Description string
 	Headers     []Header
@@ -105,13 +106,13 @@ func Parse(text []byte) (*Document, error) {
 	for _, tag := range raw.Tags {
 		d.Tags[tag.Name] = tag.Description
 	}
-	var faults []error
+	var errs []error
 	for _, path := range raw.Paths {
 		operations, err := raw.operations(path)
-		faults = append(faults, err)
+		errs = append(errs, err)
 		d.Operations = append(d.Operations, operations...)
 	}
-	return d, errors.Join(faults...)
+	return d, errors.Join(errs...)
 }
 
 // Operation returns the operation with an id, nil if there is none.
@@ -123,7 +124,7 @@ func (d *Document) Operation(id string) *Operation {
 	return d.Operations[i]
 }
 
-// PathParams are the parameters of the path, in its order.
+// PathParams returns the parameters of the path, in the order of the path.
 func (op *Operation) PathParams() []Param {
 	var params []Param
 	for part := range strings.SplitSeq(op.Path, "{") {
@@ -135,7 +136,8 @@ func (op *Operation) PathParams() []Param {
 	return params
 }
 
-// Param returns a parameter by its place and name, nil if there is none.
+// Param returns the parameter with a name in "path", "query" or "header", nil if
+// there is none.
 func (op *Operation) Param(in, name string) *Param {
 	for i := range op.Params {
 		if p := &op.Params[i]; p.In == in && strings.EqualFold(p.Name, name) {
@@ -145,18 +147,18 @@ func (op *Operation) Param(in, name string) *Param {
 	return nil
 }
 
-// Success is the first answer with a status below 300, without content if the
-// operation names none.
-func (op *Operation) Success() Answer {
-	for _, answer := range op.Answers {
+// Success returns the first response with a status 2xx, or the zero Response if
+// the operation declares none.
+func (op *Operation) Success() Response {
+	for _, answer := range op.Responses {
 		if strings.HasPrefix(answer.Status, "2") {
 			return answer
 		}
 	}
-	return Answer{}
+	return Response{}
 }
 
-// In returns the media of a type.
+// In returns the entry of a media type, and whether there is one.
 func In(media []Media, mediaType string) (Media, bool) {
 	for _, m := range media {
 		if m.Type == mediaType {

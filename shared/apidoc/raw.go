@@ -9,24 +9,24 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// member is a member of an object, in the order of the text.
+// member is a member of an object.
 type member[T any] struct {
 	name  string
 	value T
 }
 
-// members is an object whose order counts.
+// members is an object with its members in the order of the document.
 type members[T any] []member[T]
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (m *members[T]) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: is no object", n.Line)
+		return fmt.Errorf("line %d: not an object", n.Line)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		var value T
 		if err := n.Content[i+1].Decode(&value); err != nil {
-			return err //nolint:wrapcheck // has the line already
+			return err //nolint:wrapcheck // the error has the line
 		}
 		*m = append(*m, member[T]{n.Content[i].Value, value})
 	}
@@ -42,7 +42,7 @@ func (m members[T]) find(name string) (value T, found bool) {
 	return value, false
 }
 
-// The raw types have the shape of the document as it is written.
+// The raw types have the structure of the document, with its references.
 type rawDocument struct {
 	Tags []struct {
 		Name        string `yaml:"name"`
@@ -50,12 +50,12 @@ type rawDocument struct {
 	} `yaml:"tags"`
 	Paths      members[members[yaml.Node]] `yaml:"paths"`
 	Components struct {
-		Schemas       map[string]*Schema    `yaml:"schemas"`
-		Parameters    map[string]rawParam   `yaml:"parameters"`
-		Responses     map[string]rawAnswer  `yaml:"responses"`
-		RequestBodies map[string]*rawBody   `yaml:"requestBodies"` //nolint:tagliatelle // OpenAPI's name
-		Examples      map[string]rawExample `yaml:"examples"`
-		Headers       map[string]rawHeader  `yaml:"headers"`
+		Schemas       map[string]*Schema     `yaml:"schemas"`
+		Parameters    map[string]rawParam    `yaml:"parameters"`
+		Responses     map[string]rawResponse `yaml:"responses"`
+		RequestBodies map[string]*rawBody    `yaml:"requestBodies"` //nolint:tagliatelle // OpenAPI's name
+		Examples      map[string]rawExample  `yaml:"examples"`
+		Headers       map[string]rawHeader   `yaml:"headers"`
 	} `yaml:"components"`
 }
 
@@ -88,7 +88,7 @@ type rawBody struct {
 	Content  members[rawMedia] `yaml:"content"`
 }
 
-type rawAnswer struct {
+type rawResponse struct {
 	Ref         string             `yaml:"$ref"`
 	Description string             `yaml:"description"`
 	Headers     members[rawHeader] `yaml:"headers"`
@@ -103,7 +103,7 @@ type rawOperation struct {
 	Security    []map[string][]string `yaml:"security"`
 	Parameters  []rawParam            `yaml:"parameters"`
 	RequestBody *rawBody              `yaml:"requestBody"` //nolint:tagliatelle // OpenAPI's name
-	Responses   members[rawAnswer]    `yaml:"responses"`
+	Responses   members[rawResponse]  `yaml:"responses"`
 }
 
 // methods are the members of a path item that are operations.
@@ -167,7 +167,7 @@ func (r *rawDocument) operation(method, path string, raw *rawOperation, shared [
 		if answer.Ref != "" {
 			answer = r.Components.Responses[refName(answer.Ref)]
 		}
-		op.Answers = append(op.Answers, Answer{
+		op.Responses = append(op.Responses, Response{
 			Status: each.name, Description: answer.Description, Headers: r.headers(answer.Headers), Media: r.media(answer.Content),
 		})
 	}

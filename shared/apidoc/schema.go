@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Schema is a schema as it is written. Document.Resolve follows its references.
+// Schema is a schema as the document has it. Document.Resolve follows its
+// references.
 type Schema struct {
 	Ref         string           `yaml:"$ref"`
 	Type        oneOrMore        `yaml:"type"`
@@ -35,7 +36,7 @@ type oneOrMore []string
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (o *oneOrMore) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.SequenceNode {
-		return n.Decode((*[]string)(o)) //nolint:wrapcheck // has the line already
+		return n.Decode((*[]string)(o)) //nolint:wrapcheck // the error has the line
 	}
 	*o = []string{n.Value}
 	return nil
@@ -53,7 +54,7 @@ const maxDepth = 16
 
 // Resolve returns the schema with its references followed and its parts merged,
 // so that Type, Properties and Required are complete. Schemas inside Properties
-// and Items stay as written. It never returns nil.
+// and Items are not resolved. It never returns nil.
 func (d *Document) Resolve(s *Schema) *Schema { return d.resolve(s, 0) }
 
 func (d *Document) resolve(s *Schema, depth int) *Schema {
@@ -65,7 +66,7 @@ func (d *Document) resolve(s *Schema, depth int) *Schema {
 		target := d.schemas[refName(s.Ref)]
 		whole = *d.resolve(target, depth+1)
 		whole.Name = refName(s.Ref)
-		// Keywords beside a reference win over those of its target.
+		// Keywords beside a reference take precedence over those of its target.
 		whole.Description = cmp.Or(s.Description, whole.Description)
 		if s.Default != nil {
 			whole.Default = s.Default
@@ -105,7 +106,8 @@ func (d *Document) alternative(s *Schema) *Schema {
 	return nil
 }
 
-// Members returns the members of an object in order; none for anything else.
+// Members returns the members of an object in the order of the document, and
+// none for a schema of another type.
 func (d *Document) Members(s *Schema) []Property {
 	whole := d.Resolve(s)
 	var all []Property
@@ -122,7 +124,7 @@ func (d *Document) Member(s *Schema, name string) *Schema {
 }
 
 // Kind returns the type that is not null: "string", "integer", "number",
-// "boolean", "array" or "object"; "" for any.
+// "boolean", "array" or "object", or "" if every type is valid.
 func (d *Document) Kind(s *Schema) string {
 	whole := d.Resolve(s)
 	for _, t := range whole.Type {
@@ -140,7 +142,7 @@ func (d *Document) Kind(s *Schema) string {
 	}
 }
 
-// Nullable reports whether null is a value.
+// Nullable reports whether null is a valid value.
 func (d *Document) Nullable(s *Schema) bool {
 	whole := d.Resolve(s)
 	isNull := func(c *Schema) bool { return slices.Contains(c.Type, "null") }
@@ -161,5 +163,5 @@ func (d *Document) Example(s *Schema) any {
 	}
 }
 
-// SchemaNames returns the names of the components that are schemas, sorted.
+// SchemaNames returns the names of the schemas in components, sorted.
 func (d *Document) SchemaNames() []string { return slices.Sorted(maps.Keys(d.schemas)) }

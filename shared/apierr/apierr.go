@@ -45,7 +45,7 @@ type Error struct {
 	Message string
 	// Param is the dotted path of the parameter that the error is about, if any.
 	Param string
-	// RetryAfter is when the client should retry, sent in seconds, rounded up. Zero means unknown.
+	// RetryAfter is how long the client should wait before a retry. It is sent in seconds, rounded up. Zero means unknown.
 	RetryAfter time.Duration
 	// Cause is the internal reason. It is logged, never sent.
 	Cause error
@@ -125,7 +125,7 @@ func (e *Error) RetryAfterSeconds() int {
 	return seconds
 }
 
-// Permanent reports whether the same request would fail again.
+// Permanent reports whether a retry of the same request cannot succeed.
 func (e *Error) Permanent() bool {
 	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusTooManyRequests &&
 		e.Status != http.StatusRequestTimeout && e.Status != http.StatusConflict && e.Status != http.StatusUnprocessableEntity

@@ -1,7 +1,7 @@
 // Package apikey defines the format of API keys and their lookup hash.
 //
 // A key is "mgw_", 32 random base62 characters and the CRC-32 of both in 6
-// base62 characters. The checksum detects mistyped keys and the guesses of
+// base62 characters. The checksum rejects mistyped keys and most guesses of
 // scanners before any lookup; it does not protect against forgery.
 package apikey
 
@@ -93,8 +93,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Hasher computes lookup hashes under one pepper. It is safe for concurrent use
-// and reuses its memory.
+// Hasher computes lookup hashes under one pepper. It is safe for concurrent use.
 type Hasher struct {
 	macs sync.Pool
 	id   string
@@ -106,7 +105,7 @@ func NewHasher(pepper []byte) (*Hasher, error) {
 		return nil, fmt.Errorf("apikey: the pepper has %d bytes; at least 16 are needed", len(pepper))
 	}
 	pepper = append([]byte(nil), pepper...)
-	// No key has this text, so the id reveals no lookup hash.
+	// No key has this text, so the id is not the lookup hash of a key.
 	name := hmac.New(sha256.New, pepper)
 	_, _ = name.Write([]byte("the name of this pepper")) // never fails
 	return &Hasher{

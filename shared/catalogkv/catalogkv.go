@@ -3,7 +3,7 @@
 // routes, providers, grants and settings.
 //
 // The control plane writes the changed entries and then the Head entry. A proxy
-// applies all of them when it sees the Head, so that it never uses half of a
+// applies all of them when it sees the Head, so that it never uses a part of a
 // change. Members are added, never renamed.
 package catalogkv
 
@@ -25,7 +25,7 @@ const (
 )
 
 // Format is a request format. A model can be used in a format if one of its
-// routes has it.
+// routes supports it.
 type Format string
 
 // The formats.
@@ -49,8 +49,8 @@ func (f Format) Type() Type {
 	}
 }
 
-// Path returns the path of the format's endpoint, which is the same at the
-// gateway and at providers.
+// Path returns the path of the format's endpoint, which the gateway and the
+// providers have in common.
 func (f Format) Path() string {
 	switch f {
 	case Chat:
@@ -78,8 +78,8 @@ type Model struct {
 	// CreatedUnix is in seconds since 1970.
 	CreatedUnix   int64 `json:"created_unix,omitempty"`
 	ContextWindow int64 `json:"context_window,omitempty"`
-	// MaxOutputTokens is the model's output limit. ReserveOutputTokens is the output that the reservation of a
-	// request without a limit is computed with. Zero means unknown.
+	// MaxOutputTokens is the model's output limit. ReserveOutputTokens is the number of output tokens that is reserved
+	// for a request without a limit. Zero means unknown.
 	MaxOutputTokens     int64 `json:"max_output_tokens,omitempty"`
 	ReserveOutputTokens int64 `json:"reserve_output_tokens,omitempty"`
 	Enabled             bool  `json:"enabled"`
@@ -90,7 +90,7 @@ type Model struct {
 	Routes []Route          `json:"routes"`
 	// Params overrides the parameter policies of the formats.
 	Params map[Format]Params `json:"params,omitempty"`
-	// Maintenance, while active, refuses requests to the model.
+	// Maintenance makes the proxies refuse requests for the model while it is active.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 }
 
@@ -141,7 +141,7 @@ type Route struct {
 	Params map[Format]Params `json:"params,omitempty"`
 }
 
-// Provider is a model provider with the credentials of our accounts there.
+// Provider is a model provider with the gateway's credentials there.
 type Provider struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -155,7 +155,7 @@ type Provider struct {
 	// AnthropicVersion is the version header of messages requests; empty means 2023-06-01.
 	AnthropicVersion string       `json:"anthropic_version,omitempty"`
 	Credentials      []Credential `json:"credentials"`
-	// KeepsBilling marks a provider that bills a cancelled stream to its end. Such streams are read to the end.
+	// KeepsBilling marks a provider that bills a stream in full even if it is cancelled. Its streams are read to the end.
 	KeepsBilling bool `json:"keeps_billing,omitempty"`
 	// WantsUser makes the proxy send a pseudonym of the account as the user if the client sent none.
 	WantsUser bool `json:"wants_user,omitempty"`
@@ -193,14 +193,15 @@ type Settings struct {
 	Maintenance      *Maintenance `json:"maintenance,omitempty"`
 }
 
-// Maintenance refuses requests while it is active.
+// Maintenance is a period in which requests are refused.
 type Maintenance struct {
 	Message string `json:"message,omitempty"`
 	// UntilUnix is when it ends, in seconds since 1970. Zero means that it ends when it is removed.
 	UntilUnix int64 `json:"until_unix,omitempty"`
 }
 
-// Active reports whether maintenance is on at now. Nil means off.
+// Active reports whether the maintenance is active at a time. A nil Maintenance
+// never is.
 func (m *Maintenance) Active(now time.Time) bool {
 	return m != nil && (m.UntilUnix == 0 || now.Before(time.Unix(m.UntilUnix, 0)))
 }

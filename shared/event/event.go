@@ -2,8 +2,8 @@
 // events that proxies publish, their batches, the watermark that the control
 // plane answers with, and the records of video jobs.
 //
-// Within a version, members are added, never renamed or reused: events of older
-// releases lie in streams and spools.
+// Within a version, members are added, never renamed or reused, because streams
+// and spools contain events of older releases.
 //
 // Versions:
 //
@@ -82,7 +82,7 @@ type Usage struct {
 	FinishedMS  int64       `json:"finished_ms"`
 	FirstByteMS int64       `json:"first_byte_ms,omitempty"`
 	Usage       price.Usage `json:"usage"`
-	// Rule is the billing rule. Estimated reports that the proxy estimated Usage.
+	// Rule is the billing rule. Estimated means that the proxy estimated Usage.
 	Rule      string `json:"rule"`
 	Estimated bool   `json:"estimated,omitempty"`
 	// PriceVersion is the version of the price sheet that Cost and Reservation were computed with.
@@ -112,7 +112,8 @@ func (u *Usage) Fingerprint() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// Validate returns everything that keeps the event from being settled, joined.
+// Validate returns all reasons for which the event cannot be settled, joined, or
+// nil.
 func (u *Usage) Validate() error {
 	var errs []error
 	if u.V < 1 || u.V > Version {
@@ -153,7 +154,7 @@ type Batch struct {
 	Events  []json.RawMessage `json:"events"`
 }
 
-// Settled tells a session which of its events are settled: those up to the
+// Settled is the message to a session about its settled events: those up to the
 // sequence number Watermark and those in Beyond.
 type Settled struct {
 	V         int   `json:"v"`

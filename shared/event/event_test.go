@@ -17,7 +17,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-var update = flag.Bool("update", false, "write the golden files of the present version")
+var update = flag.Bool("update", false, "write the golden files of the current version")
 
 // full returns an event of version 1 with every member set. Members that are
 // added later stay out of it.
@@ -60,7 +60,7 @@ const (
 )
 
 // golden holds messages of version 1. Later versions must still decode them,
-// because they lie in streams and spools.
+// because streams and spools contain them.
 var golden = []struct {
 	file string
 	want any

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// fields are the JSON members of a struct type, for the scanner. They come from
-// the type, so that a new member cannot be forgotten here.
+// fields are the JSON members of a struct type, for the scanner. They are
+// derived from the type, so that a new member cannot be forgotten here.
 type fields struct {
 	list []field
 	// byName holds indices of list.
@@ -38,7 +38,7 @@ func fieldsOf(t reflect.Type) *fields {
 		f := field{index: i, quoted: strconv.Quote(name) + ":", kind: member.Type.Kind(), omitEmpty: options == "omitempty"}
 		switch {
 		case reflect.PointerTo(member.Type).Implements(unmarshaler):
-			f.kind = reflect.Invalid // only its own method can decode it
+			f.kind = reflect.Invalid // only its UnmarshalJSON can decode it
 		case f.kind == reflect.Struct:
 			f.within = fieldsOf(member.Type)
 		}
@@ -74,8 +74,8 @@ func (s *scanner) object(all *fields, into reflect.Value) bool {
 	}
 }
 
-// name decodes the name of a member. It tries the field at index next first and,
-// as empty members are left out, those after it.
+// name decodes the name of a member. It tries the field at index next first, and
+// then those after it, because empty members are left out.
 func (s *scanner) name(all *fields, next int) *field {
 	for i := next; i < len(all.list); i++ {
 		if f := &all.list[i]; s.skip(f.quoted) {

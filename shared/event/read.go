@@ -17,12 +17,12 @@ type BatchEvent struct {
 }
 
 // DecodeBatch decodes a message of the usage stream. An event that cannot be
-// decoded does not affect the others; an error means that the message is no
+// decoded does not affect the others; an error means that the message is not a
 // batch.
 //
-// The result is the same as that of encoding/json. Messages that look as proxies
-// write them are scanned, which is ten times as fast: settling a long queue
-// would spend most of its time in encoding/json.
+// The result equals that of encoding/json. A message in the exact form that
+// proxies write is decoded by a scanner, which is ten times as fast: otherwise
+// settlement would spend most of its time in encoding/json.
 func DecodeBatch(message []byte) (session int64, events []BatchEvent, err error) {
 	if session, events, ok := scanBatch(message); ok {
 		return session, events, nil
@@ -43,8 +43,8 @@ func unmarshalBatch(message []byte) (session int64, events []BatchEvent, err err
 	return batch.Session, events, nil
 }
 
-// scanBatch decodes a message that is written exactly as Batch.AppendJSON writes
-// it. It returns false for any other message.
+// scanBatch decodes a message in the exact form that Batch.AppendJSON writes. It
+// returns false for any other message.
 func scanBatch(message []byte) (session int64, events []BatchEvent, ok bool) {
 	s := scanner{text: string(message)} // one copy, which the strings of all events share
 	if !s.skip(`{"v":`) {
@@ -78,7 +78,7 @@ func scanBatch(message []byte) (session int64, events []BatchEvent, ok bool) {
 }
 
 // scanner decodes compact JSON with known members. Its methods return false for
-// anything else, which is then left to encoding/json.
+// anything else; the message is then decoded by encoding/json.
 type scanner struct {
 	text string
 	at   int
@@ -92,7 +92,7 @@ func (s *scanner) skip(token string) bool {
 	return true
 }
 
-// maxDigits is the number of digits that cannot overflow an int64.
+// maxDigits is the greatest number of digits that cannot overflow an int64.
 const maxDigits = 18
 
 func (s *scanner) integer() (n int64, ok bool) {
@@ -112,8 +112,8 @@ func (s *scanner) integer() (n int64, ok bool) {
 	return n, true
 }
 
-// str decodes a string. Strings with escapes or beyond ASCII are left to
-// encoding/json.
+// str decodes a string. It uses encoding/json for strings with escapes or with
+// characters beyond ASCII.
 func (s *scanner) str() (text string, ok bool) {
 	if !s.skip(`"`) {
 		return "", false

@@ -104,7 +104,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		wantSession, want, err := unmarshalBatch(payload)
 		if err != nil {
-			t.Fatalf("%q: the scanner read what encoding/json refuses: %v", payload, err)
+			t.Fatalf("%q: the scanner decoded a message that encoding/json rejects: %v", payload, err)
 		}
 		if !reflect.DeepEqual(got, want) || session != wantSession {
 			t.Errorf("%q: session %d, events\n%+v; encoding/json: session %d, events\n%+v", payload, session, got, wantSession, want)
@@ -128,7 +128,7 @@ func TestDecodeBatchDecodesTheEventsBesideAnInvalidOne(t *testing.T) {
 		}
 	}
 	if _, _, err := DecodeBatch([]byte(`{"events":7}`)); err == nil {
-		t.Error("no error for a message that is no batch")
+		t.Error("no error for a message that is not a batch")
 	}
 }
 

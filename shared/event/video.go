@@ -14,8 +14,8 @@ const (
 	VideoFailed     = "failed"
 )
 
-// Video is the record of one video job. The control plane stores it and sends it
-// to the proxies that handle requests for the job.
+// Video is the record of one video job. The control plane stores it; any proxy
+// can read and update it.
 type Video struct {
 	V int `json:"v"`
 	// ID is the gateway's id of the job, UpstreamID the provider's, which is empty until it is known.
@@ -26,7 +26,7 @@ type Video struct {
 	AccountID string `json:"account_id"`
 	KeyID     string `json:"key_id"`
 	Model     string `json:"model"`
-	// Provider, Route and Credential are those of the call that created the job. The job is polled with the same.
+	// Provider, Route and Credential are those of the call that created the job. They are used to poll it.
 	Provider      string `json:"provider"`
 	Route         string `json:"route"`
 	Credential    string `json:"credential"`
@@ -64,13 +64,13 @@ const (
 	VideoDone = "done"
 	// VideoNotFound means that the job does not exist or belongs to another account.
 	VideoNotFound = "not_found"
-	// VideoConflict means that the record was updated meanwhile; the reply holds the newer one.
+	// VideoConflict means that the record was updated meanwhile; the reply has the newer one.
 	VideoConflict = "conflict"
 	// VideoUnavailable means that the control plane cannot answer now.
 	VideoUnavailable = "unavailable"
 )
 
-// VideoReply is the response to all three video requests.
+// VideoReply is the response to each of the three video requests.
 type VideoReply struct {
 	V      int    `json:"v"`
 	Status string `json:"status"`

@@ -51,7 +51,7 @@ func NewAt(now time.Time) UUID {
 	return u
 }
 
-// Time returns the time that the UUID was made for, to the millisecond.
+// Time returns the time in the UUID, to the millisecond.
 func (u UUID) Time() time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint16(u[:2]))<<32 | int64(binary.BigEndian.Uint32(u[2:6])))
 }

@@ -1,7 +1,7 @@
-// Package lease holds the protocol by which scarce quantities (an account's
-// balance, a key's spend limit, an account's slots) are shared out to proxies.
-// It has no code of its own; docs/protocol.md is the argument, and its packages
-// are:
+// Package lease is the parent of the packages that implement the lease protocol.
+// By it the control plane distributes scarce quantities (an account's balance, a
+// key's spend limit, an account's slots) to the proxies. docs/protocol.md
+// explains the protocol and why it is correct. The packages are:
 //
 //   - allocator: the control plane's decisions over locked pools and leases
 //   - holder: a proxy's side of the leases of one account in one session
@@ -11,6 +11,6 @@
 //   - rollback: how control planes find out that Postgres lost commits
 //   - sim: the simulation of all of them with seeded faults
 //
-// The messages are in package wire. All are plain state: no goroutine, no clock
-// and no I/O, so that production and the simulation run the same code.
+// The messages are in package wire. The packages have no goroutine, clock or
+// I/O, so that production and the simulation run the same code.
 package lease

@@ -1,5 +1,4 @@
-// Package leasetest owns the property tests of shared/lease that need more than
-// the standard library: a state machine over a pool's book and the holders of
-// its sessions, in which any old message may come again, late, and in any
-// order.
+// Package leasetest has the property tests of shared/lease that need more than
+// the standard library: a random state machine of an allocator and the holders of
+// several sessions, in which messages are repeated, delayed and reordered.
 package leasetest

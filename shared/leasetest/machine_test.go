@@ -20,8 +20,8 @@ const (
 	slots   = wire.PoolID(3)
 )
 
-// machine has one account's pools and the sessions of some proxies. Messages are
-// never removed: each can be delivered at any time, again and again.
+// machine has one account's pools and the sessions of several proxies. Messages
+// are never removed: each can be delivered at any time, any number of times.
 type machine struct {
 	allocator *allocator.Allocator
 	sessions  map[wire.SessionID]*session.Record
@@ -29,17 +29,17 @@ type machine struct {
 	pending   map[*wire.LeaseRequest]*allocator.PendingRequest
 	proxies   []*proxy
 
-	requests []*wire.LeaseRequest
-	replies  []reply
-	returns  []*wire.Return
-	recalls  []recall
-	events   []settlement.Charge
-	settled  map[[16]byte]bool
-	spent    int64
-	next     byte
-	serial   byte
-	before   map[allocator.LeaseKey]allocator.Lease
-	gens     map[wire.PoolID]int64
+	requests  []*wire.LeaseRequest
+	responses []response
+	returns   []*wire.Return
+	recalls   []recall
+	events    []settlement.Charge
+	settled   map[[16]byte]bool
+	spent     int64
+	next      byte
+	serial    byte
+	before    map[allocator.LeaseKey]allocator.Lease
+	gens      map[wire.PoolID]int64
 }
 
 type proxy struct {
@@ -50,9 +50,9 @@ type proxy struct {
 	ret     *wire.Return
 }
 
-type reply struct {
-	session wire.SessionID
-	reply   wire.LeaseResponse
+type response struct {
+	session  wire.SessionID
+	response wire.LeaseResponse
 }
 
 type recall struct {
@@ -151,18 +151,18 @@ func (m *machine) deliverRequest(t *rapid.T) {
 		}
 	}
 	if answer != nil {
-		m.replies = append(m.replies, reply{request.Session, *answer})
+		m.responses = append(m.responses, response{request.Session, *answer})
 	}
 }
 
-// deliverReply delivers any response that was ever made to its proxy.
-func (m *machine) deliverReply(t *rapid.T) {
-	r := pick(t, "reply", m.replies)
+// deliverResponse delivers any response that was ever made to its proxy.
+func (m *machine) deliverResponse(t *rapid.T) {
+	r := pick(t, "response", m.responses)
 	p := m.proxies[r.session-1]
-	if r.reply.Status == wire.Fenced && m.sessions[r.session].CanRequest() {
+	if r.response.Status == wire.Fenced && m.sessions[r.session].CanRequest() {
 		t.Skip("only an ended session gets a fenced response")
 	}
-	for _, waiter := range p.holder.HandleResponse(&r.reply) {
+	for _, waiter := range p.holder.HandleResponse(&r.response) {
 		if waiter.Granted() {
 			p.running = append(p.running, waiter)
 		}
@@ -249,7 +249,7 @@ func (m *machine) fence(t *rapid.T) {
 	record.Fence(time.Second)
 }
 
-// close closes a fenced session, whatever its proxy still does.
+// close closes a fenced session, even if its proxy still runs requests.
 func (m *machine) close(t *rapid.T) {
 	id := pick(t, "proxy", m.proxies).id
 	if !m.sessions[id].Expired(time.Minute) {
@@ -290,7 +290,7 @@ func (m *machine) check(t *rapid.T) {
 		}
 		m.gens[id] = p.Generation
 		if p.Kind != wire.Slots && p.Settled != m.spent {
-			t.Fatalf("I3: pool %d has %d settled of %d", id, p.Settled, m.spent)
+			t.Fatalf("I3: pool %d has %d settled; want %d", id, p.Settled, m.spent)
 		}
 	}
 	if p := m.allocator.Pools[slots]; p.Free < -(p.Overrun + p.Late) {
@@ -320,7 +320,7 @@ func TestInvariantsHoldInAnyOrderOfMessages(t *testing.T) {
 		m := newMachine(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"open": m.openSession, "ask": m.ask, "ask again": m.ask, "send": m.send, "send again": m.send, "request": m.deliverRequest, "request again": m.deliverRequest,
-			"reply": m.deliverReply, "reply again": m.deliverReply, "return": m.deliverReturn, "recall": m.deliverRecall, "finish": m.finish,
+			"response": m.deliverResponse, "response again": m.deliverResponse, "return": m.deliverReturn, "recall": m.deliverRecall, "finish": m.finish,
 			"settle": m.settle, "adjust": m.adjust, "fence": m.fence, "close": m.close, "idle": m.returnIdle, "resync": m.resync, "": m.check,
 		})
 		m.finishAll(t)

@@ -15,7 +15,7 @@ var ErrUnpriced = errors.New("price: no price")
 // ErrRange means that a quantity or rate is negative or the cost overflows an int64.
 var ErrRange = errors.New("price: out of range")
 
-// perMillion is the number of tokens that a rate is the price of.
+// perMillion is the number of tokens that the rate of a token line applies to.
 const perMillion = 1_000_000
 
 // Item is one line of a receipt: Quantity × Rate / Per. Its amount is not
@@ -42,8 +42,9 @@ func (i Item) Amount() string {
 }
 
 // Cost returns the cost of a usage: the sum of its receipt's lines times the
-// sheet's multiplier, rounded once, half up, to a nano-unit. A quantity without
-// a price is ErrUnpriced, so that nothing is free by omission.
+// sheet's multiplier, rounded once, half up, to a nano-unit. It returns
+// ErrUnpriced for a quantity without a price, so that nothing is free by
+// omission.
 func Cost(u *Usage, s *Sheet) (money.Nano, error) {
 	var sum total
 	if err := s.forEachItem(u, sum.add); err != nil {
@@ -161,7 +162,7 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 		}
 		r, ok := rate(part.line)
 		if !ok && s.pricesUnitsOnly(u) {
-			continue // with a price per image or second, tokens are not billed
+			continue // a sheet with prices per image or second only does not bill tokens
 		}
 		if err := addItem(add, Item{part.line, part.quantity, r, perMillion}, ok); err != nil {
 			return err

@@ -39,14 +39,14 @@ func TestCostSumsAndRoundsOnce(t *testing.T) {
 		{"image default", Usage{Images: 2, Size: "512x512"}, imageSheet, 80_000_000},
 		{"image by size", Usage{Images: 2, Size: "1024x1024", Quality: "low"}, imageSheet, 60_000_000},
 		{"image by quality", Usage{Images: 1, Size: "1x1", Quality: "high"}, imageSheet, 80_000_000},
-		{"image by both, tokens beside are information", Usage{Images: 1, Size: "1024x1024", Quality: "high", Input: 9, Output: 300}, imageSheet, 90_000_000},
+		{"image by both, tokens are not billed", Usage{Images: 1, Size: "1024x1024", Quality: "high", Input: 9, Output: 300}, imageSheet, 90_000_000},
 		{"seconds", Usage{Seconds: 8}, Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}, 800_000_000},
 		{"discount", Usage{Input: 1000, Output: 100}, *textSheet.WithMultiplier(850_000), 1_275_000},
 		{"markup", Usage{Seconds: 8}, *(&Sheet{Seconds: []UnitPrice{{Price: 100_000_000}}}).WithMultiplier(1_250_000), 1_000_000_000},
 		{"multiplies before it rounds", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 499_999}}).WithMultiplier(2_000_000), 1},
 		{"rounds half up under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).WithMultiplier(500_000), 1},
 		{"rounds down under a multiplier", Usage{Input: 1}, *(&Sheet{Rates: Rates{Input: 1_000_000}}).WithMultiplier(499_999), 0},
-		{"pictures inside tokens", Usage{Images: 1, Output: 10}, textSheet, 50_000},
+		{"images are part of output tokens", Usage{Images: 1, Output: 10}, textSheet, 50_000},
 	}
 	for _, tt := range tests {
 		got, err := Cost(&tt.usage, &tt.sheet)

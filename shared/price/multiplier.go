@@ -64,8 +64,8 @@ func (m Multiplier) FormatRate(rate int64) string {
 	return Item{Quantity: int64(m.Or(One)), Rate: rate, Per: perMillion}.Amount()
 }
 
-// WithMultiplier returns the sheet with a multiplier. It does not change s, which
-// all accounts share.
+// WithMultiplier returns the sheet with a multiplier. It does not change s,
+// because all accounts share it.
 func (s *Sheet) WithMultiplier(m Multiplier) *Sheet {
 	if m.Or(One) == s.Multiplier.Or(One) {
 		return s

@@ -36,8 +36,8 @@ type Secondary struct {
 	Images       int64  `json:"images,omitempty"`
 }
 
-// SecondaryPrice is the price of a secondary model. An empty Model matches any of
-// the kind.
+// SecondaryPrice is the price of a secondary model. An empty Model matches every
+// model of the kind.
 type SecondaryPrice struct {
 	Kind  string `json:"kind"`
 	Model string `json:"model,omitempty"`
@@ -46,7 +46,8 @@ type SecondaryPrice struct {
 	Images []UnitPrice `json:"images,omitempty"`
 }
 
-// HasSecondaryPrice reports whether every secondary model of a kind has a price.
+// HasSecondaryPrice reports whether there is a price for every secondary model
+// of a kind.
 func (s *Sheet) HasSecondaryPrice(kind string) bool {
 	return slices.ContainsFunc(s.Secondary, func(p SecondaryPrice) bool { return p.Kind == kind && p.Model == "" })
 }
@@ -94,7 +95,7 @@ func (s *Sheet) validateSecondary() error {
 	var errs []error
 	for i, p := range s.Secondary {
 		if !slices.Contains([]string{ImageTool, SVG, Advisor}, p.Kind) {
-			errs = append(errs, fmt.Errorf("price: there is no kind of secondary models %q", p.Kind))
+			errs = append(errs, fmt.Errorf("price: unknown kind of secondary model %q", p.Kind))
 		}
 		if slices.ContainsFunc(s.Secondary[:i], func(q SecondaryPrice) bool { return q.Kind == p.Kind && q.Model == p.Model }) {
 			errs = append(errs, fmt.Errorf("price: the secondary model %s %q has two prices", p.Kind, p.Model))

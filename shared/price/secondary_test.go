@@ -27,7 +27,7 @@ func TestSecondaryModelsHaveTheirOwnLines(t *testing.T) {
 	}{
 		{"none", Secondary{}, nil, 0},
 		{
-			"pictures and tokens",
+			"images and tokens",
 			Secondary{Kind: ImageTool, Model: "painter", Input: 60, ImageIn: 20, Output: 272, ImageOut: 272, Images: 1},
 			[]Item{{"image_tool.input", 40, 5_000_000, perMillion}, {"image_tool.image_in", 20, 10_000_000, perMillion}, {"image_tool.output", 272, 40_000_000, perMillion}, {"image_tool.images", 1, 7, 1}},
 			200 + 200 + 10880 + 7,

@@ -96,7 +96,7 @@ func (s *Sheet) Validate() error {
 	check := func(where string, rates Rates) {
 		for line, rate := range rates {
 			if fallbackLines[line] == "" && line != Input && line != Output {
-				errs = append(errs, fmt.Errorf("price: %s: there is no token line %q", where, line))
+				errs = append(errs, fmt.Errorf("price: %s: unknown token line %q", where, line))
 			}
 			if rate < 0 {
 				errs = append(errs, fmt.Errorf("price: %s: rate of %q is negative", where, line))
@@ -119,7 +119,7 @@ func (s *Sheet) Validate() error {
 		errs = append(errs, errors.New("price: server_tool is negative"))
 	}
 	if s.Multiplier != 0 {
-		errs = append(errs, errors.New("price: a sheet in the catalog has no multiplier"))
+		errs = append(errs, errors.New("price: a sheet in the catalog must not have a multiplier"))
 	}
 	if len(s.Rates) == 0 && len(s.Images) == 0 && len(s.Seconds) == 0 {
 		errs = append(errs, errors.New("price: the sheet has no prices"))

@@ -8,13 +8,13 @@
 package price
 
 // Usage is the usage of one request, normalized over all formats. No count is
-// negative. Members that are a part of others say so.
+// negative. The comments say which counts are a part of others.
 type Usage struct {
 	// Input is input tokens neither read from nor written to a cache. AudioIn and ImageIn are part of it.
 	Input int64 `json:"input,omitempty"`
-	// CachedInput is input tokens read from a cache. It is no part of Input.
+	// CachedInput is input tokens read from a cache. It is not part of Input.
 	CachedInput int64 `json:"cached_input,omitempty"`
-	// CacheWrite* are input tokens written to a cache, by its lifetime. They are no part of Input or of each other.
+	// CacheWrite* are input tokens written to a cache, by its lifetime. They are not part of Input or of each other.
 	CacheWrite5m    int64 `json:"cache_write_5m,omitempty"`
 	CacheWrite1h    int64 `json:"cache_write_1h,omitempty"`
 	CacheWrite30m   int64 `json:"cache_write_30m,omitempty"`

@@ -26,7 +26,7 @@ var ErrOpen = errors.New("seal: cannot be decrypted with this key and context")
 // printed.
 type Key struct{ aead cipher.AEAD }
 
-// NewKey returns a key of KeySize bytes.
+// NewKey returns the Key for a secret of KeySize bytes.
 func NewKey(secret []byte) (*Key, error) {
 	if len(secret) != KeySize {
 		return nil, fmt.Errorf("seal: a key has %d bytes, not %d", KeySize, len(secret))

@@ -38,8 +38,8 @@ const Describe = "mgw.describe"
 // proxies acknowledge to the reply inbox.
 const KeyChange = "mgw.key.change"
 
-// The usage stream: one message per batch of usage events, in files, kept so
-// that settlement can be repeated.
+// The usage stream: one message per batch of usage events. NATS stores it in
+// files, so that settlement can be repeated after a loss in Postgres.
 const (
 	UsageStream   = "MGW_USAGE"
 	UsageAll      = "mgw.usage.*"

@@ -1,10 +1,10 @@
 // Package wire holds the messages that the planes exchange about leases,
 // sessions, key changes and key records. It is the contract between them: a
 // field is added, never renamed or reused, and every message carries a version.
-// docs/protocol.md says what the messages do.
+// docs/protocol.md explains the messages.
 package wire
 
-// Version is the version of the messages that this build speaks.
+// Version is the version of the messages that this build sends.
 const Version = 1
 
 // SessionID identifies one registration of a proxy.
@@ -35,7 +35,7 @@ type Need struct {
 // LeaseReport is a proxy's view of its lease on one pool.
 type LeaseReport struct {
 	Pool PoolID `json:"pool"`
-	// Generation is the mode generation that the proxy acts by.
+	// Generation is the generation of the pool that the proxy has applied.
 	Generation int64 `json:"generation"`
 	// GrantedSeen is the greatest granted total that the proxy has read, Returned the total that it has returned.
 	GrantedSeen int64 `json:"granted_seen"`
@@ -52,7 +52,7 @@ type LeaseRequest struct {
 	Account string        `json:"account"`
 	Number  int64         `json:"number"`
 	Reports []LeaseReport `json:"reports,omitempty"`
-	// Needs has one list per waiting request: granted all together or not at all.
+	// Needs has one list per waiting request; the needs of a list are granted together or not at all.
 	Needs [][]Need `json:"needs"`
 }
 
@@ -70,8 +70,8 @@ const (
 	Unavailable Status = "unavailable"
 )
 
-// Reason says why a request was refused. The constants are in the order in
-// which reasons are reported: first those that waiting cannot change.
+// Reason is why a request was refused. If several reasons apply, the first one in
+// the order of the constants is reported: first those that waiting cannot change.
 type Reason string
 
 // The reasons.
@@ -83,7 +83,7 @@ const (
 	BalanceReserved  Reason = "balance_reserved"
 )
 
-// Decision is the answer to one request of a LeaseRequest.
+// Decision is the decision about one waiting request of a LeaseRequest.
 type Decision struct {
 	Granted bool   `json:"granted,omitempty"`
 	Reason  Reason `json:"reason,omitempty"`

@@ -15,7 +15,8 @@ type RegisterRequest struct {
 	// Build is the version of the software, Capacity the spool capacity in events.
 	Build    string `json:"build"`
 	Capacity int64  `json:"capacity"`
-	// Earlier lists sessions of this proxy that may still hold units, in case Postgres has lost them.
+	// Earlier lists sessions of this proxy that may still hold units. The control plane restores those that Postgres has
+	// lost.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
 }
 
@@ -74,12 +75,12 @@ type HeartbeatResponse struct {
 	V       int    `json:"v"`
 	Status  Status `json:"status"`
 	ValidMS int64  `json:"valid_ms,omitempty"`
-	// Changes holds the key changes after AppliedRevision, in order. More says that there are further ones: send the next
-	// heartbeat at once.
+	// Changes holds the key changes after AppliedRevision, in order. More means that there are further ones: the proxy
+	// sends the next heartbeat at once.
 	Changes []KeyChange `json:"changes,omitempty"`
 	More    bool        `json:"more,omitempty"`
-	// StreamIncarnation and ClusterEpoch as in RegisterResponse. After a new incarnation the proxy publishes unsettled usage
-	// again; after a new epoch the session has ended.
+	// StreamIncarnation and ClusterEpoch are as in RegisterResponse. If the incarnation is new, the proxy publishes all
+	// unsettled usage again; if the epoch is new, the session has ended.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
 }
@@ -112,7 +113,7 @@ const (
 	KeyUpdated KeyChangeKind = "key_updated"
 	// AccountUpdated: the records of all keys of the account must be read again.
 	AccountUpdated KeyChangeKind = "account_updated"
-	// KeysAdded: hashes that were unknown may belong to keys now.
+	// KeysAdded: a hash that was unknown may be that of a key now.
 	KeysAdded KeyChangeKind = "keys_added"
 )
 
@@ -160,7 +161,7 @@ type KeyRecord struct {
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
-	// PriceMultiplier is the factor on list prices that the account pays; ModelMultipliers replaces it for single models.
+	// PriceMultiplier is the account's factor on list prices; ModelMultipliers replaces it for single models.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
 }

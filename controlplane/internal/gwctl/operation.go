@@ -215,7 +215,7 @@ func (o *operation) successSchema() *apidoc.Schema {
 // schema returns the schema of the response with a status.
 func (o *operation) schema(status int) *apidoc.Schema {
 	answer := o.op.Success()
-	for _, a := range o.op.Answers {
+	for _, a := range o.op.Responses {
 		if a.Status == strconv.Itoa(status) {
 			answer = a
 		}

@@ -1,6 +1,5 @@
-// Package apipage renders an OpenAPI document as an HTML page that any browser
-// shows without scripts and without resources from elsewhere. The page says
-// nothing beyond the document.
+// Package apipage renders an OpenAPI document as an HTML page without scripts
+// and without external resources. The page contains only text of the document.
 //
 // Two extensions of OpenAPI are rendered as tables: x-problems, the problem
 // types of an API that answers with problem documents, each with a page of its
@@ -45,14 +44,14 @@ type Code struct {
 	Retry string `yaml:"retry"`
 }
 
-// Site is a set of rendered pages. It is never changed and safe for concurrent use.
+// Site is a set of rendered pages. It is immutable and safe for concurrent use.
 type Site struct {
 	page     []byte
 	problems map[string][]byte
 	kinds    []Problem
 }
 
-// heading is the part of the document that only the page shows.
+// heading is the part of the document that apidoc does not read.
 type heading struct {
 	Info struct {
 		Title       string `yaml:"title"`
@@ -131,8 +130,8 @@ func (s *Site) Page() []byte { return s.page }
 // Problem returns the page of a problem type, nil if there is none with that code.
 func (s *Site) Problem(code string) []byte { return s.problems[code] }
 
-// Kinds returns the problem types that the document describes.
-func (s *Site) Kinds() []Problem { return slices.Clone(s.kinds) }
+// ProblemTypes returns the problem types that the document describes.
+func (s *Site) ProblemTypes() []Problem { return slices.Clone(s.kinds) }
 
 // functions returns the functions that the templates call.
 func functions(doc *apidoc.Document) template.FuncMap {

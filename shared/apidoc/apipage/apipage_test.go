@@ -40,12 +40,12 @@ func TestNewRendersErrorsHeadersAndExamples(t *testing.T) {
 		"<code>bad_thing</code>", "no code", "Something &lt;bad&gt;.", "<code>words</code>", "<code>X-Why</code>", "Because.", "One event", "<pre>data: 1</pre>",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page does not have %q", want)
 		}
 	}
 	for _, unwanted := range []string{`id="problems"`, "scope "} {
 		if strings.Contains(page, unwanted) {
-			t.Errorf("the page has %q, which the document says nothing of", unwanted)
+			t.Errorf("the page has %q, which is not in the document", unwanted)
 		}
 	}
 }

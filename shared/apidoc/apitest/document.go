@@ -1,6 +1,6 @@
-// Package apitest holds a server to its OpenAPI document in tests: it finds the
-// operation of a request and checks values and responses against the document's
-// schemas. It knows nothing about any API.
+// Package apitest checks a server against its OpenAPI document in tests: it
+// finds the operation of a request and validates values and responses by the
+// document's schemas. It works for any API.
 package apitest
 
 import (
@@ -30,14 +30,14 @@ type Document struct {
 
 // Operation is one operation of the document.
 type Operation struct {
-	// Method is in upper case, Path the template.
+	// Method is in upper case; Path is the template, such as "/items/{id}".
 	Method, Path string
-	// Node is the operation as it stands in the document, Pointer the JSON pointer to it.
+	// Node is the decoded operation object of the document, Pointer the JSON pointer to it.
 	Node    object
 	Pointer string
 }
 
-// ID is the operationId.
+// ID returns the operationId.
 func (o *Operation) ID() string { return text(o.Node, "operationId") }
 
 const resource = "openapi.json"
@@ -94,11 +94,11 @@ func (d *Document) Check(pointer string, value any) error {
 func (d *Document) compile(pointer string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.compiler.Compile(resource + "#" + pointer) //nolint:wrapcheck // its caller does
+	return d.compiler.Compile(resource + "#" + pointer) //nolint:wrapcheck // the caller wraps it
 }
 
-// Resolve follows the references of a node, and returns the target with the JSON
-// pointer to it.
+// Resolve follows the reference of a node, and returns the JSON pointer to its
+// target and the target. It returns a node without a reference as it is.
 func (d *Document) Resolve(pointer string, node map[string]any) (string, map[string]any) {
 	for {
 		ref, ok := node["$ref"].(string)
@@ -119,7 +119,7 @@ func (d *Document) at(pointer string) object {
 }
 
 // Find returns the operation of a request, nil if there is none. A path without
-// placeholders wins.
+// placeholders takes precedence.
 func (d *Document) Find(method, path string) *Operation {
 	var found *Operation
 	for i := range d.Operations {

@@ -1,6 +1,6 @@
 // Package jsonappend appends members of JSON objects without reflection, for
-// messages that are encoded for every request. The result is byte for byte that
-// of encoding/json.
+// messages that are encoded for every request. The result has the same bytes as
+// that of encoding/json.
 package jsonappend
 
 import (
@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// String appends a string member. As all functions here, it begins with a comma
-// unless the member is the first of its object.
+// String appends a string member. Like all functions of the package, it first
+// appends a comma unless the member is the first of its object.
 func String(b []byte, name, value string) []byte { return text(member(b, name), value) }
 
 // NonEmpty appends a string member unless value is empty.

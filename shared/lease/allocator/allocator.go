@@ -12,23 +12,24 @@ import "modelgateway/shared/wire"
 // Allocator decides over the pools and leases of one transaction. Its methods
 // change them in place; the caller loads them before and writes them after.
 //
-// A pool that a message names and that is not in Pools is ignored in reports and
-// counts as spent in requests.
+// A report about a pool that is not in Pools is ignored; a need of such a pool
+// is refused as if the pool were spent.
 type Allocator struct {
 	Pools  map[wire.PoolID]*Pool
 	Leases map[LeaseKey]*Lease
 	// Holders lists the live sessions that hold units of a pool, besides those in Leases. The caller reads them for
-	// every pool in escrow mode and for each pool that the transaction finds short; UnreadHolders marks the other pools.
+	// every pool in escrow mode and for every pool that turns out to be short; UnreadHolders marks the pools whose
+	// holders were not read.
 	Holders       map[wire.PoolID][]LiveLease
 	UnreadHolders map[wire.PoolID]bool
 	// EndedSessions marks the sessions in Leases that are not live: their idle units cannot be recalled.
 	EndedSessions map[wire.SessionID]bool
-	// Recalls collects, by pool, the account whose requests need the units back. The caller sends ToRecall after its
-	// commit.
+	// Recalls has the pools to recall, each with the account whose request is short of units. The caller sends the
+	// messages of ToRecall after its commit.
 	Recalls map[wire.PoolID]string
 }
 
-// LiveLease is the lease of a live session, as far as recalls need it.
+// LiveLease is the part of a live session's lease that recalls depend on.
 type LiveLease struct {
 	Session            wire.SessionID
 	RecalledGeneration int64
@@ -76,33 +77,33 @@ func (a *Allocator) ApplyReports(s wire.SessionID, reports []wire.LeaseReport) {
 
 // Decide decides the waiting requests of a session in their order. It returns
 // false if the lease request must be decided later, with the same pending state:
-// no request is refused as long as waiting may still allow it.
+// no request is refused while units that come back may still allow it.
 //
-// While pending.MayWait is set, the decision waits for running requests to
-// return units. Units that this very lease request would be granted do not count
-// as running: they cannot come back before the response.
+// While pending.MayWait is set, the decision waits until running requests have
+// returned units. Units that this lease request itself would be granted do not
+// count, because they cannot be returned before its response.
 //
-// Where a request would be refused while a live session may hold idle units of
-// the pool, or have returned some that have not arrived, those units are
-// recalled first: nothing is granted, and the response is Wait, which is not
-// stored as a result. A lease request that has waited for a recall, and may not
-// wait any longer, is decided without the missing answers.
+// If a request would be refused while a live session may hold idle units of the
+// pool, or may have sent a Return that has not arrived, those units are recalled
+// first: nothing is granted, and the response is Wait, which is not stored as a
+// result. A lease request that has waited for a recall, and may not wait any
+// longer, is decided without the missing answers to the recall.
 func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) (wire.LeaseResponse, bool) {
 	a.ApplyReports(request.Session, request.Reports)
 	decisions := make([]wire.Decision, len(request.Needs))
 	taken := map[wire.PoolID]int64{}
 	recalling, short := false, false
 	for i, needs := range request.Needs {
-		d, curable := a.decide(needs, taken)
-		if curable && a.recall(request, needs, taken, pending) {
+		d, preventable := a.decide(needs, taken)
+		if preventable && a.recall(request, needs, taken, pending) {
 			recalling = true
 			continue
 		}
-		if curable && !recalling && pending.waitsForReturns() {
+		if preventable && !recalling && pending.waitsForReturns() {
 			pending.recalling = false
 			return wire.LeaseResponse{}, false
 		}
-		if curable && !pending.waitsForReturns() && a.confirm(request, needs, taken, pending) {
+		if preventable && !pending.waitsForReturns() && a.lastRecall(request, needs, taken, pending) {
 			recalling = true
 			continue
 		}
@@ -128,19 +129,19 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request)}, true
 }
 
-// decide reports whether the needs fit beside those taken already. If not, it
-// returns the reason that is reported first, and whether a return of units could
-// change the decision.
-func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (worst wire.Decision, curable bool) {
+// decide reports whether the needs of one request fit, after the units in taken
+// for the requests before it. If not, it returns the refusal whose reason is
+// reported first, and whether returned units could prevent it.
+func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (worst wire.Decision, preventable bool) {
 	worst = wire.Decision{Granted: true}
 	for _, n := range needs {
 		d := a.refusal(n, taken[n.Pool])
 		if !d.Granted && (worst.Granted || rank[d.Reason] < rank[worst.Reason]) {
 			worst = d
-			curable = d.Reserved > taken[n.Pool] && d.Reason != wire.KeyLimitSpent && d.Reason != wire.BalanceSpent
+			preventable = d.Reserved > taken[n.Pool] && d.Reason != wire.KeyLimitSpent && d.Reason != wire.BalanceSpent
 		}
 	}
-	return worst, curable
+	return worst, preventable
 }
 
 var rank = map[wire.Reason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
@@ -195,9 +196,9 @@ func (a *Allocator) leaseStates(request *wire.LeaseRequest) []wire.LeaseState {
 	return leases
 }
 
-// Charge books a settled cost. It always succeeds: a cost beyond the grants is
-// granted afterwards, and the cost of a closed session is taken from the free
-// units.
+// Charge books a settled cost. It always succeeds: the part of a cost beyond the
+// grants is granted now and counted as overrun, and the cost of a closed session
+// is taken from the free units.
 func (a *Allocator) Charge(s wire.SessionID, closed bool, pool wire.PoolID, cost int64) {
 	p := a.Pools[pool]
 	if p == nil || cost <= 0 {

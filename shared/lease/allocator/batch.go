@@ -7,9 +7,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Batch is the state that one transaction of lease requests and returns works
-// on: pools and leases, the sessions that sent the messages, and the stored
-// results of their requests.
+// Batch is the state of one transaction that decides lease requests and returns:
+// pools and leases, the sessions that sent the messages, and the stored results
+// of their requests.
 type Batch struct {
 	Allocator *Allocator
 	// Sessions has the records of the sessions that the messages name, if they exist.
@@ -18,7 +18,7 @@ type Batch struct {
 	Results map[RequestKey]*Result
 	// LiveSessions is the number of active sessions.
 	LiveSessions int64
-	// SinceLoss is the time since the last declared loss of commits, very long if there was none. Recovering says that
+	// SinceLoss is the time since the last declared loss of commits, very long if there was none. Recovering means that
 	// the recovery wait is not over: nothing is granted.
 	SinceLoss  time.Duration
 	Recovering bool
@@ -50,10 +50,11 @@ func (b *Batch) ApplyReturn(r *wire.Return) wire.Status {
 	return wire.Done
 }
 
-// Decide decides a lease request once. A repeated one gets the stored result;
-// so does an older one, which its proxy ignores by the number. A nil response
-// means that the request must be decided later, either because idle units are
-// being recalled, or because running requests may still return units.
+// Decide decides a lease request once. A repeated request gets the stored
+// result; so does an older one, whose proxy ignores the response because of its
+// number. A nil response means that the request must be decided later: either
+// recalling is true and idle units are being recalled, or running requests may
+// still return units.
 //
 // applyPolicy is called with the batch before a new decision is made.
 func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool) {

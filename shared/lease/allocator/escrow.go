@@ -9,18 +9,18 @@ import (
 // maxTracked bounds the pools whose headroom is tracked.
 const maxTracked = 1 << 16
 
-// EscrowPolicy switches pools to escrow mode that have had headroom for a while,
-// as far as one control plane has seen. It affects speed only: idle units are
-// recalled before any refusal.
+// EscrowPolicy switches a pool to escrow mode after one control plane has seen
+// headroom in it for a period. It affects speed only: idle units are recalled
+// before any refusal.
 type EscrowPolicy struct {
 	// HeadroomPeriod is how long a pool must have had headroom.
 	HeadroomPeriod time.Duration
 	since          map[wire.PoolID]time.Duration
 }
 
-// Apply switches those pools of a lease request to escrow mode that have had
-// headroom for long enough. live is the number of live sessions; now is of any
-// clock that does not go back.
+// Apply switches the pools of a lease request that have had headroom for long
+// enough to escrow mode. live is the number of live sessions; now is the reading
+// of any clock that does not go back.
 func (e *EscrowPolicy) Apply(a *Allocator, live int64, request *wire.LeaseRequest, now time.Duration) {
 	for _, needs := range request.Needs {
 		for _, n := range needs {

@@ -8,24 +8,24 @@ import (
 )
 
 // PendingRequest is the state that a control plane keeps of a lease request
-// while it waits for units to come back. There is one for each received copy of
-// a lease request; it is dropped when the copy is answered.
+// while the request waits for units to come back. There is one for each received
+// copy of a lease request; it is dropped when the copy has its response.
 type PendingRequest struct {
-	// MayWait says that the request may wait for running requests to return units.
+	// MayWait means that the request may wait until running requests return units.
 	MayWait bool
-	// ResendRecall says that recalls without an answer are to be sent again.
+	// ResendRecall means that recalls without an answer must be sent again.
 	ResendRecall bool
-	// short has the pools that were found short.
+	// short has the pools that had too few free units for the request.
 	short map[wire.PoolID]shortage
-	// confirming says that the request no longer waits for running requests, but for the answers to a last recall.
-	confirming bool
-	// recalling says that the request waited last for a recall.
+	// inLastRecall means that the request no longer waits for running requests, but for the answers to a last recall.
+	inLastRecall bool
+	// recalling means that the request has last waited for the answers to a recall.
 	recalling bool
 }
 
 // waitsForReturns reports whether the request waits for running requests to
 // return units.
-func (p *PendingRequest) waitsForReturns() bool { return p.MayWait && !p.confirming }
+func (p *PendingRequest) waitsForReturns() bool { return p.MayWait && !p.inLastRecall }
 
 // Clone returns a copy, for a transaction that may be repeated.
 func (p *PendingRequest) Clone() PendingRequest {
@@ -34,13 +34,15 @@ func (p *PendingRequest) Clone() PendingRequest {
 	return c
 }
 
-// shortage says which recall of a pool a request waits for: generation is the
-// first one that began after the request had come. The request itself reports
-// the idle units of its own session, if that session had answered the recall of
-// the generation own before.
-type shortage struct{ generation, own int64 }
+// shortage names the recalls of a pool that a request waits for. generation is
+// the first recall that began after the request had come. ownGeneration is the
+// last recall that the request's own session must have answered with a Return:
+// the request itself answers later ones, because it reports the idle units of
+// its session.
+type shortage struct{ generation, ownGeneration int64 }
 
-// recordShortage records that a pool is short. It returns true the first time.
+// recordShortage records that a pool is short. It reports whether this is the
+// first time.
 func (p *PendingRequest) recordShortage(pool wire.PoolID, x shortage) (first bool) {
 	if _, known := p.short[pool]; known {
 		return false
@@ -52,15 +54,15 @@ func (p *PendingRequest) recordShortage(pool wire.PoolID, x shortage) (first boo
 	return true
 }
 
-// awaitRecall makes the request wait for a recall. It returns false if it has
-// waited for one already and may not wait any longer.
+// awaitRecall makes the request wait for the answers to a recall. It returns
+// false if the request has done so already and may not wait any longer.
 func (p *PendingRequest) awaitRecall() (waits bool) {
 	waits = p.MayWait || !p.recalling
 	p.recalling = true
 	return waits
 }
 
-// short lists the pools that have too little free for the needs.
+// short lists the pools that have too few free units for the needs.
 func (a *Allocator) short(needs []wire.Need, taken map[wire.PoolID]int64) []*Pool {
 	var short []*Pool
 	for _, n := range needs {
@@ -71,35 +73,34 @@ func (a *Allocator) short(needs []wire.Need, taken map[wire.PoolID]int64) []*Poo
 	return short
 }
 
-// recall turns the pools central that are too short for the needs, and reports
-// whether a session has not answered the recall of any of them. A recall is sent
+// recall switches the pools that are short to central mode, and reports whether
+// a session has not answered the recall of one of them yet. A recall is sent
 // when a request finds the pool short for the first time, and again when
 // pending.ResendRecall is set.
 func (a *Allocator) recall(request *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, pending *PendingRequest) bool {
 	recalling := false
 	for _, p := range a.short(needs, taken) {
-		turned, x := !p.Central, shortage{generation: p.Generation + 1, own: p.Generation}
-		if turned {
-			p.Central, p.Generation, x.own = true, x.generation, x.generation
+		switched, x := !p.Central, shortage{generation: p.Generation + 1, ownGeneration: p.Generation}
+		if switched {
+			p.Central, p.Generation, x.ownGeneration = true, x.generation, x.generation
 		}
 		first := pending.recordShortage(p.ID, x)
 		if !a.awaitsRecall(request, p, pending) {
 			continue
 		}
-		if recalling = true; turned || first || pending.ResendRecall {
+		if recalling = true; switched || first || pending.ResendRecall {
 			a.Recalls[p.ID] = request.Account
 		}
 	}
 	return recalling
 }
 
-// confirm recalls the pools again that are too short for the needs, and reports
-// whether it has to wait for answers. Units that a proxy released before the
-// request was sent may still be on their way in a Return: to refuse a request
-// for want of them would be wrong. One recall serves all requests that came
-// before it.
-func (a *Allocator) confirm(request *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, pending *PendingRequest) bool {
-	pending.confirming = true
+// lastRecall recalls the pools that are short once more, and reports whether the
+// request must wait for answers. Without it, a request could be refused although
+// units that a proxy released before are still on their way in a Return. One
+// recall serves all requests that came before it.
+func (a *Allocator) lastRecall(request *wire.LeaseRequest, needs []wire.Need, taken map[wire.PoolID]int64, pending *PendingRequest) bool {
+	pending.inLastRecall = true
 	begun := false
 	for _, p := range a.short(needs, taken) {
 		if p.Generation >= pending.short[p.ID].generation {
@@ -121,24 +122,24 @@ func (a *Allocator) awaitsRecall(request *wire.LeaseRequest, p *Pool, pending *P
 	if a.UnreadHolders[p.ID] {
 		return true
 	}
-	return slices.ContainsFunc(a.unrecalled(p), func(s wire.SessionID) bool {
+	return slices.ContainsFunc(a.sessionsToRecall(p), func(s wire.SessionID) bool {
 		if s != request.Session {
 			return true
 		}
 		l := a.Leases[LeaseKey{p.ID, s}]
-		return l == nil || l.RecalledGeneration < pending.short[p.ID].own || !reportsGrants(request, p, l)
+		return l == nil || l.RecalledGeneration < pending.short[p.ID].ownGeneration || !reportsGrants(request, p, l)
 	})
 }
 
-// reportsGrants reports whether the request was sent with knowledge of all
-// grants of the lease.
+// reportsGrants reports whether the request's session had seen all grants of the
+// lease when it sent the request.
 func reportsGrants(request *wire.LeaseRequest, p *Pool, l *Lease) bool {
 	return slices.ContainsFunc(request.Reports, func(r wire.LeaseReport) bool { return r.Pool == p.ID && r.GrantedSeen == l.Granted })
 }
 
-// unrecalled lists the live sessions that hold units of a pool and have not
-// answered its newest recall.
-func (a *Allocator) unrecalled(p *Pool) []wire.SessionID {
+// sessionsToRecall lists the live sessions that hold units of a pool and have
+// not answered its newest recall.
+func (a *Allocator) sessionsToRecall(p *Pool) []wire.SessionID {
 	var sessions []wire.SessionID
 	for key, l := range a.Leases {
 		if key.Pool == p.ID && l.Outstanding() > 0 && l.RecalledGeneration < p.Generation && !a.EndedSessions[key.Session] {
@@ -154,11 +155,11 @@ func (a *Allocator) unrecalled(p *Pool) []wire.SessionID {
 	return sessions
 }
 
-// ToRecall returns the recalls to be sent, by session.
+// ToRecall returns the recalls to send, by session.
 func (a *Allocator) ToRecall() map[wire.SessionID][]wire.Recall {
 	recalls := map[wire.SessionID][]wire.Recall{}
 	for id, account := range a.Recalls {
-		for _, s := range a.unrecalled(a.Pools[id]) {
+		for _, s := range a.sessionsToRecall(a.Pools[id]) {
 			recalls[s] = append(recalls[s], wire.Recall{V: wire.Version, Account: account, Pool: id, Generation: a.Pools[id].Generation})
 		}
 	}

@@ -7,11 +7,11 @@ import "modelgateway/shared/wire"
 type Pool struct {
 	ID   wire.PoolID
 	Kind wire.Kind
-	// Unlimited pools refuse nothing; their Total is zero, and Free falls below zero by the settled amount.
+	// An Unlimited pool refuses nothing; its Total is zero, and Free falls below zero by the settled amount.
 	Unlimited bool
-	// Central is the central mode: grants are exactly what is asked. Otherwise the pool is in escrow mode.
+	// Central means central mode: grants are exactly what is asked. Otherwise the pool is in escrow mode.
 	Central bool
-	// Generation counts the changes of the mode.
+	// Generation counts the mode changes and the recalls.
 	Generation int64
 	// Total is the amount put into the pool, Free the part that is neither leased nor settled, Settled the part charged.
 	Total, Free, Settled int64
@@ -22,10 +22,10 @@ type Pool struct {
 // Outstanding returns the units that all leases of the pool hold together.
 func (p *Pool) Outstanding() int64 { return p.Total - p.Free - p.Settled }
 
-// Adjust adds an amount to the pool: a deposit, or a correction that takes
-// money away. After a correction less may be left than sessions hold idle: the
-// pool turns central, and sessions return idle units when they learn of the
-// change.
+// Adjust adds an amount to the pool: a deposit, or a negative correction. After
+// a negative correction, sessions may hold more idle units than the pool has
+// left: the pool switches to central mode, and sessions return idle units when
+// they learn of the change.
 func (p *Pool) Adjust(amount int64) {
 	p.Total += amount
 	p.Free += amount
@@ -58,9 +58,9 @@ func (p *Pool) EnterEscrow() {
 	}
 }
 
-// HasHeadroom reports whether enough is free that n sessions may hold idle
-// units, when a request needs as much as need. Key limits never have headroom:
-// they are small and must be exact.
+// HasHeadroom reports whether so many units are free that each of n sessions may
+// hold idle ones; need is the amount of a usual request. Key limits never have
+// headroom: they are small and must be exact.
 func (p *Pool) HasHeadroom(n, need int64) bool {
 	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
@@ -98,8 +98,8 @@ func coverOverrun(p *Pool, l *Lease) {
 	}
 }
 
-// restoreGrants grants again the units that a session has seen granted and
-// Postgres has lost.
+// restoreGrants repeats the grants that a session has seen and Postgres has
+// lost.
 func restoreGrants(p *Pool, l *Lease, seen int64) {
 	if seen <= l.Granted {
 		return

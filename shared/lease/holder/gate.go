@@ -1,14 +1,13 @@
 package holder
 
-// AdmissionGate has the checks of the admission of one request: the conditions
-// that are checked before it waits for its units are checked again after the
-// wait, because they may have changed meanwhile. On any doubt the request is not
-// admitted.
+// AdmissionGate makes the checks of the admission of one request, before and
+// after it waits for its units: the session may end, and the key may change,
+// during the wait.
 type AdmissionGate struct{ GateChecks }
 
 // GateChecks are the conditions that an AdmissionGate checks.
 type GateChecks interface {
-	// SessionValid reports whether the session's deadline lies ahead.
+	// SessionValid reports whether the session's deadline is in the future.
 	SessionValid() bool
 	// KeyCurrent reports whether the key record may still be used.
 	KeyCurrent() bool
@@ -21,7 +20,7 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	// Admitted: the request may run.
+	// Admitted: every check passed.
 	Admitted Outcome = iota
 	// NoSession: there is no valid session.
 	NoSession
@@ -31,7 +30,8 @@ const (
 	StaleKey
 )
 
-// Before is checked first; the caller may then wait for the units.
+// Before makes the checks before the wait. If it returns Admitted, spool
+// capacity is reserved, and the caller may wait for the units.
 func (g AdmissionGate) Before() (Outcome, error) {
 	if !g.SessionValid() {
 		return NoSession, nil
@@ -42,8 +42,8 @@ func (g AdmissionGate) Before() (Outcome, error) {
 	return Admitted, nil
 }
 
-// After is checked when the units are granted. Only then may the request be
-// sent to a provider.
+// After makes the checks after the units are granted. Only if it returns
+// Admitted may the request be sent to a provider.
 func (g AdmissionGate) After() Outcome {
 	switch {
 	case !g.SessionValid():

@@ -1,14 +1,15 @@
-// Package holder is a proxy's side of the leases of one account in one session:
-// it admits requests from idle units, queues the others, and composes lease
-// requests and returns. It has no lock, clock or I/O of its own.
+// Package holder implements a proxy's side of the leases of one account in one
+// session: it admits requests from idle units, queues the others, and composes
+// lease requests and returns. It has no lock, clock or I/O of its own.
 package holder
 
 import (
-	"modelgateway/shared/wire"
 	"slices"
+
+	"modelgateway/shared/wire"
 )
 
-// maxWaiters bounds the requests of one lease request.
+// maxWaiters bounds the waiters of one lease request.
 const maxWaiters = 64
 
 // Waiter is one request in a Holder: it waits, and is then granted, refused or
@@ -31,20 +32,20 @@ const (
 	finished
 )
 
-// wanted reports whether a request waits for the decision.
-func (t *Waiter) wanted() bool { return t.state == waiting }
+// isWaiting reports whether the request still waits for the decision.
+func (w *Waiter) isWaiting() bool { return w.state == waiting }
 
 // Granted reports whether the request may run.
-func (t *Waiter) Granted() bool { return t.state == granted }
+func (w *Waiter) Granted() bool { return w.state == granted }
 
 // Refused reports whether the request was refused; Decision says why.
-func (t *Waiter) Refused() bool { return t.state == refused }
+func (w *Waiter) Refused() bool { return w.state == refused }
 
 // Aborted reports whether the session ended before a decision.
-func (t *Waiter) Aborted() bool { return t.state == aborted }
+func (w *Waiter) Aborted() bool { return w.state == aborted }
 
 // Decision returns the decision of the control plane, once there is one.
-func (t *Waiter) Decision() wire.Decision { return t.decision }
+func (w *Waiter) Decision() wire.Decision { return w.decision }
 
 // lease is the proxy's side of one lease.
 type lease struct {
@@ -54,33 +55,35 @@ type lease struct {
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
 	// requests, running the units of unfinished ones.
 	granted, returned, charged, running int64
-	// confirmed is the returned total that the control plane is known to have; owed asks for a Return in any case.
+	// confirmed is the returned total that the control plane is known to have. reportDue makes the holder send a Return
+	// even if no units are returned, because the control plane waits for one.
 	confirmed int64
-	owed      bool
-	// carried is the returned total in the outstanding lease request; zero without one.
-	carried int64
-	// unconfirmed says that a Return answered a recall while a lease request was outstanding: the answer does not count if
-	// the response to that request grants units.
-	unconfirmed bool
+	reportDue bool
+	// inRequest is the returned total in the outstanding lease request; zero without one.
+	inRequest int64
+	// provisional means that a Return answered a recall while a lease request was outstanding: the answer does not count
+	// if the response to that request grants units.
+	provisional bool
 }
 
-// unreported reports whether the control plane has to be told of the lease.
-func (h *lease) unreported() bool { return h.owed || h.returned > max(h.confirmed, h.carried) }
+// unreported reports whether the next Return must include the lease.
+func (l *lease) unreported() bool { return l.reportDue || l.returned > max(l.confirmed, l.inRequest) }
 
-func (h *lease) idle() int64 { return h.granted - h.returned - h.charged - h.running }
+func (l *lease) idle() int64 { return l.granted - l.returned - l.charged - l.running }
 
 // Holder is the proxy's side of the protocol for one account in one session. It
-// is not safe for concurrent use: the caller holds a lock and does the sending.
-// A Holder is kept as long as its session, because its totals only grow.
+// is not safe for concurrent use: the caller holds a lock and sends the messages.
+// A Holder is kept as long as its session, because its totals must never
+// decrease.
 type Holder struct {
 	session wire.SessionID
 	bootID  string
 	account string
 	pools   map[wire.PoolID]*lease
 	queue   []*Waiter
-	// request is the outstanding lease request, asking has its waiters; ret is the outstanding Return.
+	// request is the outstanding lease request, requested has its waiters; ret is the outstanding Return.
 	request    *wire.LeaseRequest
-	asking     []*Waiter
+	requested  []*Waiter
 	ret        *wire.Return
 	lastNumber int64
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
@@ -93,7 +96,7 @@ func NewHolder(session wire.SessionID, boot, account string) *Holder {
 	return &Holder{session: session, bootID: boot, account: account, pools: map[wire.PoolID]*lease{}}
 }
 
-func (h *Holder) holding(n wire.Need) *lease {
+func (h *Holder) lease(n wire.Need) *lease {
 	p := h.pools[n.Pool]
 	if p == nil {
 		p = &lease{kind: n.Kind, generation: 1, central: true}
@@ -110,7 +113,7 @@ func (h *Holder) Running() int { return h.running }
 func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	t := &Waiter{needs: needs}
 	covered := h.covered(needs)
-	if covered && len(h.queue) == 0 && !h.requestPending() {
+	if covered && len(h.queue) == 0 && !h.requestHasWaiters() {
 		h.grant(t)
 		return t
 	}
@@ -118,10 +121,10 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	return t
 }
 
-// requestPending reports whether the outstanding lease request has waiters:
+// requestHasWaiters reports whether the outstanding lease request has waiters:
 // no request is admitted before them.
-func (h *Holder) requestPending() bool {
-	return slices.ContainsFunc(h.asking, (*Waiter).wanted)
+func (h *Holder) requestHasWaiters() bool {
+	return slices.ContainsFunc(h.requested, (*Waiter).isWaiting)
 }
 
 // covered reports whether every pool is in escrow mode and has enough idle
@@ -129,7 +132,7 @@ func (h *Holder) requestPending() bool {
 func (h *Holder) covered(needs []wire.Need) bool {
 	all := true
 	for _, n := range needs {
-		p := h.holding(n)
+		p := h.lease(n)
 		all = all && !p.central && p.idle() >= n.Amount
 	}
 	return all
@@ -137,34 +140,33 @@ func (h *Holder) covered(needs []wire.Need) bool {
 
 func (h *Holder) grant(t *Waiter) {
 	for _, n := range t.needs {
-		h.holding(n).running += n.Amount
+		h.lease(n).running += n.Amount
 	}
 	t.state = granted
 	h.running++
 }
 
 // NextRequest returns the lease request to send, or nil: none is sent while one
-// is outstanding or no request waits. The same one is repeated until
-// HandleResponse takes its response.
+// is outstanding or no request waits. The caller repeats it until HandleResponse
+// has its response.
 //
-// A lease request returns the idle units of every pool. No request
-// is admitted from them before the response, which grants again all that is
-// needed: otherwise the pool that never runs short would collect units with
-// every lease request for the one that does.
+// A lease request returns the idle units of every pool, and its response grants
+// the needed ones again. Otherwise, if one pool runs short again and again, each
+// lease request would add an allotment of the other pools to their idle units.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request != nil || len(h.queue) == 0 {
 		return nil
 	}
 	n := min(len(h.queue), maxWaiters)
-	h.asking, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
+	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.ReturnIdle()
 	h.lastNumber++
 	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.reports(func(*lease) bool { return true })}
-	for _, t := range h.asking {
+	for _, t := range h.requested {
 		h.request.Needs = append(h.request.Needs, t.needs)
 	}
 	for _, p := range h.pools {
-		p.carried = p.returned
+		p.inRequest = p.returned
 	}
 	return h.request
 }
@@ -180,12 +182,12 @@ func (h *Holder) reports(want func(*lease) bool) []wire.LeaseReport {
 	return reports
 }
 
-// HandleResponse takes the response to the outstanding lease request and returns
-// the waiters that are decided: those of the request, and those behind them that
-// the allotment covers. A response to another request, and one without
-// decisions, has no effect.
+// HandleResponse applies the response to the outstanding lease request and
+// returns the waiters that are decided: those of the request, and those behind
+// them that the allotment covers. A response to another request has no effect,
+// nor has one without decisions.
 func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
-	if h.request == nil || (r.Status == wire.Done && (r.Number != h.request.Number || len(r.Decisions) != len(h.asking))) {
+	if h.request == nil || (r.Status == wire.Done && (r.Number != h.request.Number || len(r.Decisions) != len(h.requested))) {
 		return nil
 	}
 	switch r.Status {
@@ -200,16 +202,16 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	h.confirm(h.request.Reports)
 	for _, g := range r.Leases {
 		if p := h.pools[g.Pool]; p != nil {
-			p.owed = p.owed || (p.unconfirmed && g.Granted > p.granted)
-			p.granted, p.unconfirmed = max(p.granted, g.Granted), false
+			p.reportDue = p.reportDue || (p.provisional && g.Granted > p.granted)
+			p.granted, p.provisional = max(p.granted, g.Granted), false
 			if g.Generation >= p.generation && (g.Central || r.Number >= h.escrowFrom) {
 				p.generation, p.central = g.Generation, g.Central
 			}
 		}
 	}
 	var decided []*Waiter
-	for i, t := range h.asking {
-		if !t.wanted() {
+	for i, t := range h.requested {
+		if !t.isWaiting() {
 			continue // the units that were granted for it are idle now
 		}
 		decided = append(decided, t)
@@ -225,9 +227,10 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	return decided
 }
 
-// admitQueued grants, in their order, the requests that came while a lease
-// request was outstanding and are covered. Without it there would always be a
-// request to ask for under load, and allotments would never be used.
+// admitQueued grants, in their order, the covered requests that came while a
+// lease request was outstanding. Without it, each response under load would be
+// followed by a lease request for the waiters, and allotments would never be
+// used.
 func (h *Holder) admitQueued() []*Waiter {
 	n := 0
 	for ; n < len(h.queue) && h.covered(h.queue[n].needs); n++ {
@@ -238,20 +241,20 @@ func (h *Holder) admitQueued() []*Waiter {
 	return admitted
 }
 
-// endRequest forgets the outstanding lease request.
+// endRequest removes the outstanding lease request.
 func (h *Holder) endRequest() {
-	h.request, h.asking = nil, nil
+	h.request, h.requested = nil, nil
 	for _, p := range h.pools {
-		p.carried = 0
+		p.inRequest = 0
 	}
 }
 
-// AbortWaiters ends all waiting because the session has ended, and returns the
-// waiters. Granted requests go on and are released as usual. The outstanding
-// lease request stays: units may have been granted to it, which go back when its
-// response comes.
+// AbortWaiters aborts all waiters because the session has ended, and returns
+// them. Granted requests go on and are released as usual. The outstanding lease
+// request is kept: units that were granted to it are returned when its response
+// comes.
 func (h *Holder) AbortWaiters() []*Waiter {
-	waiters := slices.DeleteFunc(slices.Concat(h.asking, h.queue), func(t *Waiter) bool { return !t.wanted() })
+	waiters := slices.DeleteFunc(slices.Concat(h.requested, h.queue), func(t *Waiter) bool { return !t.isWaiting() })
 	h.queue = nil
 	for _, t := range waiters {
 		t.state = aborted
@@ -259,17 +262,17 @@ func (h *Holder) AbortWaiters() []*Waiter {
 	return waiters
 }
 
-// Cancel stops a waiter from waiting. It returns false if the waiter was granted
-// already and must be released. admitted has the waiters behind it that are
-// granted now: otherwise, while a lease request has no response, they would wait
-// behind requests that were cancelled.
+// Cancel cancels a waiter. It returns false if the waiter was granted already
+// and must be released. admitted has the waiters behind it that are granted now;
+// otherwise they would wait for the response to a lease request all of whose
+// waiters are cancelled.
 func (h *Holder) Cancel(t *Waiter) (gone bool, admitted []*Waiter) {
 	if t.state != waiting {
 		return t.state != granted, nil
 	}
 	t.state = cancelled
 	h.queue = slices.DeleteFunc(h.queue, func(q *Waiter) bool { return q == t })
-	if !h.requestPending() {
+	if !h.requestHasWaiters() {
 		admitted = h.admitQueued()
 	}
 	return true, admitted
@@ -302,14 +305,14 @@ func (h *Holder) returnIdleOfCentral() {
 	}
 }
 
-// HandleRecall turns a pool central: idle units are returned, and an answer is
-// owed even if there are none.
+// HandleRecall switches a pool to central mode. Its idle units are returned; if
+// there are none, a Return is due all the same, as the answer to the recall.
 func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 	p := h.pools[pool]
 	if p == nil || gen < p.generation {
 		return
 	}
-	p.generation, p.central, p.owed = gen, true, true
+	p.generation, p.central, p.reportDue = gen, true, true
 	h.returnIdleOfCentral()
 }
 
@@ -323,7 +326,7 @@ func (h *Holder) hasIdle() bool {
 	return false
 }
 
-// ReturnIdle returns all idle units, when no request has come for a while.
+// ReturnIdle returns all idle units.
 func (h *Holder) ReturnIdle() {
 	for _, p := range h.pools {
 		if idle := p.idle(); idle > 0 {
@@ -333,9 +336,9 @@ func (h *Holder) ReturnIdle() {
 }
 
 // DisableEscrow returns all idle units, and holds none until the response to a
-// later lease request allows it: the units may have been taken away by a
-// correction. The generation stays as it is: a recall that comes later must not
-// be answered by an earlier report.
+// later lease request allows it, because a correction may have reduced the pool.
+// The generation does not change: an earlier report must not answer a later
+// recall.
 func (h *Holder) DisableEscrow() {
 	for _, p := range h.pools {
 		p.central = true
@@ -348,7 +351,7 @@ func (h *Holder) DisableEscrow() {
 // reports.
 func (h *Holder) Resync() {
 	for _, p := range h.pools {
-		p.confirmed, p.owed = 0, p.owed || p.granted > 0
+		p.confirmed, p.reportDue = 0, p.reportDue || p.granted > 0
 	}
 }
 
@@ -379,9 +382,9 @@ func (h *Holder) Reserved(pool wire.PoolID) int64 {
 }
 
 // NextReturn returns the Return to send, or nil: none is sent while one is
-// outstanding, or when the outstanding lease request reports the same already.
-// Units that came back after that request was sent are returned at once: the
-// request may be waiting for them. The same Return is repeated until
+// outstanding, or if the outstanding lease request contains the same report.
+// Units that came back after that request was sent are returned at once, because
+// the request may wait for them. The caller repeats the Return until it calls
 // ReturnDelivered.
 func (h *Holder) NextReturn() *wire.Return {
 	if h.ret != nil {
@@ -409,8 +412,8 @@ func (h *Holder) confirm(reports []wire.LeaseReport) {
 	for _, v := range reports {
 		p := h.pools[v.Pool]
 		p.confirmed = max(p.confirmed, v.Returned)
-		if p.owed && v.Generation == p.generation && v.GrantedSeen == p.granted {
-			p.owed, p.unconfirmed = false, h.request != nil
+		if p.reportDue && v.Generation == p.generation && v.GrantedSeen == p.granted {
+			p.reportDue, p.provisional = false, h.request != nil
 		}
 	}
 }

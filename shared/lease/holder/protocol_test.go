@@ -3,9 +3,10 @@ package holder
 import (
 	"fmt"
 	"math/rand/v2"
+	"testing"
+
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
-	"testing"
 )
 
 // world is a small model of proxies, messages and the control plane: messages
@@ -77,8 +78,8 @@ func newWorld(t reporter, v variant, seed uint64) *world {
 	return w
 }
 
-// action draws what happens next. How likely each thing is differs from seed
-// to seed: some faults show only where replies are slow, others where recalls
+// action draws the next action. The probabilities differ from seed to seed:
+// some faults are visible only if responses are slow, others only if recalls
 // are.
 func (w *world) action() int {
 	x := w.r.IntN(w.total)
@@ -113,9 +114,9 @@ func (w *world) step() {
 			}
 		}
 	case 4:
-		w.deliverOp()
+		w.deliverRequest()
 	case 5:
-		w.deliverReply()
+		w.deliverResponse()
 	case 6:
 		w.deliverReturn()
 	case 7:
@@ -150,7 +151,8 @@ func (w *world) send(member *proxy) {
 	}
 }
 
-// pick takes a random message; now and then it pending in flight too (doubled).
+// pick takes a random message. Some messages stay in the queue, and are
+// delivered again; for some it returns false, and they are lost.
 func pick[T any](w *world, queue *[]T) (T, bool) {
 	var none T
 	if len(*queue) == 0 {
@@ -161,10 +163,10 @@ func pick[T any](w *world, queue *[]T) (T, bool) {
 	if w.r.IntN(5) > 0 {
 		*queue = append((*queue)[:i], (*queue)[i+1:]...)
 	}
-	return m, w.r.IntN(6) > 0 // or lost
+	return m, w.r.IntN(6) > 0
 }
 
-func (w *world) deliverOp() {
+func (w *world) deliverRequest() {
 	request, ok := pick(w, &w.requests)
 	if !ok {
 		return
@@ -184,24 +186,24 @@ func (w *world) deliverOp() {
 		w.pending[request] = pending
 	}
 	pending.MayWait, pending.ResendRecall = w.r.IntN(2) == 0, w.r.IntN(2) == 0
-	reply, decided := w.v.decide(w.allocator, request, pending)
+	response, decided := w.v.decide(w.allocator, request, pending)
 	w.sendRecalls()
 	if !decided {
-		w.requests = append(w.requests, request) // it waits, and is decided later
+		w.requests = append(w.requests, request) // to be decided later
 		return
 	}
-	if reply.Status == wire.Wait {
+	if response.Status == wire.Wait {
 		w.waits++
-		w.responses = append(w.responses, reply)
+		w.responses = append(w.responses, response)
 		return
 	}
-	w.results[request.Session] = reply
-	for i, d := range reply.Decisions {
+	w.results[request.Session] = response
+	for i, d := range response.Decisions {
 		if !d.Granted {
-			w.mustBeShort(request, i, reply)
+			w.mustBeShort(request, i, response)
 		}
 	}
-	w.responses = append(w.responses, reply)
+	w.responses = append(w.responses, response)
 }
 
 // begin prepares the allocator for the next transaction.
@@ -224,9 +226,9 @@ func (w *world) deliverRecall() {
 	}
 }
 
-// noIdleUnits checks I5: when a request was refused for want of units of a pool,
-// no session held idle units of it. Units in a response on its way are used if
-// they were granted to a request, and idle if they are an allotment.
+// noIdleUnits checks I5: when a request was refused because a pool was short, no
+// session held idle units of the pool. Units in a response on its way are used
+// if they were granted to a request, and idle if they are an allotment.
 func (w *world) noIdleUnits(pool wire.PoolID) {
 	for _, member := range w.proxies {
 		l, p := w.allocator.Leases[allocator.LeaseKey{Pool: pool, Session: member.id}], member.h.pools[pool]
@@ -244,24 +246,25 @@ func (w *world) noIdleUnits(pool wire.PoolID) {
 			}
 		}
 		if idle := l.Granted - used; idle > 0 {
-			w.t.Fatalf("refused for want of pool %d while session %d has %d idle units: lease %+v, holder's lease %+v, pool %+v, request %+v", pool, member.id, idle, *l, *p, *w.allocator.Pools[pool], member.h.request)
+			w.t.Fatalf("refused because pool %d was short, while session %d has %d idle units: lease %+v, holder's lease %+v, pool %+v, request %+v", pool, member.id, idle, *l, *p, *w.allocator.Pools[pool], member.h.request)
 		}
 	}
 }
 
-// heldKind is the kind of the pool whose units a refusal says are reserved. A
-// spent pool is refused without a recall, because no return could help.
+// heldKind has the kind of the pool that is reserved, by the reason of a
+// refusal. A spent pool is refused without a recall, because no return could
+// help.
 var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // mustBeShort checks that some pool had less than the need, after the grants
 // before it.
-func (w *world) mustBeShort(request *wire.LeaseRequest, i int, reply wire.LeaseResponse) {
+func (w *world) mustBeShort(request *wire.LeaseRequest, i int, response wire.LeaseResponse) {
 	for _, n := range request.Needs[i] {
-		if kind, ok := heldKind[reply.Decisions[i].Reason]; ok && kind == n.Kind {
+		if kind, ok := heldKind[response.Decisions[i].Reason]; ok && kind == n.Kind {
 			w.noIdleUnits(n.Pool)
 		}
 		free := w.allocator.Pools[n.Pool].Free
-		for j, d := range reply.Decisions {
+		for j, d := range response.Decisions {
 			if j > i && d.Granted {
 				for _, m := range request.Needs[j] {
 					if m.Pool == n.Pool {
@@ -274,19 +277,19 @@ func (w *world) mustBeShort(request *wire.LeaseRequest, i int, reply wire.LeaseR
 			return
 		}
 	}
-	w.t.Fatalf("request %d of %+v was refused (%s) although every pool had enough", i, request, reply.Decisions[i].Reason)
+	w.t.Fatalf("request %d of %+v was refused (%s) although every pool had enough", i, request, response.Decisions[i].Reason)
 }
 
-func (w *world) deliverReply() {
-	reply, ok := pick(w, &w.responses)
+func (w *world) deliverResponse() {
+	response, ok := pick(w, &w.responses)
 	if !ok {
 		return
 	}
 	for _, member := range w.proxies {
-		if reply.Status == wire.Wait || w.results[member.id].Number == 0 || member.h.request == nil || member.h.request.Number != reply.Number || !sameReply(w.results[member.id], reply) {
+		if response.Status == wire.Wait || w.results[member.id].Number == 0 || member.h.request == nil || member.h.request.Number != response.Number || !sameResponse(w.results[member.id], response) {
 			continue
 		}
-		for _, t := range member.h.HandleResponse(&reply) {
+		for _, t := range member.h.HandleResponse(&response) {
 			if t.Granted() {
 				member.running = append(member.running, t)
 			}
@@ -301,7 +304,7 @@ func (w *world) deliverReply() {
 	}
 }
 
-func sameReply(a, b wire.LeaseResponse) bool {
+func sameResponse(a, b wire.LeaseResponse) bool {
 	return fmt.Sprintf("%p", a.Decisions) == fmt.Sprintf("%p", b.Decisions)
 }
 
@@ -372,7 +375,8 @@ func (w *world) check() {
 	}
 }
 
-// drain delivers everything, and checks that no pool has outstanding units.
+// drain delivers every message, and checks that no pool has outstanding units
+// then.
 func (w *world) drain() {
 	for range 20 {
 		for _, member := range w.proxies {
@@ -384,19 +388,19 @@ func (w *world) drain() {
 			member.running = nil
 			if request := member.h.NextRequest(); request != nil || member.h.request != nil {
 				request = member.h.request
-				reply, known := w.results[member.id]
-				if !known || reply.Number < request.Number {
+				response, known := w.results[member.id]
+				if !known || response.Number < request.Number {
 					w.begin()
-					reply, _ = w.v.decide(w.allocator, request, &allocator.PendingRequest{})
+					response, _ = w.v.decide(w.allocator, request, &allocator.PendingRequest{})
 					w.sendRecalls()
 					for len(w.recalls) > 0 {
 						w.deliverRecall()
 					}
-					if reply.Status == wire.Done {
-						w.results[member.id] = reply
+					if response.Status == wire.Done {
+						w.results[member.id] = response
 					}
 				}
-				for _, t := range member.h.HandleResponse(&reply) {
+				for _, t := range member.h.HandleResponse(&response) {
 					if t.Granted() {
 						member.running = append(member.running, t)
 					}
@@ -419,8 +423,8 @@ func (w *world) drain() {
 	}
 }
 
-// run plays a world to its end, where all sessions are closed: their units come
-// back, and charges that are left are late.
+// run makes random steps, and then closes all sessions: their units are
+// returned, and the remaining charges are late.
 func (w *world) run() {
 	for range 400 {
 		w.step()
@@ -474,9 +478,9 @@ func TestRefusalReasons(t *testing.T) {
 			p.ID, p.Kind, p.Central, p.Generation = wire.PoolID(i+1), wire.Kind(i+1), true, 1
 			b.Pools[p.ID] = &p
 		}
-		reply, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})
-		if got := reply.Decisions[0].Reason; got != tt.want || reply.Decisions[0].Granted != (tt.want == "") {
-			t.Errorf("%s: got %+v; want %q", tt.name, reply.Decisions[0], tt.want)
+		response, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})
+		if got := response.Decisions[0].Reason; got != tt.want || response.Decisions[0].Granted != (tt.want == "") {
+			t.Errorf("%s: got %+v; want %q", tt.name, response.Decisions[0], tt.want)
 		}
 		if tt.want != "" && len(b.Leases) != 0 {
 			t.Errorf("%s: a refusal left %d leases", tt.name, len(b.Leases))
@@ -493,12 +497,12 @@ func TestEachRequestIsDecidedAlone(t *testing.T) {
 	for _, amount := range []int64{60, 50, 40, 1} {
 		request.Needs = append(request.Needs, []wire.Need{need(1, wire.Balance, amount)})
 	}
-	reply, decided := b.Decide(request, &allocator.PendingRequest{})
+	response, decided := b.Decide(request, &allocator.PendingRequest{})
 	if !decided {
 		t.Fatal("not decided although it may not wait")
 	}
 	var got []bool
-	for _, d := range reply.Decisions {
+	for _, d := range response.Decisions {
 		got = append(got, d.Granted)
 	}
 	if want := fmt.Sprint([]bool{true, false, true, false}); fmt.Sprint(got) != want {
@@ -512,8 +516,8 @@ func TestDecisionWaitsForReturns(t *testing.T) {
 	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Central: true, Generation: 1, Total: 1, Free: 1}
 	first := NewHolder(1, "b", "acc")
 	running := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	reply, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	first.HandleResponse(&reply)
+	response, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	first.HandleResponse(&response)
 	second := NewHolder(2, "b", "acc")
 	waiter := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
 	request := second.NextRequest()
@@ -522,8 +526,8 @@ func TestDecisionWaitsForReturns(t *testing.T) {
 	}
 	first.Release(running, 0)
 	b.ApplyReports(1, first.NextReturn().Reports)
-	reply, decided := b.Decide(request, &allocator.PendingRequest{MayWait: true})
-	if second.HandleResponse(&reply); !decided || !waiter.Granted() {
+	response, decided := b.Decide(request, &allocator.PendingRequest{MayWait: true})
+	if second.HandleResponse(&response); !decided || !waiter.Granted() {
 		t.Fatalf("decided %v, granted %v; want both after the return", decided, waiter.Granted())
 	}
 }
@@ -549,8 +553,8 @@ func TestRecallIsAnsweredWithoutIdleUnits(t *testing.T) {
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 10, Free: 10}
 	h := NewHolder(1, "b", "acc")
 	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{})
-	h.HandleResponse(&reply)
+	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{})
+	h.HandleResponse(&response)
 	b.Pools[1].Generation = 2
 	h.HandleRecall(1, 2)
 	ret := h.NextReturn()
@@ -572,8 +576,8 @@ func TestDisablingEscrowReturnsIdleUnits(t *testing.T) {
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1000, Free: 1000}
 	h := NewHolder(1, "b", "acc")
 	first := h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	if h.HandleResponse(&reply); !first.Granted() {
+	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	if h.HandleResponse(&response); !first.Granted() {
 		t.Fatal("not granted")
 	}
 	if second := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); !second.Granted() {
@@ -581,7 +585,7 @@ func TestDisablingEscrowReturnsIdleUnits(t *testing.T) {
 	}
 	h.DisableEscrow()
 	said := h.NextReturn()
-	// An earlier report does not answer a later recall: units may have come back since.
+	// An earlier report does not answer a later recall: requests may have ended since.
 	b.Pools[1].Central, b.Pools[1].Generation = true, 3
 	b.ApplyReports(1, said.Reports)
 	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}]; got.Outstanding() != 20 || got.RecalledGeneration == 3 {
@@ -595,12 +599,12 @@ func TestDisablingEscrowReturnsIdleUnits(t *testing.T) {
 		t.Errorf("lease %+v after the recall; want it answered", *got)
 	}
 	if third := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}); third.Granted() {
-		t.Error("admitted from idle units after escrow was disabled")
+		t.Error("a request was admitted from idle units after escrow was disabled")
 	}
 }
 
-// A response that was on its way when escrow was disabled is from before the
-// change; the next one is from after it.
+// A response that was on its way when escrow was disabled does not enable it
+// again; the response to a later lease request does.
 func TestNextResponseEnablesEscrowAgain(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
@@ -611,12 +615,12 @@ func TestNextResponseEnablesEscrowAgain(t *testing.T) {
 	h.DisableEscrow()
 	h.HandleResponse(&late)
 	if idle := h.pools[1].idle(); idle != 0 || h.NextReturn() == nil {
-		t.Fatalf("%d idle units are held because of a response from before the change", idle)
+		t.Fatalf("%d idle units are held because of an earlier response", idle)
 	}
 	h.ReturnDelivered()
 	h.Reserve(need)
-	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	h.HandleResponse(&reply)
+	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	h.HandleResponse(&response)
 	if !h.Reserve(need).Granted() {
 		t.Error("no allotment serves requests any more, although the pool has headroom")
 	}
@@ -635,8 +639,8 @@ func TestLeaseRequestsReturnIdleUnits(t *testing.T) {
 		waiter := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(3, wire.Slots, 1)})
 		if request := h.NextRequest(); request != nil {
 			asked++
-			reply, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
-			h.HandleResponse(&reply)
+			response, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
+			h.HandleResponse(&response)
 		}
 		if !waiter.Granted() {
 			t.Fatalf("not granted after %d lease requests: %+v", asked, waiter.Decision())
@@ -661,8 +665,8 @@ func TestAllotmentServesEarlierWaiters(t *testing.T) {
 	h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
 	request := h.NextRequest()
 	second, large, fourth := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10_000)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
-	reply, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
-	if got := h.HandleResponse(&reply); len(got) != 2 || got[1] != second || !second.Granted() {
+	response, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
+	if got := h.HandleResponse(&response); len(got) != 2 || got[1] != second || !second.Granted() {
 		t.Fatalf("%d waiters decided, the second granted: %t; want two, granted", len(got), second.Granted())
 	}
 	if large.Granted() || fourth.Granted() {
@@ -678,8 +682,8 @@ func allotted(t *testing.T, b *allocator.Allocator, need []wire.Need) *Holder {
 	t.Helper()
 	h := NewHolder(1, "b", "acc")
 	h.Reserve(need)
-	reply, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
-	if h.HandleResponse(&reply); !h.Reserve(need).Granted() {
+	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
+	if h.HandleResponse(&response); !h.Reserve(need).Granted() {
 		t.Fatal("the allotment does not serve the next request")
 	}
 	return h

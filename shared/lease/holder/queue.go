@@ -8,15 +8,15 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Never is the Wake of an Output without a timer.
+// Never is the Wake of an Output after which Next need not be called again.
 const Never = time.Duration(math.MaxInt64)
 
 // Timing has the intervals of a Queue.
 type Timing struct {
 	// DecisionTimeout is how long a request waits for a decision.
 	DecisionTimeout time.Duration
-	// RequestRetry is the shortest time until a lease request is repeated, ReturnRetry the same for a return. Each
-	// repetition waits half as long again, at most MaxRetry.
+	// RequestRetry is the shortest time until a lease request is repeated, ReturnRetry the same for a return. The interval
+	// grows by half with each repetition, up to MaxRetry.
 	RequestRetry, ReturnRetry, MaxRetry time.Duration
 	// IdleTimeout is how long an account may have no new request before its idle units are returned.
 	IdleTimeout time.Duration
@@ -24,7 +24,7 @@ type Timing struct {
 	Jitter func(below time.Duration) time.Duration
 }
 
-// DefaultTiming returns the intervals of production.
+// DefaultTiming returns the intervals that the data plane uses.
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		DecisionTimeout: 2 * time.Second, RequestRetry: 60 * time.Millisecond, ReturnRetry: 250 * time.Millisecond,
@@ -33,12 +33,12 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 }
 
 // ResponseTime is the smoothed time that the control plane takes to respond.
-// Messages are not repeated before it has passed: a slow control plane would
-// get everything several times, and become slower. It is safe for concurrent
-// use; the zero value has measured nothing.
+// Messages are not repeated before a multiple of it has passed: otherwise a slow
+// control plane would receive everything several times and become slower. It is
+// safe for concurrent use; the zero value has no measurements.
 type ResponseTime struct{ smoothed atomic.Int64 }
 
-// observe adds a measurement. Of two concurrent ones, one may be lost.
+// observe adds a measurement. Of two concurrent measurements, one may be lost.
 func (t *ResponseTime) observe(took time.Duration) {
 	const weight = 8
 	old := t.smoothed.Load()
@@ -48,31 +48,31 @@ func (t *ResponseTime) observe(took time.Duration) {
 // RetryAfter returns how long to wait for a response before the first
 // repetition.
 func (t *ResponseTime) RetryAfter(least, most time.Duration) time.Duration {
-	const spread = 3 // responses that take so much longer than usual are rare
+	const spread = 3 // few responses take three times as long as the average
 	return min(max(spread*time.Duration(t.smoothed.Load()), least), most)
 }
 
-// Queue is the queue of one account in one session: a Holder together with the
-// decisions when to send, to repeat and to give up. It has no clock and sends
-// nothing: the caller passes the time, as the reading of a clock that does not
-// go back, and calls Next after each event and when its Wake has come.
+// Queue is the account queue of one account in one session: a Holder together
+// with the decisions when to send, to repeat and to give up. It has no clock and
+// sends nothing: the caller passes the reading of a clock that does not go back,
+// and calls Next after each event and at the time Output.Wake.
 //
-// The queue goes on after the end of its session, until every unit is returned:
-// the control plane takes returns until it closes the session. It is not safe
-// for concurrent use.
+// The queue outlives its session until every unit is returned: the control plane
+// accepts returns until it closes the session. It is not safe for concurrent
+// use.
 type Queue struct {
 	holder   *Holder
 	timing   *Timing
 	response *ResponseTime
 	request  outgoing
 	ret      outgoing
-	// expiries has the waiters in the order in which they give up.
+	// expiries has the waiters in the order of their expiry.
 	expiries []expiry
 	// decided are the waiters that Next has not reported yet.
 	decided []*Waiter
 	// usedAt is when the last request came.
 	usedAt time.Duration
-	// ended: the session has ended, and no request waits any more. closed: the control plane takes no returns either.
+	// ended: the session has ended, and no request waits any more. closed: the control plane accepts no returns either.
 	ended, closed bool
 }
 
@@ -81,43 +81,44 @@ type expiry struct {
 	at     time.Duration
 }
 
-// outgoing is when a message without a response is to be sent again.
+// outgoing is the time at which a message without a response is sent again, and
+// the interval until the time after that.
 type outgoing struct{ at, interval time.Duration }
 
-// Output is what the caller of Next has to do.
+// Output lists what the caller of Next must do.
 type Output struct {
-	// Request and Return are messages to send now, perhaps again; nil if there is none. A message that is sent again is the
-	// same pointer.
+	// Request and Return are messages to send now, for the first time or again; nil if there is none. A repeated message
+	// is the same pointer.
 	Request *wire.LeaseRequest
 	Return  *wire.Return
 	// Decided are the waiters that have stopped waiting.
 	Decided []*Waiter
-	// Wake is when Next must be called again if nothing happens before; Never if it need not.
+	// Wake is the time at which Next must be called again if nothing happens before; Never if it need not be.
 	Wake time.Duration
 }
 
-// NewQueue returns the Queue of a Holder. Timing and response time are shared by
-// the queues of a proxy.
+// NewQueue returns the Queue of a Holder. All queues of a proxy share timing and
+// response.
 func NewQueue(h *Holder, timing *Timing, response *ResponseTime) *Queue {
 	return &Queue{holder: h, timing: timing, response: response}
 }
 
 // Reserve reserves the needs of one request. The waiter is granted at once if
-// idle units cover it. Otherwise Next reports it when it is decided, at the
-// latest when it has expired. It is nil after the end of the session.
+// idle units cover it. Otherwise Next reports it when it is decided or has
+// expired. The waiter is nil after the end of the session.
 func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	if q.ended || q.closed {
 		return nil
 	}
 	q.usedAt = now
 	w := q.holder.Reserve(needs)
-	if w.wanted() {
+	if w.isWaiting() {
 		q.expiries = append(q.expiries, expiry{w, now + q.timing.DecisionTimeout})
 	}
 	return w
 }
 
-// Cancel stops a waiter from waiting. It has no effect on one that is decided.
+// Cancel cancels a waiter. It has no effect on one that is decided.
 func (q *Queue) Cancel(w *Waiter) {
 	_, admitted := q.holder.Cancel(w)
 	q.decided = append(q.decided, admitted...)
@@ -126,8 +127,8 @@ func (q *Queue) Cancel(w *Waiter) {
 // Release ends a granted request with its cost, in nano-units.
 func (q *Queue) Release(w *Waiter, cost int64) { q.holder.Release(w, cost) }
 
-// HandleResponse takes the response to a lease request that was sent at some
-// time. It reports whether that ends the repetitions of the request.
+// HandleResponse applies the response to a lease request that was sent at
+// sentAt. It reports whether the request need not be repeated any more.
 func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool {
 	if request != q.holder.request || !answers(request, r) {
 		return false
@@ -137,13 +138,14 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 	return true
 }
 
-// answers reports whether a response decides a request, now or never.
+// answers reports whether a response has the decisions of a request, or says
+// that there will be none.
 func answers(request *wire.LeaseRequest, r *wire.LeaseResponse) bool {
 	return r.Status == wire.Fenced || (r.Status == wire.Done && r.Number == request.Number && len(r.Decisions) == len(request.Needs))
 }
 
-// HandleReturned takes the response to a return that was sent at some time. It
-// reports whether that ends the repetitions of the return.
+// HandleReturned applies the response to a return that was sent at sentAt. It
+// reports whether the return need not be repeated any more.
 func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *wire.ReturnResponse) bool {
 	if ret != q.holder.ret || (r.Status != wire.Done && r.Status != wire.Fenced) {
 		return false
@@ -154,21 +156,21 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 	return true
 }
 
-// HandleRecall takes a recall: idle units of the pool go back.
+// HandleRecall applies a recall: the idle units of the pool are returned.
 func (q *Queue) HandleRecall(pool wire.PoolID, generation int64) {
 	q.holder.HandleRecall(pool, generation)
 }
 
-// EndSession ends all waiting, and returns what is idle from now on: another
-// session takes the requests to come, and does not know of these units.
+// EndSession aborts all waiters, and returns the idle units, now and as requests
+// end: the next session cannot use them.
 func (q *Queue) EndSession() {
 	q.ended = true
 	q.decided = append(q.decided, q.holder.AbortWaiters()...)
 	q.holder.DisableEscrow()
 }
 
-// DisableEscrow returns all idle units, and holds none until a later response
-// allows it.
+// DisableEscrow returns all idle units, and holds none until the response to a
+// later lease request allows it.
 func (q *Queue) DisableEscrow() { q.holder.DisableEscrow() }
 
 // Resync reports everything again, because Postgres has lost commits.
@@ -186,7 +188,7 @@ func (q *Queue) Outstanding() (*wire.LeaseRequest, *wire.Return) {
 	return q.holder.request, q.holder.ret
 }
 
-// Next returns what is to be done at a time.
+// Next returns what the caller must do at a time.
 func (q *Queue) Next(now time.Duration) Output {
 	wake := q.expire(now)
 	out := Output{Decided: q.decided, Wake: wake}
@@ -218,7 +220,7 @@ func (q *Queue) Next(now time.Duration) Output {
 	return out
 }
 
-// due reports whether a message is to be sent now, and plans its repetition.
+// due reports whether a message must be sent now, and schedules its repetition.
 func (q *Queue) due(o *outgoing, now time.Duration) bool {
 	if now < o.at {
 		return false
@@ -228,13 +230,13 @@ func (q *Queue) due(o *outgoing, now time.Duration) bool {
 	return true
 }
 
-// expire cancels the waiters whose time is over, and returns when the next one's
-// is. The lease request that asks for them is repeated all the same: it may have
-// been granted.
+// expire cancels the waiters that have expired, and returns when the next one
+// expires. Their lease request is repeated all the same: it may have been
+// granted.
 func (q *Queue) expire(now time.Duration) time.Duration {
 	for len(q.expiries) > 0 {
 		e := q.expiries[0]
-		if e.waiter.wanted() {
+		if e.waiter.isWaiting() {
 			if now < e.at {
 				return e.at
 			}
@@ -248,8 +250,8 @@ func (q *Queue) expire(now time.Duration) time.Duration {
 	return Never
 }
 
-// returnUnused returns the idle units of an account without recent requests. It
-// returns when to look again.
+// returnUnused returns the idle units of an account without recent requests. Its
+// result is the time at which it must be called again.
 func (q *Queue) returnUnused(now time.Duration) time.Duration {
 	if !q.holder.hasIdle() {
 		return Never

@@ -2,9 +2,10 @@ package holder
 
 import (
 	"fmt"
+	"testing"
+
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
-	"testing"
 )
 
 // oneSlot returns an allocator with a single slot, which a running request of
@@ -15,16 +16,16 @@ func oneSlot(t *testing.T) (b *allocator.Allocator, first *Holder, running *Wait
 	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Central: true, Generation: 1, Total: 1, Free: 1}
 	first = NewHolder(1, "b", "acc")
 	running = first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	reply, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
-	if first.HandleResponse(&reply); !running.Granted() {
+	response, _ := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
+	if first.HandleResponse(&response); !running.Granted() {
 		t.Fatal("the slot is not granted")
 	}
 	return b, first, running
 }
 
 // A Return can be on its way for longer than a lease request waits. Before a
-// request is refused, every session that holds units has to confirm that they
-// are in use.
+// request is refused, every session that holds units must confirm that they are
+// used.
 func TestRefusalWaitsForReturnsOnTheirWay(t *testing.T) {
 	t.Parallel()
 	for _, finished := range []bool{true, false} {
@@ -41,19 +42,19 @@ func TestRefusalWaitsForReturnsOnTheirWay(t *testing.T) {
 			second := NewHolder(2, "b", "acc")
 			waiter := second.Reserve([]wire.Need{need(3, wire.Slots, 1)})
 			request, pending := second.NextRequest(), &allocator.PendingRequest{}
-			reply, decided := b.Decide(request, pending)
-			if decided || reply.Status != wire.Wait {
-				t.Fatalf("got %+v, decided: %t; want a recall", reply, decided)
+			response, decided := b.Decide(request, pending)
+			if decided || response.Status != wire.Wait {
+				t.Fatalf("got %+v, decided: %t; want a recall", response, decided)
 			}
 			for _, r := range b.ToRecall()[1] {
 				first.HandleRecall(r.Pool, r.Generation)
 			}
 			b.ApplyReports(1, first.NextReturn().Reports)
-			if reply, decided = b.Decide(request, pending); !decided {
+			if response, decided = b.Decide(request, pending); !decided {
 				t.Fatal("not decided although every session has answered")
 			}
-			if second.HandleResponse(&reply); waiter.Granted() != finished || waiter.Refused() == finished {
-				t.Errorf("got %+v", reply)
+			if second.HandleResponse(&response); waiter.Granted() != finished || waiter.Refused() == finished {
+				t.Errorf("got %+v", response)
 			}
 		})
 	}
@@ -102,21 +103,21 @@ func TestRequestingSessionIsNotRecalled(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
 	waiter := first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
-	reply, decided := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
-	if first.HandleResponse(&reply); !decided || !waiter.Refused() {
-		t.Errorf("got %+v, decided: %t; want a refusal at once", reply, decided)
+	response, decided := b.Decide(first.NextRequest(), &allocator.PendingRequest{})
+	if first.HandleResponse(&response); !decided || !waiter.Refused() {
+		t.Errorf("got %+v, decided: %t; want a refusal at once", response, decided)
 	}
 }
 
 // An answer to a recall does not count if a grant was on its way. When the grant
-// has come, the recall is answered again.
+// arrives, the recall is answered again.
 func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	t.Parallel()
 	b, first, _ := oneSlot(t)
 	b.Pools[3].Total, b.Pools[3].Free = 2, 1
 	first.Reserve([]wire.Need{need(3, wire.Slots, 1)})
 	request := first.NextRequest()
-	reply, _ := b.Decide(request, &allocator.PendingRequest{}) // on its way
+	response, _ := b.Decide(request, &allocator.PendingRequest{}) // on its way
 	b.Pools[3].Generation++
 	first.HandleRecall(3, b.Pools[3].Generation)
 	b.ApplyReports(1, first.NextReturn().Reports)
@@ -124,7 +125,7 @@ func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	if got := b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration; got != 1 {
 		t.Fatalf("the first answer counts: generation %d", got)
 	}
-	first.HandleResponse(&reply)
+	first.HandleResponse(&response)
 	again := first.NextReturn()
 	if again == nil {
 		t.Fatal("there is no second answer")

@@ -9,8 +9,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// variant is how a world takes the steps of the protocol: as the packages do, or
-// with a fault that the checks must find.
+// variant is an implementation of the protocol's steps: that of the packages, or
+// one with a fault that the checks must find.
 type variant struct {
 	name   string
 	decide func(b *allocator.Allocator, request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool)
@@ -202,7 +202,7 @@ func (finder) Helper() {}
 
 func (finder) Fatalf(format string, args ...any) { panic(finding(fmt.Sprintf(format, args...))) }
 
-// search plays worlds of a variant until a check fails, and returns its message.
+// search runs worlds of a variant until a check fails, and returns its message.
 func search(v variant, seeds uint64) (found finding) {
 	for seed := range seeds {
 		func() {
@@ -224,7 +224,7 @@ func search(v variant, seeds uint64) (found finding) {
 	return ""
 }
 
-// A checker that finds nothing proves nothing.
+// The checks are worth nothing unless they find faults.
 func TestChecksFindEveryFault(t *testing.T) {
 	t.Parallel()
 	for _, v := range faults {

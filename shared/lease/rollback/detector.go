@@ -1,5 +1,5 @@
-// Package rollback finds out whether Postgres has lost commits: it was restored
-// from an older copy, or failed over to a standby that lacked some.
+// Package rollback detects that Postgres has lost commits, because it was
+// restored from an older copy or failed over to a standby without them.
 package rollback
 
 import (
@@ -8,35 +8,38 @@ import (
 	"time"
 )
 
-// Detector is one replica's part in finding out whether Postgres has lost
-// commits. It is not safe for concurrent use.
+// Detector is one replica's part in detecting that Postgres has lost commits. It
+// is not safe for concurrent use.
 //
-// A replica serves in one server incarnation of Postgres, and is a member with
-// it before its first commit there. It remembers the commits whose results it
-// has given to anyone. In another incarnation it serves only after it has found
-// the markers of all of them, and the common marker of the membership, and every
-// other member has confirmed the same of its own. If a marker is missing, or a
+// A replica serves in one server incarnation of Postgres. Before its first
+// commit there, the membership lists it with that incarnation. It remembers each
+// commit whose result it has reported to anyone. It serves in another
+// incarnation only after three checks: it has found the markers of all these
+// commits there, it has found the last marker of the membership, and every other
+// member has done the same for its own commits. If a marker is missing, or a
 // member stays silent, a loss is declared. So nothing is granted or confirmed on
-// a Postgres that lacks such a commit, whichever replica connects to it first
-// and however little it lacks.
+// a Postgres server without such a commit, whichever replica connects to it
+// first.
 //
-// A member leaves only after a commit that comes after its last one: the marker
-// of that commit replaces what it remembered. Silent members are fenced in
-// Postgres first, by the same commit.
+// A member is removed from the membership only together with a checkpoint, which
+// is a commit after the member's last one: its marker becomes the last marker of
+// the membership and stands for all that the member remembered. A checkpoint
+// also fences the silent members in Postgres before they are removed.
 type Detector struct {
 	id           string
 	silenceLimit time.Duration
 
-	// incarnation and epoch are those in which it serves; incarnation is empty while it does not.
+	// incarnation and epoch are those in which the replica serves; incarnation is empty while it does not.
 	incarnation string
 	epoch       int64
-	// departures counts the incarnations that it has left: transactions from before must not be answered any more.
+	// departures counts the incarnations that the replica has left. The results of transactions from before must not be
+	// used any more.
 	departures int64
-	// commits has the transactions under way (false) and those that were answered (true), unless a checkpoint was
+	// commits has the running transactions (false) and those whose result was used (true), unless a checkpoint was
 	// committed after them.
 	commits map[int64]bool
 	last    int64
-	// candidate is the incarnation in which it wants to serve, since is when it first connected to it.
+	// candidate is the incarnation in which the replica will serve after the checks, since is when it first connected to it.
 	candidate string
 	since     time.Duration
 	sightings map[string]sighting
@@ -48,8 +51,9 @@ type sighting struct {
 	since time.Duration
 }
 
-// NewDetector returns a Detector that does not serve yet. The id is random and
-// new with each process. silenceLimit is how long it waits for other members.
+// NewDetector returns the Detector of a replica that does not serve yet. The id
+// is random and new with each process. silenceLimit is how long the replica
+// waits for other members.
 func NewDetector(id string, silenceLimit time.Duration) *Detector {
 	return &Detector{id: id, silenceLimit: silenceLimit, commits: map[int64]bool{}, sightings: map[string]sighting{}}
 }
@@ -61,7 +65,7 @@ func (d *Detector) ID() string { return d.id }
 // if it does not.
 func (d *Detector) Incarnation() string { return d.incarnation }
 
-// Transaction is a transaction under way.
+// Transaction is a running transaction.
 type Transaction struct {
 	CommitMarker
 	departures int64
@@ -80,9 +84,9 @@ func (d *Detector) Begin() (Transaction, bool) {
 	return Transaction{CommitMarker: CommitMarker{d.id, d.last}, departures: d.departures}, true
 }
 
-// BeginCheckpoint begins a transaction whose marker covers all commits that were
-// answered before. oldest is the first number that is still needed: markers
-// below it may be deleted.
+// BeginCheckpoint begins a transaction whose marker stands for all commits whose
+// results were used before. oldest is the first number that is still needed:
+// markers below it may be deleted.
 func (d *Detector) BeginCheckpoint() (t Transaction, oldest int64, ok bool) {
 	if t, ok = d.Begin(); !ok {
 		return t, 0, false
@@ -98,8 +102,8 @@ func (d *Detector) BeginCheckpoint() (t Transaction, oldest int64, ok bool) {
 }
 
 // Committed reports whether the result of a committed transaction may be used.
-// It may not if its incarnation was left meanwhile: its marker was not looked
-// for.
+// It may not if the replica has left the incarnation meanwhile, because
+// MarkersToVerify did not include its marker.
 func (d *Detector) Committed(t Transaction) bool {
 	if t.departures != d.departures {
 		delete(d.commits, t.N)
@@ -116,7 +120,7 @@ func (d *Detector) Committed(t Transaction) bool {
 // unknown; its result is not used.
 func (d *Detector) Failed(t Transaction) { delete(d.commits, t.N) }
 
-// StopServing ends serving, until StartServing.
+// StopServing records that the replica stops serving, until StartServing.
 func (d *Detector) StopServing() {
 	if d.incarnation != "" {
 		d.incarnation = ""
@@ -124,8 +128,8 @@ func (d *Detector) StopServing() {
 	}
 }
 
-// MarkersToVerify returns the markers to look for before the replica serves in
-// another incarnation.
+// MarkersToVerify returns the markers that must be present in another
+// incarnation before the replica serves there.
 func (d *Detector) MarkersToVerify(m Membership) []CommitMarker {
 	var markers []CommitMarker
 	for n, answered := range d.commits {
@@ -139,21 +143,22 @@ func (d *Detector) MarkersToVerify(m Membership) []CommitMarker {
 	return markers
 }
 
-// Action is what follows from an observation.
+// Action is the consequence of an observation.
 type Action int
 
-// Actions.
+// The actions.
 const (
 	// Wait: other members have not confirmed their commits. The membership must be written.
 	Wait Action = iota
-	// Serve: nothing is lost. The membership must be written, then the replica added in Postgres; then it may serve.
+	// Serve: nothing is lost. The membership must be written, then the replica added in Postgres; then the replica may
+	// serve.
 	Serve
 	// DeclareLoss: commits are lost, or may be: a loss must be declared.
 	DeclareLoss
 )
 
-// Observe decides about an incarnation in which the replica does not serve, by
-// the membership that was read before the observation.
+// Observe decides whether the replica may serve in an incarnation. The
+// membership must have been read before the observation.
 func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Membership, Action) {
 	if d.candidate != o.Incarnation {
 		d.candidate, d.since = o.Incarnation, now
@@ -172,8 +177,9 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 	return next, Wait
 }
 
-// StartServing starts serving in an incarnation that lacks nothing. Commits from
-// before a declared loss are not looked for any more.
+// StartServing records that the replica serves in an incarnation for which
+// Observe returned Serve. Commits from before a declared loss need not be
+// verified any more.
 func (d *Detector) StartServing(o Observation) {
 	if o.Mark.Epoch > d.epoch {
 		maps.DeleteFunc(d.commits, func(_ int64, answered bool) bool { return answered })
@@ -202,10 +208,10 @@ func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 }
 
 // AfterCheckpoint decides, after a committed checkpoint, whether the replica
-// goes on serving, by the membership that was read before it. The returned
-// membership, without the replicas that the checkpoint fenced, must be written;
-// the replica fences itself when it stops in order. If it returns false, the
-// replica has stopped serving.
+// goes on serving. The membership must have been read before the checkpoint. The
+// returned membership, without the replicas that the checkpoint fenced, must be
+// written. A replica that stops gracefully is among the fenced ones itself. If
+// AfterCheckpoint returns false, the replica has stopped serving.
 func (d *Detector) AfterCheckpoint(m Membership, o Observation, checkpoint Transaction, fenced []string) (Membership, bool) {
 	_, present := m.Members[d.id]
 	if !present || o.Incarnation != d.incarnation || o.Mark.Epoch != d.epoch || m.Mark.Lost(o.Mark) || len(m.UnverifiedReplicas(d.incarnation, d.id)) > 0 {

@@ -35,7 +35,7 @@ func TestReplicaVerifiesTheCommitsItAnswered(t *testing.T) {
 	first := committed(t, a)
 	failed, _ := a.Begin()
 	a.Failed(failed)
-	underway, _ := a.Begin()
+	running, _ := a.Begin()
 	if got := a.MarkersToVerify(members); !reflect.DeepEqual(got, []CommitMarker{first}) {
 		t.Errorf("markers %v; want %v", got, first)
 	}
@@ -45,14 +45,14 @@ func TestReplicaVerifiesTheCommitsItAnswered(t *testing.T) {
 	}
 	a.Committed(checkpoint)
 	if got := a.MarkersToVerify(members); !reflect.DeepEqual(got, []CommitMarker{checkpoint.CommitMarker}) {
-		t.Errorf("after a checkpoint it markers %v; want %v", got, checkpoint.CommitMarker)
+		t.Errorf("markers after a checkpoint: %v; want %v", got, checkpoint.CommitMarker)
 	}
-	if _, oldest, _ = a.BeginCheckpoint(); oldest != underway.N {
-		t.Errorf("markers below %d may be deleted; want below that of the transaction under way, %d", oldest, underway.N)
+	if _, oldest, _ = a.BeginCheckpoint(); oldest != running.N {
+		t.Errorf("markers below %d may be deleted; want below that of the running transaction, %d", oldest, running.N)
 	}
 	a.StopServing()
-	if a.Committed(underway) {
-		t.Error("a transaction of an incarnation that was left is answered")
+	if a.Committed(running) {
+		t.Error("the result of a transaction in an earlier incarnation is used")
 	}
 	if _, ok := a.Begin(); ok {
 		t.Error("a transaction begins while the replica does not serve")

@@ -6,9 +6,9 @@ import (
 	"modelgateway/shared/lease/session"
 )
 
-// HighWaterMark has the greatest numbers that Postgres has given out. The control
-// planes keep it outside of Postgres, so that no number is given out twice after
-// a loss of commits.
+// HighWaterMark has the greatest numbers that Postgres has given out. The
+// control planes store it outside of Postgres, so that no number is given out
+// twice after a loss of commits.
 type HighWaterMark struct {
 	// Epoch is the cluster epoch: it counts the declared losses.
 	Epoch int64 `json:"epoch"`
@@ -18,8 +18,8 @@ type HighWaterMark struct {
 	Pool     int64 `json:"pool"`
 }
 
-// Lost reports whether Postgres, in its state now, lacks numbers below the mark.
-// In a later epoch nothing is missing: the loss was declared.
+// Lost reports whether Postgres, whose state is now, has lost numbers up to the
+// mark. In a later epoch nothing counts as lost, because the loss was declared.
 func (m HighWaterMark) Lost(now HighWaterMark) bool {
 	if now.Epoch != m.Epoch {
 		return now.Epoch < m.Epoch
@@ -27,7 +27,8 @@ func (m HighWaterMark) Lost(now HighWaterMark) bool {
 	return now.Revision < m.Revision || now.Session < m.Session || now.Pool < m.Pool
 }
 
-// Merge returns the later of two marks.
+// Merge returns the mark of the later epoch, or the greater numbers of both
+// marks if they are of the same epoch.
 func (m HighWaterMark) Merge(now HighWaterMark) HighWaterMark {
 	switch {
 	case now.Epoch > m.Epoch:
@@ -39,22 +40,22 @@ func (m HighWaterMark) Merge(now HighWaterMark) HighWaterMark {
 	return now
 }
 
-// unseen is more than the numbers that can have been given out since the last
-// mark was written.
-const unseen = 1 << 20
+// markGap is greater than the number of revisions or ids that can have been given
+// out since the last mark was written.
+const markGap = 1 << 20
 
 // Next returns the mark after a declared loss: the next epoch, and revisions and
 // ids above all that were given out.
 func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 	return HighWaterMark{
-		Epoch: max(m.Epoch, now.Epoch) + 1, Revision: max(m.Revision, now.Revision) + unseen,
-		Session: max(m.Session, now.Session) + unseen, Pool: max(m.Pool, now.Pool) + unseen,
+		Epoch: max(m.Epoch, now.Epoch) + 1, Revision: max(m.Revision, now.Revision) + markGap,
+		Session: max(m.Session, now.Session) + markGap, Pool: max(m.Pool, now.Pool) + markGap,
 	}
 }
 
-// UnknownSessions stands for the sessions from before a loss of commits that
-// Postgres may not know of. Every change waits for it as long as one of them may
-// take itself for valid.
+// UnknownSessions returns an entry, with session 0, for the sessions from before
+// a loss of commits that Postgres may not know of. A barrier waits for it as long
+// as the proxy of such a session may consider the session valid.
 func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSession {
 	if !InRecoveryWait(sinceLoss, valid, margin) {
 		return nil
@@ -64,5 +65,5 @@ func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSe
 
 // InRecoveryWait reports whether the recovery wait after a declared loss is not
 // over: nothing is granted until every session from before the loss, known or
-// not, must have expired and had the time to report its totals.
+// not, has expired and had time to report its totals.
 func InRecoveryWait(sinceLoss, valid, margin time.Duration) bool { return sinceLoss < valid+margin }

@@ -33,17 +33,17 @@ func TestMarkShowsLoss(t *testing.T) {
 	}
 }
 
-// After a loss was declared, Postgres stands where nobody has seen it, and is
-// sound for everyone who knew it before.
+// The mark after a declared loss is above all earlier numbers, so no replica
+// that knows an earlier mark finds a loss.
 func TestMarkAfterLoss(t *testing.T) {
 	t.Parallel()
 	seen := HighWaterMark{Epoch: 1, Revision: 70, Session: 30, Pool: 90}
 	now := HighWaterMark{Epoch: 1, Revision: 40, Session: 10, Pool: 60}
 	next := seen.Next(now)
 	if seen.Lost(next) || seen.Merge(next).Lost(next) {
-		t.Errorf("%+v is lost to those who saw %+v", next, seen)
+		t.Errorf("%+v counts as a loss for %+v", next, seen)
 	}
 	if next.Revision <= seen.Revision || next.Session <= seen.Session || next.Pool <= seen.Pool || next.Epoch != 2 {
-		t.Errorf("%+v gives out again what %+v has given out", next, seen)
+		t.Errorf("%+v gives out numbers of %+v again", next, seen)
 	}
 }

@@ -6,51 +6,52 @@ import (
 	"slices"
 )
 
-// CommitMarker identifies a commit of a replica by its number. Its row is in
-// Postgres exactly if everything is that had been committed when the commit
-// began, because what Postgres loses is always the end of its log. No other
-// replica writes a row of that name, however far Postgres goes on after a loss.
+// CommitMarker identifies a commit of a replica by its number. Postgres loses
+// only the end of its log, so if the row of the marker is present, then so is
+// everything that was committed before. After a loss, no other transaction writes
+// a row with the same replica and number.
 type CommitMarker struct {
 	// Replica is the random name of one control plane process.
 	Replica string `json:"replica"`
 	N       int64  `json:"n"`
 }
 
-// Membership is what control planes keep outside of Postgres to find out whether
-// it has lost commits. It is one entry of the recovery bucket; it is replaced
-// only if nobody has replaced it since it was read.
+// Membership is the state that control planes store outside of Postgres to
+// detect that it has lost commits. It is one entry of the recovery bucket, and
+// is updated by compare-and-swap.
 type Membership struct {
 	Mark HighWaterMark `json:"mark"`
-	// LastMarker was committed after every commit that no member remembers.
+	// LastMarker is the marker of a checkpoint after every commit that no member remembers.
 	LastMarker CommitMarker `json:"last_marker"`
-	// Members are the control planes that have made commits in an incarnation, or are about to.
+	// Members are the control planes that have committed in an incarnation, or will.
 	Members map[string]Member `json:"members"`
 }
 
 // Member is the entry of one control plane.
 type Member struct {
-	// Incarnation is the server incarnation in which all that it ever committed is present.
+	// Incarnation is the server incarnation in which the control plane has found all its commits.
 	Incarnation string `json:"incarnation"`
-	// Heartbeat counts up as long as the control plane lives.
+	// Heartbeat grows as long as the control plane runs.
 	Heartbeat int64 `json:"heartbeat"`
 }
 
-// Observation is the state of Postgres as a control plane reads it. Within one
-// server incarnation nothing is lost: it lasts as long as the same server runs.
+// Observation is the state of Postgres as a control plane has read it. Within
+// one server incarnation nothing is lost, because the same server runs all the
+// time.
 type Observation struct {
 	Mark        HighWaterMark
 	Incarnation string
-	// MissingMarkers are those of the markers looked for that are not there.
+	// MissingMarkers are the markers to verify that are not in Postgres.
 	MissingMarkers []CommitMarker
 }
 
-// Lost reports whether Postgres lacks commits that the membership knows of.
+// Lost reports whether Postgres has lost commits that the membership shows.
 func (m Membership) Lost(o Observation) bool {
 	return m.Mark.Lost(o.Mark) || (o.Mark.Epoch == m.Mark.Epoch && slices.Contains(o.MissingMarkers, m.LastMarker))
 }
 
-// UnverifiedReplicas returns the members, except one, that have not confirmed
-// yet that their commits are present in an incarnation; sorted.
+// UnverifiedReplicas returns the members, except one, that have not found their
+// commits in an incarnation yet; sorted.
 func (m Membership) UnverifiedReplicas(incarnation, except string) []string {
 	var found []string
 	for id, member := range m.Members {
@@ -62,8 +63,8 @@ func (m Membership) UnverifiedReplicas(incarnation, except string) []string {
 	return found
 }
 
-// with returns the membership after an observation, with one replica in it.
-// Entries from before a declared loss are dropped.
+// with returns the membership after an observation of the replica id, which it
+// includes. Entries from before a declared loss are dropped.
 func (m Membership) with(o Observation, id string) Membership {
 	next := Membership{Mark: m.Mark.Merge(o.Mark), Members: map[string]Member{}}
 	if o.Mark.Epoch <= m.Mark.Epoch {

@@ -2,9 +2,10 @@ package session
 
 import (
 	"maps"
-	"modelgateway/shared/wire"
 	"slices"
 	"time"
+
+	"modelgateway/shared/wire"
 )
 
 // PendingSession is a live session that has not reported a revision as applied.
@@ -15,23 +16,23 @@ type PendingSession struct {
 }
 
 // Barrier is the acknowledgement barrier of one key change. It is done when
-// every session that may admit without the change has acknowledged it, is known
-// to have applied it, or has certainly expired.
+// every session that may admit without the change has acknowledged it, has
+// reported it as applied, or has certainly expired.
 //
-// Times are of the caller's clock, which does not go back.
+// Times are readings of the caller's clock, which does not go back.
 type Barrier struct {
 	revision int64
 	margin   time.Duration
 	until    map[wire.SessionID]time.Duration
-	// done has the sessions that need no waiting any more, though they may still be listed as pending.
+	// done has the sessions that the barrier no longer waits for, though they may still be listed as pending.
 	done      map[wire.SessionID]bool
 	confirmed int
 }
 
-// NewBarrier returns the Barrier of a revision for the sessions that have not
-// applied it. They are read after the commit of the change, and now is taken
-// after that, so that a slow read does not end a session early. margin bounds
-// the error of a session's clock.
+// NewBarrier returns the Barrier of a revision for the pending sessions. They
+// must be read after the commit of the change, and now must be read after them:
+// otherwise a slow read would make a session expire too early. margin bounds the
+// error of a session's clock.
 func NewBarrier(revision int64, pending []PendingSession, margin, now time.Duration) *Barrier {
 	b := &Barrier{revision: revision, margin: margin, until: map[wire.SessionID]time.Duration{}, done: map[wire.SessionID]bool{}}
 	b.add(pending, now)
@@ -56,13 +57,13 @@ func (b *Barrier) add(pending []PendingSession, now time.Duration) {
 
 func (b *Barrier) drop(session wire.SessionID) {
 	delete(b.until, session)
-	b.done[session] = session != 0 // unknown sessions come again with the next loss
+	b.done[session] = session != 0 // the next loss adds unknown sessions, with id 0, again
 }
 
-// Refresh takes the list of pending sessions read again. A session that is no
-// longer pending has reported the change in a heartbeat; if its time had run
-// out, it may have just ended, and does not count as confirmed. Sessions that
-// have become pending were not known before: Postgres has lost commits.
+// Refresh applies a new list of the pending sessions. A session that is no
+// longer pending has reported the change in a heartbeat; but if its time is over,
+// it may have expired instead, and does not count as confirmed. Sessions are new
+// in the list only if Postgres has lost commits.
 func (b *Barrier) Refresh(pending []PendingSession, now time.Duration) {
 	b.add(pending, now)
 	still := map[wire.SessionID]bool{}
@@ -93,8 +94,7 @@ func (b *Barrier) Done(now time.Duration) bool {
 // Confirmed returns how many sessions are known to have applied the change.
 func (b *Barrier) Confirmed() int { return b.confirmed }
 
-// Waiting returns the sessions that the barrier waits for, sorted; nil if there
-// are none.
+// Waiting returns the sessions that the barrier waits for, sorted, or nil.
 func (b *Barrier) Waiting() []wire.SessionID { return slices.Sorted(maps.Keys(b.until)) }
 
 // MaxWait returns the longest time that the barrier can still wait.

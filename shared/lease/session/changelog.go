@@ -1,12 +1,13 @@
 package session
 
 import (
-	"modelgateway/shared/wire"
 	"slices"
+
+	"modelgateway/shared/wire"
 )
 
-// ChangeLog is the order in which a proxy applies key changes. Each change is
-// applied as soon as it is known; it is acknowledged, and reported as applied,
+// ChangeLog tracks the key changes that a proxy has applied. Each change is
+// applied as soon as it arrives; it is acknowledged, and reported as applied,
 // only when every earlier one is applied too. The zero value has no session, and
 // applies nothing.
 type ChangeLog struct {
@@ -16,7 +17,7 @@ type ChangeLog struct {
 	gaps map[int64]bool
 }
 
-// Begin starts a session that knows every change up to rev.
+// Begin starts a session in which every change up to rev is applied.
 func (c *ChangeLog) Begin(session wire.SessionID, rev int64) {
 	*c = ChangeLog{session: session, applied: rev, gaps: map[int64]bool{}}
 }
@@ -33,7 +34,7 @@ func (c *ChangeLog) Applied() int64 { return c.applied }
 
 // ApplyPushed applies a change that was pushed. It returns false if the change
 // cannot be acknowledged: there is no session, or an earlier change is missing,
-// which the next heartbeat brings.
+// which the response to the next heartbeat will contain.
 func (c *ChangeLog) ApplyPushed(change wire.KeyChange, apply func(wire.KeyChange)) (ack wire.Ack, ok bool) {
 	if c.session == 0 {
 		return wire.Ack{}, false
@@ -51,9 +52,9 @@ func (c *ChangeLog) ack() wire.Ack {
 	return wire.Ack{V: wire.Version, Session: c.session, Revision: c.applied}
 }
 
-// ApplyFetched applies the changes of a heartbeat response, which follow one
-// another without a gap. It returns the acknowledgement that is now due for the
-// revisions that had been pushed before an earlier one.
+// ApplyFetched applies the changes of a heartbeat response, which have no gap.
+// due lists the revisions that ApplyPushed could not acknowledge and that can be
+// acknowledged now, by ack.
 func (c *ChangeLog) ApplyFetched(session wire.SessionID, changes []wire.KeyChange, apply func(wire.KeyChange)) (ack wire.Ack, due []int64) {
 	if c.session != session {
 		return wire.Ack{}, nil

@@ -1,34 +1,36 @@
 package session
 
 import (
-	"modelgateway/shared/wire"
 	"time"
+
+	"modelgateway/shared/wire"
 )
 
-// Instant is one moment on two clocks of a machine, as durations since some
-// moment of the past. Both never go back. Mono stops while the machine is
-// suspended; Boot goes on.
+// Instant is a moment on two clocks of a machine, neither of which goes back.
+// Mono stops while the machine is suspended; Boot goes on. Each is a duration
+// since an arbitrary moment.
 type Instant struct{ Mono, Boot time.Duration }
 
 // Add returns the instant that is later by d.
 func (i Instant) Add(d time.Duration) Instant { return Instant{i.Mono + d, i.Boot + d} }
 
-// Before reports whether the instant lies before a deadline on both clocks: a
-// proxy whose machine was suspended must not take its session for valid.
+// Before reports whether the instant is before a deadline on both clocks: a
+// proxy must not consider its session valid because Mono stopped during a
+// suspension.
 func (i Instant) Before(deadline Instant) bool {
 	return i.Mono < deadline.Mono && i.Boot < deadline.Boot
 }
 
 // RegisteredUntil returns the deadline of a session whose registration was sent
-// at an instant. The control plane counts from the later moment at which it
-// received the request.
+// at an instant. It is earlier than the control plane's deadline, which counts
+// from when the request was received.
 func RegisteredUntil(r *wire.RegisterResponse, sent Instant) Instant {
 	return sent.Add(time.Duration(r.ValidMS) * time.Millisecond)
 }
 
-// ExtendedUntil returns the deadline to which a heartbeat that was sent at an
-// instant has extended the session. It returns false when the session is not
-// extended, because not every change has been applied yet.
+// ExtendedUntil returns the deadline of a session after a heartbeat that was
+// sent at an instant. It returns false if the session is not extended: it has
+// ended, or there are more key changes to apply first.
 func ExtendedUntil(r *wire.HeartbeatResponse, sent Instant) (Instant, bool) {
 	return sent.Add(time.Duration(r.ValidMS) * time.Millisecond), r.Status == wire.Done && !r.More
 }

@@ -5,25 +5,26 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// maxFloors bounds the remembered keys and accounts; beyond it, every record that
-// was read before the newest change counts as out of date.
+// maxFloors bounds the entries for keys and accounts; beyond it, every record
+// that was read before the newest change counts as out of date.
 const maxFloors = 1 << 16
 
 // RecordVersion says when a cached key record was read.
 type RecordVersion struct {
 	Hash    apikey.Hash
 	Account string
-	// Revision is the revision at which it was read, Session the value of Invalidations.Session before the read.
+	// Revision is the revision at which the record was read, Session the value of Invalidations.Session before the read.
 	Revision, Session int64
 }
 
-// Invalidations is a proxy's knowledge of key changes: which keys are revoked,
-// and which cached key records are out of date. Call BeginSession before
-// anything else.
+// Invalidations is the effect of the key changes that a proxy has applied: which
+// keys are revoked, and which cached key records are out of date. BeginSession
+// must be called before any other method.
 type Invalidations struct {
 	// session counts the sessions: records that were read before the last one began must not be used.
 	session int64
-	// floor is the least revision at which any record must have been read.
+	// floor is the least revision at which a record that may be used was read; keys and accounts have it for single keys
+	// and accounts.
 	floor    int64
 	revoked  map[apikey.Hash]int64
 	keys     map[apikey.Hash]int64
@@ -37,8 +38,8 @@ func (i *Invalidations) BeginSession(floor int64) {
 	*i = Invalidations{session: i.session + 1, floor: floor, revoked: map[apikey.Hash]int64{}, keys: map[apikey.Hash]int64{}, accounts: map[string]int64{}}
 }
 
-// Session returns the number of the current session, to be noted before a record
-// is read.
+// Session returns the number of the current session, for the RecordVersion of a
+// record that will be read.
 func (i *Invalidations) Session() int64 { return i.session }
 
 // Revoked reports whether a key is known to be revoked.
@@ -53,7 +54,7 @@ func (i *Invalidations) IsCurrent(r RecordVersion) bool {
 	return !i.Revoked(r.Hash) && r.Session == i.session && r.Revision >= i.floor && r.Revision >= i.keys[r.Hash] && r.Revision >= i.accounts[r.Account]
 }
 
-// Apply takes a change. After it, no record that the change makes out of date is
+// Apply applies a change: the records that it makes out of date are no longer
 // current.
 func (i *Invalidations) Apply(c wire.KeyChange) {
 	switch c.Kind {
@@ -63,7 +64,7 @@ func (i *Invalidations) Apply(c wire.KeyChange) {
 		i.keys[c.KeyHash] = max(c.Revision, i.keys[c.KeyHash])
 	case wire.AccountUpdated:
 		i.accounts[c.Account] = max(c.Revision, i.accounts[c.Account])
-	default: // an unknown kind of a later version may concern any record
+	default: // a kind that only later versions know may concern any record
 		i.floor = max(c.Revision, i.floor)
 	}
 	if len(i.revoked)+len(i.keys)+len(i.accounts) > maxFloors {
@@ -72,8 +73,8 @@ func (i *Invalidations) Apply(c wire.KeyChange) {
 }
 
 // compact invalidates every record that was read before rev, and drops the
-// entries of single keys and accounts that this covers. A record that is read
-// later contains all changes up to rev: a revoked key is read as not active.
+// entries for keys and accounts that are redundant then. A record that is read
+// later contains all changes up to rev; that of a revoked key is not active.
 func (i *Invalidations) compact(rev int64) {
 	i.floor = max(rev, i.floor)
 	drop(i.revoked, i.floor)

@@ -7,7 +7,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The remembered keys are bounded: the floor covers those that were dropped.
+// The number of entries is bounded: the floor replaces those that were dropped.
 func TestInvalidationsAreBounded(t *testing.T) {
 	t.Parallel()
 	var k Invalidations

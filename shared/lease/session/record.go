@@ -4,11 +4,12 @@
 package session
 
 import (
-	"modelgateway/shared/wire"
 	"time"
+
+	"modelgateway/shared/wire"
 )
 
-// State is the state of a session. It only grows.
+// State is the state of a session. It never decreases.
 type State int16
 
 // The states of a session, as stored.
@@ -25,12 +26,12 @@ const (
 type Record struct {
 	ID     wire.SessionID
 	BootID string
-	// State is zero for a session that does not exisr.
+	// State is zero for a session that does not exist.
 	State State
 	// Remaining is how long the session is still valid; negative once it has expired. It is measured by the clock of
 	// Postgres, the only one that all control planes share.
 	Remaining time.Duration
-	// AppliedRevision is the revision that its proxy has reported as applied.
+	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
 }
 
@@ -45,12 +46,13 @@ func (r *Record) MayAdmit() bool { return r.State == Active }
 // CanReturn reports whether the session can return units.
 func (r *Record) CanReturn() bool { return r.State == Active || r.State == Fenced }
 
-// HoldsLeases reports whether costs are charged to the session's leases; the
-// costs of any other session are taken from the free units.
+// HoldsLeases reports whether costs are charged to the session's leases. The
+// costs of a closed session are taken from the free units instead.
 func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 
 // Heartbeat extends the session and records the revision that its proxy has
-// applied. It returns false, without any change, for a session that has ended.
+// applied. It returns false, and changes nothing, if the session has ended or
+// belongs to another process.
 func (r *Record) Heartbeat(h *wire.HeartbeatRequest, valid time.Duration) bool {
 	if r.BootID != h.BootID || !r.CanRequest() {
 		return false
@@ -60,7 +62,8 @@ func (r *Record) Heartbeat(h *wire.HeartbeatRequest, valid time.Duration) bool {
 }
 
 // Fence fences a session that has expired by more than margin: its proxy cannot
-// take it for valid any more, however its clock drifts.
+// consider it valid any more, even if its clock drifts. It reports whether it
+// did.
 func (r *Record) Fence(margin time.Duration) bool {
 	if r.State != Active || r.Remaining >= -margin {
 		return false
@@ -70,15 +73,16 @@ func (r *Record) Fence(margin time.Duration) bool {
 }
 
 // Expired reports whether a fenced session has been silent for so long that none
-// of its requests can run any more: it is closed without its usage events.
+// of its requests can run any more. It is then closed, although usage events may
+// be unsettled.
 func (r *Record) Expired(closeAfter time.Duration) bool {
 	return r.State == Fenced && r.Remaining < -closeAfter
 }
 
-// Close handles a request to close the session, of which the given number of
-// usage events is settled. The session is fenced by it, and closed once all of
-// its events are settled. A session of another process, or one that Postgres
-// does not know, holds nothing and counts as closed.
+// Close handles a request to close the session; settled is the number of its
+// settled usage events. The session is fenced, and closed once all of its events
+// are settled. Close reports whether it is closed. A session of another process,
+// or one that Postgres does not know, holds nothing and counts as closed.
 func (r *Record) Close(c *wire.CloseRequest, settled int64) (done bool) {
 	if !r.CanReturn() || r.BootID != c.BootID {
 		return true

@@ -7,8 +7,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// IntervalSet is a set of sequence numbers: inclusive ranges in rising order that
-// neither overlap nor touch.
+// IntervalSet is a set of sequence numbers: inclusive ranges in ascending order
+// that neither overlap nor touch.
 type IntervalSet [][2]int64
 
 // find returns the index of the range that contains a number, or else of the
@@ -32,7 +32,7 @@ func (s IntervalSet) Contains(n int64) bool {
 	return found
 }
 
-// Add returns the set with one more number.
+// Add returns the set with one more number. It may change s.
 func (s IntervalSet) Add(n int64) IntervalSet {
 	i, found := s.find(n)
 	if found {
@@ -61,8 +61,8 @@ func (s IntervalSet) Count() (count int64) {
 	return count
 }
 
-// Settled returns the message that says which events of a session are settled:
-// all up to the watermark, and the ranges beyond it.
+// Settled returns the message with the settled events of a session: the
+// watermark and the ranges beyond it.
 func (s IntervalSet) Settled(session wire.SessionID) event.Settled {
 	m := event.Settled{V: event.Version, Session: int64(session), Beyond: s}
 	if len(s) > 0 && s[0][0] == 1 {

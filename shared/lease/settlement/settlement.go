@@ -1,6 +1,6 @@
 // Package settlement decides which usage events of a batch are charged. Every
-// request is charged at most once, whatever is delivered again, late or out of
-// order (invariant I3).
+// request is charged at most once, even if events are delivered again, late or
+// out of order (invariant I3).
 package settlement
 
 import (
@@ -24,7 +24,8 @@ const (
 	Conflicting
 )
 
-// Charge is the part of a usage event that settlement decides by.
+// Charge is the part of a usage event that the decisions of settlement depend
+// on.
 type Charge struct {
 	Request     [16]byte
 	Fingerprint [32]byte
@@ -36,9 +37,9 @@ type Charge struct {
 	Invalid bool
 }
 
-// Batch decides the events of one transaction. Only the table of usage records
-// knows whether a request was settled before: Candidates are inserted into it,
-// and MarkInserted takes those that were new.
+// Batch decides the events of one transaction. Whether a request was settled
+// before is found out by inserting the Candidates into the table of usage
+// records; MarkInserted records which of them were new.
 type Batch struct {
 	Charges  []Charge
 	Outcomes []Outcome
@@ -64,8 +65,8 @@ func (s *Batch) Candidates() []int {
 	return candidates
 }
 
-// MarkInserted takes the requests that the table did not have before, and returns
-// the indices of their events.
+// MarkInserted records that requests are new in the table, and returns the
+// indices of their events.
 func (s *Batch) MarkInserted(requests map[[16]byte]bool) []int {
 	var inserted []int
 	for _, i := range s.Candidates() {
@@ -77,8 +78,8 @@ func (s *Batch) MarkInserted(requests map[[16]byte]bool) []int {
 	return inserted
 }
 
-// Unresolved returns the indices of the events whose requests were settled
-// before, be it by an earlier event of the batch: they are compared with the
+// Unresolved returns the indices of the events whose requests were settled by an
+// earlier event, perhaps of this batch. ResolveDuplicates compares them with the
 // settled event.
 func (s *Batch) Unresolved() []int {
 	var unresolved []int

@@ -1,5 +1,5 @@
-// Package usagelog tracks a proxy's usage events that are not settled yet: in
-// which session each one is, and when it is published again.
+// Package usagelog tracks a proxy's usage events that are not settled yet: the
+// session of each, and when it is published again.
 package usagelog
 
 import (
@@ -14,19 +14,19 @@ import (
 const (
 	// resendAfter is how long a published event may stay unsettled before it is published again.
 	resendAfter = 2500 * time.Millisecond
-	// sendLevels bounds how often that time doubles, to more than five minutes: while nothing is settled, the stream must
-	// not fill with copies.
-	sendLevels = 8
+	// resendLevels bounds how often that time doubles; the last one is more than five minutes. Without the doubling, the
+	// stream would fill with copies while nothing is settled.
+	resendLevels = 8
 )
 
-// Delivery is the state of one event on its way to settlement. Callers embed it
-// in their own record of the event.
+// Delivery is the delivery state of one event. Callers embed it in their own
+// record of the event.
 type Delivery struct {
-	Session wire.SessionID
-	sentAt  time.Duration
-	sends   uint8
-	settled bool
-	queued  bool
+	Session      wire.SessionID
+	sentAt       time.Duration
+	publications uint8
+	settled      bool
+	queued       bool
 }
 
 func (d *Delivery) delivery() *Delivery { return d }
@@ -41,33 +41,35 @@ type Entry interface {
 }
 
 // Log has the usage events of a proxy that the control plane has not reported
-// settled: the events of each session with the sequence numbers 1, 2, 3…, and the
-// times at which they are published. An event is kept until it is settled; an
-// acknowledgement of the stream is not enough (invariant I6).
+// settled, by session and sequence number, and decides when they are published.
+// An event is kept until it is settled; the stream's acknowledgement is not
+// enough (invariant I6).
 type Log[E Entry] struct {
 	sessions map[wire.SessionID]*SessionLog[E]
 	pending  int64
 	queue    []E // to be published, in order
-	sent     [sendLevels][]sending[E]
+	sent     [resendLevels][]publication[E]
 }
 
 // SessionLog has the unsettled events of one session.
 type SessionLog[E Entry] struct {
 	BootID string
-	// Last is the sequence number of the session's last event, Written that of the last one that the caller has on disk.
+	// Last is the sequence number of the session's last event, Written that of the last one that the caller has written to
+	// disk.
 	Last, Written int64
-	// Running is how many of its requests have started and not finished.
+	// Running is how many of the session's requests have started and not finished.
 	Running int
-	// entries are the events from the first unsettled one on, whose sequence number is first. A zero entry is unknown.
+	// entries are the events from the first unsettled one on, whose sequence number is first. An entry is zero if its event
+	// was lost.
 	first   int64
 	entries []E
 	// ended: no request may start any more. closed: the session is dropped once everything is settled.
 	ended, closed bool
 }
 
-// sending is one publication of an event. It is out of date if the event was
+// publication is one publication of an event. It is obsolete if the event was
 // published again or queued since.
-type sending[E Entry] struct {
+type publication[E Entry] struct {
 	e  E
 	at time.Duration
 }
@@ -123,9 +125,9 @@ func (l *SessionLog[E]) Watermark() int64 {
 	return l.first - 1
 }
 
-// Add adds an event with its sequence number, which is above the last one.
-// Numbers that are missing before it, which only a damaged file can have lost,
-// count as settled.
+// Add adds an event with its sequence number, which is above the last one. If
+// numbers are missing before it, because a file was damaged, their events count
+// as settled.
 func (u *Log[E]) Add(number int64, e E) {
 	l := u.sessions[e.delivery().Session]
 	if len(l.entries) == 0 {
@@ -140,9 +142,9 @@ func (u *Log[E]) Add(number int64, e E) {
 	u.pending++
 }
 
-// FinishedSessions returns the sessions other than the current one in which no
-// request runs any more. No request may start in them from now on: their event
-// counts are final.
+// FinishedSessions returns close requests for the sessions, other than the
+// current one, in which no request runs any more. From now on no request may
+// start in them: their event counts are final.
 func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 	var ended []wire.CloseRequest
 	for id, l := range u.sessions {
@@ -157,19 +159,19 @@ func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 }
 
 // MarkClosed records that the control plane has closed a finished session, and
-// returns whether the session was dropped. It is dropped when its last event is
-// settled, which may be later: a session that was silent for long is closed
-// before its events are settled.
-func (u *Log[E]) MarkClosed(id wire.SessionID) (forgotten bool) {
+// reports whether the session was dropped. It is dropped when its last event is
+// settled, which may be later: the control plane closes a session that was
+// silent for long before its events are settled.
+func (u *Log[E]) MarkClosed(id wire.SessionID) (dropped bool) {
 	l := u.sessions[id]
 	if l == nil || !l.ended {
 		return false
 	}
 	l.closed = true
-	return u.forget(id)
+	return u.dropIfDone(id)
 }
 
-func (u *Log[E]) forget(id wire.SessionID) bool {
+func (u *Log[E]) dropIfDone(id wire.SessionID) bool {
 	l := u.sessions[id]
 	if !l.closed || len(l.entries) > 0 {
 		return false
@@ -178,10 +180,10 @@ func (u *Log[E]) forget(id wire.SessionID) bool {
 	return true
 }
 
-// MarkSettled takes the message about the settled events of a session, and calls
-// released for each event that was not known to be settled. It returns whether
+// MarkSettled applies the message about the settled events of a session, and
+// calls released for each event that was unsettled before. It reports whether
 // the watermark has moved, and whether the session was dropped.
-func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, forgotten bool) {
+func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, dropped bool) {
 	id := wire.SessionID(m.Session)
 	l := u.sessions[id]
 	if l == nil {
@@ -193,7 +195,7 @@ func (u *Log[E]) MarkSettled(m event.Settled, released func(E)) (moved, forgotte
 		u.mark(l, span[0], span[1], released)
 	}
 	l.shift()
-	return l.Watermark() > before, u.forget(id)
+	return l.Watermark() > before, u.dropIfDone(id)
 }
 
 // Drop drops a session with all its events.
@@ -237,13 +239,13 @@ func (u *Log[E]) Enqueue(e E) {
 }
 
 // NextBatch returns the events of the next message, all of one session, or none
-// if nothing is due. Due are events that were never published, those of Requeue,
-// and those that were published some time ago and are still not settled. read
+// if no event is due. An event is due if it was never published, if Requeue has
+// queued it, or if it was published some time ago and is still unsettled. read
 // returns the size of an event, or false if it cannot be read now; such an event
-// is tried again later. now is of a clock that does not go back.
+// is tried again later. now is the reading of a clock that does not go back.
 func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) (size int, ok bool)) []E {
-	u.requeue(now)
-	var batch, others []E // others, of other sessions, keep their places at the front
+	u.enqueueOverdue(now)
+	var batch, others []E // others are of other sessions and stay at the front of the queue
 	size, i := 0, 0
 	for ; i < len(u.queue) && len(batch) < limit && len(others) < limit && size < maxBytes; i++ {
 		e := u.queue[i]
@@ -257,7 +259,7 @@ func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) 
 			continue
 		}
 		n, ok := read(e)
-		u.sending(e, now)
+		u.recordPublication(e, now)
 		if ok {
 			batch = append(batch, e)
 			size += n
@@ -269,22 +271,22 @@ func (u *Log[E]) NextBatch(limit, maxBytes int, now time.Duration, read func(E) 
 	return batch
 }
 
-// sending records that a queued event is published.
-func (u *Log[E]) sending(e E, now time.Duration) {
+// recordPublication records that a queued event is published.
+func (u *Log[E]) recordPublication(e E, now time.Duration) {
 	d := e.delivery()
-	level := min(int(d.sends), sendLevels-1)
+	level := min(int(d.publications), resendLevels-1)
 	d.queued, d.sentAt = false, now
-	d.sends = uint8(level + 1)
-	u.sent[level] = append(u.sent[level], sending[E]{e, now})
+	d.publications = uint8(level + 1)
+	u.sent[level] = append(u.sent[level], publication[E]{e, now})
 }
 
-// requeue queues those published events again that have waited long enough.
-func (u *Log[E]) requeue(now time.Duration) {
+// enqueueOverdue queues the published events again that are unsettled for too long.
+func (u *Log[E]) enqueueOverdue(now time.Duration) {
 	var none E
-	for level, wait := 0, resendAfter; level < sendLevels; level, wait = level+1, 2*wait {
+	for level, wait := 0, resendAfter; level < resendLevels; level, wait = level+1, 2*wait {
 		sent := u.sent[level]
-		for len(sent) > 0 && (sent[0].done() || now-sent[0].at >= wait) {
-			if !sent[0].done() {
+		for len(sent) > 0 && (sent[0].obsolete() || now-sent[0].at >= wait) {
+			if !sent[0].obsolete() {
 				u.Enqueue(sent[0].e)
 			}
 			sent[0].e = none
@@ -294,16 +296,16 @@ func (u *Log[E]) requeue(now time.Duration) {
 	}
 }
 
-func (p sending[E]) done() bool {
+func (p publication[E]) obsolete() bool {
 	d := p.e.delivery()
 	return d.settled || d.queued || d.sentAt != p.at
 }
 
-// Requeue queues events again that could not be published.
+// Requeue queues the events of a batch again that could not be published.
 func (u *Log[E]) Requeue(batch []E) {
 	for _, e := range batch {
 		d := e.delivery()
-		d.sends = max(d.sends, 1) - 1
+		d.publications = max(d.publications, 1) - 1
 		u.Enqueue(e)
 	}
 }
@@ -312,8 +314,8 @@ func (u *Log[E]) Requeue(batch []E) {
 func (u *Log[E]) Republish() {
 	for level := range u.sent {
 		for _, p := range u.sent[level] {
-			if !p.done() {
-				p.e.delivery().sends = 0
+			if !p.obsolete() {
+				p.e.delivery().publications = 0
 				u.Enqueue(p.e)
 			}
 		}
@@ -325,7 +327,7 @@ func (u *Log[E]) Republish() {
 func (u *Log[E]) EachOldest(visit func(E)) {
 	for _, l := range u.sessions {
 		if len(l.entries) > 0 {
-			visit(l.entries[0]) // the first is never settled: shift drops those
+			visit(l.entries[0]) // unsettled, because shift drops settled events
 		}
 	}
 }

@@ -31,8 +31,9 @@ func (c *Components) Add(name string, start, stop func(ctx context.Context) erro
 	c.list = append(c.list, component{name, start, stop})
 }
 
-// AddTask adds a component that is one function. It runs in a goroutine; its
-// context ends when the component is stopped, and Stop waits for it to return.
+// AddTask adds a component that is one function. The function runs in a
+// goroutine; its context ends when the component is stopped, and Stop waits for
+// the function to return.
 func (c *Components) AddTask(name string, run func(ctx context.Context)) {
 	var cancel context.CancelFunc
 	done := make(chan struct{})
@@ -63,9 +64,9 @@ func (c *Components) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop stops the components that have started, the last one first. A component
-// that fails to stop does not keep the others from being stopped; the errors
-// are returned joined. ctx bounds the stop.
+// Stop stops the components that have started, the last one first. If one fails
+// to stop, the others are stopped all the same; the errors are joined. ctx
+// bounds the stop.
 func (c *Components) Stop(ctx context.Context) error {
 	var errs []error
 	for ; c.running > 0; c.running-- {

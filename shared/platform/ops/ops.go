@@ -1,5 +1,5 @@
-// Package ops serves probes and metrics on a listener apart from the one for
-// clients: /livez, /readyz, /metrics and, on demand, /debug/pprof.
+// Package ops serves probes and metrics on a listener of their own: /livez,
+// /readyz, /metrics and, if it is enabled, /debug/pprof.
 //
 // /livez reports that the process runs. /readyz runs every registered check
 // and reports whether the process can do its work now.
@@ -22,7 +22,8 @@ import (
 // checkTimeout bounds each check of a probe.
 const checkTimeout = 2 * time.Second
 
-// Check returns nil if the component that it checks works now, else the reason.
+// Check returns nil if the component that it checks works now, else an error
+// with the reason.
 type Check func(ctx context.Context) error
 
 // Probes is the state behind /readyz. The zero value has no checks and is
@@ -52,8 +53,8 @@ func (p *Probes) SetDraining() { p.draining.Store(true) }
 // Draining reports whether SetDraining was called.
 func (p *Probes) Draining() bool { return p.draining.Load() }
 
-// Run runs all checks at once. The results hold "ok" or the text of the error
-// by the name of the check.
+// Run runs all checks concurrently. The results hold "ok" or the text of the
+// error by the name of the check.
 func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string) {
 	if p.draining.Load() {
 		return false, map[string]string{"process": "draining"}

@@ -44,7 +44,7 @@ func AddFlags(flags *pflag.FlagSet, defaults any) {
 
 // Load overwrites the defaults in cfg, a pointer to a struct, with the settings
 // of the file that --config names, of the environment, of the flags that were
-// given, and of the files that hold secrets. A key of the file that is no
+// given, and of the files that hold secrets. A key of the file that is not a
 // setting is an error. Load does not validate values.
 func Load(flags *pflag.FlagSet, cfg any) error {
 	v := viper.New()

@@ -74,7 +74,7 @@ func mustLoad(t *testing.T, file string, env map[string]string, args ...string) 
 	return cfg
 }
 
-func TestDefaultsStayWhereNothingIsSet(t *testing.T) {
+func TestUnsetSettingsKeepTheirDefaults(t *testing.T) {
 	if diff := cmp.Diff(defaults(), mustLoad(t, "", nil)); diff != "" {
 		t.Errorf("(-default +loaded):\n%s", diff)
 	}
@@ -186,7 +186,7 @@ func TestSecretKey(t *testing.T) {
 	t.Parallel()
 	for _, text := range []Secret{"", "c2hvcnQ=", "?"} {
 		if _, err := text.Key(); err == nil {
-			t.Errorf("%q passes for a key", string(text))
+			t.Errorf("%q is accepted as a key", string(text))
 		}
 	}
 	if key, err := Secret(strings.Repeat("A", 43) + "=\n").Key(); err != nil || len(key) != 32 {

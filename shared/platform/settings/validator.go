@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// Validator collects everything that is wrong with a configuration. The zero
-// value has found nothing.
+// Validator collects the errors of a configuration. The zero value has none.
 type Validator struct{ errs []error }
 
 // Reject records an error if wrong is true. The message names the setting.

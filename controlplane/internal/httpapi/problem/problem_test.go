@@ -25,7 +25,7 @@ func TestAPIDocumentListsAllProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]int{}
-	for _, p := range site.Kinds() {
+	for _, p := range site.ProblemTypes() {
 		documented[p.Code] = p.Status
 	}
 	listed := map[string]bool{internal.Code: true, invalidInput.Code: true}

@@ -42,7 +42,7 @@ func CheckFlags(t *testing.T, defaults any, load func(flags *pflag.FlagSet) erro
 	settings.AddFlags(flags, defaults)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if n := len(f.Usage); f.Name != "config" && (n == 0 || f.Usage[n-1] != '.') {
-			t.Errorf("the usage of --%s is no sentence: %q", f.Name, f.Usage)
+			t.Errorf("the usage of --%s is not a sentence: %q", f.Name, f.Usage)
 		}
 	})
 	if err := load(flags); err != nil {

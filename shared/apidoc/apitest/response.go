@@ -13,25 +13,26 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// CheckAnswer returns an error if a response does not match the document: its
-// status, media type, required headers and body. A request without an operation,
-// such as one for a page or an unknown path, is not checked.
-func (d *Document) CheckAnswer(r *http.Response, body []byte) error {
+// CheckResponse returns an error if the status, the media type, a required
+// header or the body of a response does not match the document. The response to
+// a request without an operation, such as one for a page or an unknown path, is
+// not checked.
+func (d *Document) CheckResponse(r *http.Response, body []byte) error {
 	method := r.Request.Method
-	if method == http.MethodHead { // documents describe it by its GET
+	if method == http.MethodHead { // a document describes only the GET
 		method, body = http.MethodGet, nil
 	}
 	op := d.Find(method, r.Request.URL.EscapedPath())
 	if op == nil {
 		return nil
 	}
-	if err := d.checkAnswer(op, r, body); err != nil {
+	if err := d.checkResponse(op, r, body); err != nil {
 		return fmt.Errorf("%s: %s answers %d: %w", op.ID(), r.Request.URL.Path, r.StatusCode, err)
 	}
 	return nil
 }
 
-func (d *Document) checkAnswer(op *Operation, r *http.Response, body []byte) error {
+func (d *Document) checkResponse(op *Operation, r *http.Response, body []byte) error {
 	at, response := d.Response(op, r.StatusCode)
 	if response == nil {
 		return errors.New("the status is not declared")
@@ -57,7 +58,7 @@ func (d *Document) checkAnswer(op *Operation, r *http.Response, body []byte) err
 		return fmt.Errorf("the media type: %w", err)
 	}
 	if kind, _, _ := strings.Cut(media, "/"); content[media] == nil && content[kind+"/*"] != nil {
-		return nil // a range of media types, whose schema says nothing about the body
+		return nil // the document declares a range of media types without a schema to check
 	}
 	if content[media] == nil {
 		return fmt.Errorf("the media type %q is not declared", media)
@@ -72,9 +73,10 @@ func (d *Document) checkAnswer(op *Operation, r *http.Response, body []byte) err
 	return d.Check(at+"/content/"+escape(media)+"/schema", value)
 }
 
-// Response returns the declared response of a status and the JSON pointer to it:
-// that of the exact status, of its range, such as 4XX, or for an error the
-// default. It returns nil if none is declared.
+// Response returns the response that is declared for a status, and the JSON
+// pointer to it: the one for the exact status, else the one for its range, such
+// as 4XX, else, if the status is an error, the default. It returns nil if none
+// is declared.
 func (d *Document) Response(op *Operation, status int) (pointer string, response map[string]any) {
 	responses := member(op.Node, "responses")
 	exact := strconv.Itoa(status)
@@ -104,12 +106,12 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err //nolint:wrapcheck // a transport's error is passed on as it is
 	}
 	body, err := io.ReadAll(answer.Body)
-	_ = answer.Body.Close() // it was read
+	_ = answer.Body.Close() // ReadAll has reported any error
 	if err != nil {
 		return nil, err
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
-	if err := t.Document.CheckAnswer(answer, body); err != nil {
+	if err := t.Document.CheckResponse(answer, body); err != nil {
 		t.Report(err)
 	}
 	return answer, nil
