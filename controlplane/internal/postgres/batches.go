@@ -1,15 +1,17 @@
 package postgres
 
-// inBatches runs a statement until it removes less than a whole batch.
-func DeleteInBatches(remove func() (int64, error)) (removed int64, err error) {
+// BatchRows is the number of rows that a statement deletes at most, so that it
+// holds few locks.
+const BatchRows = 1000
+
+// DeleteInBatches runs a statement until it deletes less than BatchRows, and
+// returns the number of deleted rows.
+func DeleteInBatches(deleteBatch func() (int64, error)) (deleted int64, err error) {
 	for {
-		n, err := remove()
-		removed += n
-		if err != nil || n < RemoveBatch {
-			return removed, err
+		n, err := deleteBatch()
+		deleted += n
+		if err != nil || n < BatchRows {
+			return deleted, err
 		}
 	}
 }
-
-// RemoveBatch bounds the rows of one statement.
-const RemoveBatch = 1000

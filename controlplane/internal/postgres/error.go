@@ -16,15 +16,15 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 )
 
-// What a driver error means, for the stores of this package to turn into the
-// sentinels of their domain.
+// The meanings of driver errors, which the stores turn into the sentinels of
+// their domain.
 var (
 	ErrNotFound  = errors.New("no such row")
 	ErrDuplicate = errors.New("row exists already")
 	ErrReference = errors.New("row refers to one that does not exist")
 )
 
-// SQLSTATE codes that mean something to us.
+// The SQLSTATE codes that are handled.
 const (
 	stateUnique         = "23505"
 	stateForeignKey     = "23503"
@@ -81,7 +81,7 @@ func Translate(operation string, err error) error {
 	return fmt.Errorf("postgres: %s: %w", operation, err)
 }
 
-// isAway tells whether there was no answer at all, or one that there will be
+// isAway reports whether there was no answer at all, or one that there will be
 // none.
 func isAway(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
@@ -94,13 +94,13 @@ func isAway(err error) bool {
 	return unreachable || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// violates tells whether a translated error is a violation of one constraint.
+// Violates reports whether a translated error is a violation of one constraint.
 func Violates(err error, constraint string) bool {
 	var violation *ConstraintError
 	return errors.As(err, &violation) && violation.Constraint == constraint
 }
 
-// retryable tells whether a transaction failed only because of another one.
+// retryable reports whether a transaction failed only because of a concurrent one.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code == stateSerialization || pg.Code == stateDeadlock)
@@ -120,8 +120,8 @@ func IsDuplicateIn(err error, tablePrefix string) bool {
 	return errors.As(err, &pg) && pg.Code == stateUnique && strings.HasPrefix(pg.TableName, tablePrefix)
 }
 
-// pause waits before another attempt, a random time so that transactions that
-// met once do not meet again.
+// pause waits a random time before another attempt, so that transactions that
+// collided once do not collide again.
 func pause(ctx context.Context, attempt int) error {
 	timer := time.NewTimer(rand.N(firstPause << (attempt - 1)))
 	defer timer.Stop()
@@ -133,8 +133,8 @@ func pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// missing translates an error, taking a row that is not there for the
-// domain's own error.
+// NotFoundAs translates an error; if no row was found it returns the error of the
+// domain.
 func NotFoundAs(operation string, err, notFound error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return notFound

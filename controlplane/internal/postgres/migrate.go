@@ -29,18 +29,18 @@ type Migration struct {
 }
 
 const (
-	// migrationLockTimeout is how long a migration waits for a table: who comes after it waits as long as it does, so that
-	// one that waits for ever would stop the product.
+	// migrationLockTimeout is how long a migration waits for a table. All later users of the table wait behind it, so that
+	// a migration that waits for ever would stop the product.
 	migrationLockTimeout = 3 * time.Second
-	// migrationAttempts is how often it tries, and migrationPause what others have in between to get on with their work.
+	// migrationAttempts is how often it tries, with pauses of migrationPause in which others use the table.
 	migrationAttempts = 40
 	migrationPause    = 2 * time.Second
 )
 
 // Migrate brings the schema up to this program's version and returns what it
-// applied. Several at once are safe: one works under an advisory lock and the
-// others find nothing left to do. A migration that does not get its tables in
-// time lets others pass and tries again.
+// applied. Several may run at once: one migrates under an advisory lock and the
+// others find nothing left to do. A migration that cannot lock its tables in time
+// is tried again.
 func Migrate(ctx context.Context, cfg Config) ([]Migration, error) {
 	cfg.lockTimeout = migrationLockTimeout
 	db, err := Open(ctx, cfg)
@@ -105,9 +105,8 @@ var LatestMigration = func() int64 {
 	return found
 }()
 
-// Migrated returns ErrNotMigrated unless the schema has every migration that
-// this program knows. A newer schema is fine: neighbouring versions run side
-// by side.
+// Migrated returns ErrNotMigrated unless the schema has every migration of this
+// program. It may be newer: neighbouring releases run side by side.
 func (db *DB) Migrated(ctx context.Context) error {
 	version, err := db.SchemaVersion(ctx)
 	switch {
@@ -121,8 +120,8 @@ func (db *DB) Migrated(ctx context.Context) error {
 	return nil
 }
 
-// schemaVersion is that of the newest migration that was applied, zero for an
-// empty database.
+// SchemaVersion returns the version of the newest migration that was applied, zero
+// for an empty database.
 func (db *DB) SchemaVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := db.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from goose_db_version where is_applied").Scan(&version)

@@ -76,20 +76,20 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return &DB{pool: pool, guard: g}, nil
 }
 
-// Wrap makes a DB of a pool that exists already.
+// Wrap returns a DB that uses an open pool.
 func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, guard: new(connGuard)} }
 
-// Close waits for connections in use to be given back and closes the pool.
+// Close waits for the release of connections in use and closes the pool.
 func (db *DB) Close() { db.pool.Close() }
 
-// Pool gives access to the connections, for what is no query: listening and
-// locks that live as long as a connection.
+// Pool returns the pool, for notifications and session locks, which belong to one
+// connection.
 func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 
-// Queries returns the queries, each run on a connection of its own.
+// Queries returns the queries; each runs on any connection of the pool.
 func (db *DB) Queries() *sqlcgen.Queries { return sqlcgen.New(db.pool) }
 
-// Ping tells whether the database answers.
+// Ping reports whether the database answers.
 func (db *DB) Ping(ctx context.Context) error {
 	if err := db.pool.Ping(ctx); err != nil {
 		return fmt.Errorf("postgres: ping: %w", err)
@@ -102,9 +102,9 @@ func (db *DB) Ping(ctx context.Context) error {
 // times, so fn must not change anything outside the transaction that a second
 // run would not overwrite.
 //
-// What was committed is answered for: it must not be lost unnoticed, and so it
-// is committed with a witness. Whatever is answered or acted upon outside of
-// Postgres is written here.
+// The transaction writes a commit marker, so that the loss of the commit is
+// detected. All changes that are answered or acted upon outside of Postgres use
+// InTx or InRevision.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := db.guard.commit(ctx, db.pool, fn)

@@ -23,10 +23,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// AccountStore keeps accounts; it implements account.Store.
+// Store keeps accounts; it implements account.Store.
 type Store struct{ db *postgres.DB }
 
-// NewAccountStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Create implements account.Store.
@@ -56,8 +56,8 @@ func (s *Store) Create(ctx context.Context, a account.Account) (made account.Acc
 	return made, err
 }
 
-// existingAccount reads the account that stood in the way of an insert: the
-// same one, or else another with its external id.
+// existingAccount returns the account that an insert conflicts with. It is the
+// same account; if there is none, another account has the external id.
 func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (account.Account, error) {
 	row, err := q.GetAccount(ctx, ident.UUID(id))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -185,7 +185,7 @@ func withBalance(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.Account) 
 	return one[0], err
 }
 
-// fillBalances reads the balances of accounts in one go.
+// fillBalances reads the balances of accounts with one query.
 func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Account) error {
 	ids := make([]ident.UUID, len(accounts))
 	for i := range accounts {

@@ -1,4 +1,4 @@
-// Package archivestore keeps in Postgres what becomes of old months of usage and of old
+// Package archivestore keeps in Postgres the state of old months of usage and of old
 // audit entries: it implements archive.Store.
 package archivestore
 
@@ -20,18 +20,17 @@ import (
 	"modelgateway/shared/money"
 )
 
-// ArchiveStore keeps what is known of months that leave; it implements
-// archive.Store.
+// Store keeps the state of closed months.
 type Store struct{ db *postgres.DB }
 
-// NewArchiveStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Alone implements archive.Store, by a lock of one connection.
+// Alone implements archive.Store. It holds a lock that belongs to one connection.
 func (s *Store) Alone(ctx context.Context, fn func(context.Context) error) error {
 	conn, err := s.db.Pool().Acquire(ctx)
 	if err != nil {
-		return postgres.Translate("take a connection", err)
+		return postgres.Translate("acquire a connection", err)
 	}
 	defer conn.Release()
 	q := sqlcgen.New(conn)
@@ -41,7 +40,7 @@ func (s *Store) Alone(ctx context.Context, fn func(context.Context) error) error
 	}
 	err = fn(ctx)
 	if _, failed := q.UnlockArchive(context.WithoutCancel(ctx)); failed != nil {
-		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // the lock goes with the connection
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // closing the connection releases the lock
 	}
 	return err
 }
@@ -62,7 +61,7 @@ func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 	first := time.Date(lowest.Year(), lowest.Month(), 1, 0, 0, 0, 0, time.UTC)
 	for next := first; !next.AddDate(0, 1, 0).After(end); next = next.AddDate(0, 1, 0) {
 		month := pgconv.Day(next, pgtype.Finite)
-		if err := s.patiently(ctx, "close month", func(q *sqlcgen.Queries) error {
+		if err := s.inBriefLock(ctx, "close month", func(q *sqlcgen.Queries) error {
 			closed, err := q.CloseUsageMonth(ctx, month)
 			if err != nil || !closed {
 				return err
@@ -75,9 +74,10 @@ func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 	return nil
 }
 
-// patiently changes a table that settlement writes: who waits for the lock
-// holds up all that comes after, so it waits briefly, and another run will.
-func (s *Store) patiently(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
+// inBriefLock runs a transaction that locks a table that settlement writes. Later
+// users of the table wait behind it, so it gives up soon; the next run tries
+// again.
+func (s *Store) inBriefLock(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
 	return postgres.Translate(operation, s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		if err := q.WaitBrieflyForLocks(ctx); err != nil {
@@ -128,15 +128,16 @@ func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{Month: month, ExportedBy: m.ExportedBy, File: m.File, Sha256: m.SHA256}); err != nil {
 			return postgres.Translate("mark month", err)
 		}
-		return postgres.Translate("note export", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, map[string]any{"records": row.Records, "file": m.File}))
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, map[string]any{"records": row.Records, "file": m.File}))
 	})
 }
 
-// Drop implements archive.Store. Nobody keeps sums meanwhile.
+// Drop implements archive.Store. The lock keeps the ledger check from adding to its
+// sums meanwhile.
 func (s *Store) Drop(ctx context.Context, month time.Time) (dropped bool, err error) {
-	err = s.patiently(ctx, "drop month", func(q *sqlcgen.Queries) error {
+	err = s.inBriefLock(ctx, "drop month", func(q *sqlcgen.Queries) error {
 		dropped = false
-		if alone, err := q.TryLockLedgerCheck(ctx); err != nil || !alone {
+		if locked, err := q.TryLockLedgerCheck(ctx); err != nil || !locked {
 			return err
 		}
 		if dropped, err = q.DropUsageMonth(ctx, pgconv.Day(month, pgtype.Finite)); err != nil || !dropped {
@@ -161,13 +162,13 @@ func (s *Store) AuditBefore(ctx context.Context, before time.Time, after int64, 
 }
 
 // RemoveAudit implements archive.Store.
-func (s *Store) RemoveAudit(ctx context.Context, upto, entries int64, file string, sha256 []byte) error {
+func (s *Store) RemoveAudit(ctx context.Context, lastID, entries int64, file string, sha256 []byte) error {
 	return postgres.Translate("remove audit entries", s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := q.InsertAuditArchive(ctx, sqlcgen.InsertAuditArchiveParams{LastID: upto, Entries: entries, File: file, Sha256: sha256}); err != nil {
+		if err := q.InsertAuditArchive(ctx, sqlcgen.InsertAuditArchiveParams{LastID: lastID, Entries: entries, File: file, Sha256: sha256}); err != nil {
 			return err
 		}
-		removed, err := q.RemoveAudit(ctx, upto)
+		removed, err := q.RemoveAudit(ctx, lastID)
 		if err == nil && removed != entries {
 			err = fmt.Errorf("%d entries are in the file, %d in the log", entries, removed)
 		}

@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
-// note writes an audit entry. Before and after are written as JSON; nil means
+// Insert writes an audit entry in the transaction of the change. Before and after are written as JSON; nil means
 // that the object did not exist.
 func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.Stringer, before, after any) error {
 	by := audit.By(ctx)
@@ -33,10 +33,10 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.S
 	return q.InsertAudit(ctx, entry)
 }
 
-// AuditStore reads the audit log; it implements audit.Store.
+// Store reads the audit log.
 type Store struct{ db *postgres.DB }
 
-// NewAuditStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // List implements audit.Store.

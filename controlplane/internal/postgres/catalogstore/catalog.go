@@ -28,10 +28,10 @@ const (
 	catalogHead     = "catalog_head"
 )
 
-// CatalogStore keeps the catalog; it implements catalog.Store.
+// Store keeps the catalog; it implements catalog.Store.
 type Store struct{ db *postgres.DB }
 
-// NewCatalogStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Load implements catalog.Store. It reads one snapshot.
@@ -102,7 +102,7 @@ type catalogObject struct{}
 func (catalogObject) String() string { return "catalog" }
 
 // loadCatalog reads the whole catalog. The queries must see one state: they
-// run in a snapshot, or under the lock of meta.
+// run in a snapshot, or after the revision was taken.
 func loadCatalog(ctx context.Context, q *sqlcgen.Queries) (*catalog.State, error) {
 	l := loader{ctx: ctx, q: q, state: &catalog.State{
 		Providers: map[string]catalog.Provider{}, Models: map[string]catalog.Model{}, Grants: map[account.ID][]string{},
@@ -133,8 +133,7 @@ func (l *loader) settings() error {
 	return err
 }
 
-// readSetting reads a row of settings; one that is not there leaves the value
-// alone.
+// readSetting reads a row of settings. If there is none, the value stays as it is.
 func readSetting(ctx context.Context, q *sqlcgen.Queries, name string, into any) error {
 	value, err := q.GetSetting(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -149,14 +148,14 @@ func readSetting(ctx context.Context, q *sqlcgen.Queries, name string, into any)
 	return nil
 }
 
-// readHead reads the revision of the catalog; zero if there is none.
+// ReadHead reads the revision of the catalog; zero if there is none.
 func ReadHead(ctx context.Context, q *sqlcgen.Queries) (int64, error) {
 	var head catalogkv.Head
 	err := readSetting(ctx, q, catalogHead, &head)
 	return head.Rev, err
 }
 
-// Currency is the one currency of the system.
+// Currency returns the one currency of the system.
 func (s *Store) Currency(ctx context.Context) (string, error) {
 	currency, err := ReadCurrency(ctx, s.db.Queries())
 	return currency, postgres.Translate("read currency", err)
@@ -238,7 +237,7 @@ func (s *Store) Prices(ctx context.Context, model string) ([]catalog.PriceVersio
 // PriceDue implements catalog.Store.
 func (s *Store) PriceDue(ctx context.Context) (bool, error) {
 	due, err := s.db.Queries().AnyPriceDue(ctx)
-	return due, postgres.Translate("look for due prices", err)
+	return due, postgres.Translate("read due prices", err)
 }
 
 func (l *loader) routes() error {
@@ -262,8 +261,8 @@ func (l *loader) grants() error {
 	return err
 }
 
-// writePlan writes what changes. The order keeps every reference whole:
-// providers before routes, routes away before what they refer to.
+// writePlan writes the changes. The order keeps every reference valid: providers
+// are written before routes, and routes are removed before their providers.
 func writePlan(ctx context.Context, q *sqlcgen.Queries, rev int64, p *catalog.Plan) error {
 	w := planWriter{ctx: ctx, q: q, rev: rev, plan: p}
 	for _, step := range []func() error{w.settings, w.providers, w.credentials, w.models, w.routes, w.removals, w.grants} {
@@ -313,7 +312,7 @@ func (w *planWriter) providers() error {
 }
 
 func (w *planWriter) credentials() error {
-	// The old one goes first: a name has one credential at a time.
+	// A name has one credential at a time, so the old one is removed first.
 	if err := w.q.RemoveCredentials(w.ctx, w.plan.RemoveCredentials); err != nil {
 		return err
 	}

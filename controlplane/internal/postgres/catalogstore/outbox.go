@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// writeOutbox lays entries out to be published, the head last, and wakes the
+// writeOutbox writes entries to the outbox, the head last, and notifies the
 // publisher when the transaction commits.
 func writeOutbox(ctx context.Context, q *sqlcgen.Queries, rev int64, entries []catalog.Entry) error {
 	head, err := json.Marshal(catalogkv.Head{V: headVersion, Rev: rev})
@@ -26,5 +26,5 @@ func writeOutbox(ctx context.Context, q *sqlcgen.Queries, rev int64, entries []c
 	return q.NotifyOutbox(ctx)
 }
 
-// headVersion is the version of the head entry that this build writes.
+// headVersion is the version of the head entry that this program writes.
 const headVersion = 1

@@ -15,7 +15,7 @@ import (
 )
 
 // Active implements catalog.Store. Days are those of UTC.
-func (s *Store) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, together int64, err error) {
+func (s *Store) Active(ctx context.Context, models []string, since time.Time) (byModel map[string]int64, total int64, err error) {
 	q := sqlcgen.New(s.db.Pool())
 	rows, err := q.ActiveAccountsByModel(ctx, sqlcgen.ActiveAccountsByModelParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *Store) Active(ctx context.Context, models []string, since time.Time) (b
 	for _, row := range rows {
 		byModel[row.Model] = row.Accounts
 	}
-	together, err = q.ActiveAccounts(ctx, sqlcgen.ActiveAccountsParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
-	return byModel, together, postgres.Translate("count active accounts", err)
+	total, err = q.ActiveAccounts(ctx, sqlcgen.ActiveAccountsParams{Since: pgconv.Day(since, pgtype.NegativeInfinity), Models: models})
+	return byModel, total, postgres.Translate("count active accounts", err)
 }
 
 // Traffic implements catalog.Store.

@@ -1,5 +1,5 @@
-// Package diagnosisstore reads from Postgres what a diagnosis needs: it implements
-// diagnosis.Database.
+// Package diagnosisstore reads the state of the server and of the database for a
+// diagnosis: it implements diagnosis.Database.
 package diagnosisstore
 
 import (
@@ -12,10 +12,10 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 )
 
-// DiagnosisStore looks into the database; it implements diagnosis.Database.
+// Store looks into the database; it implements diagnosis.Database.
 type Store struct{ db *postgres.DB }
 
-// NewDiagnosisStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Diagnose implements diagnosis.Database.
@@ -33,7 +33,7 @@ func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err err
 	return facts, postgres.Translate("diagnose", s.contents(ctx, &facts))
 }
 
-// server reads what is about the server.
+// server reads the settings and the clock of the server.
 func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
 	rows, err := s.db.Pool().Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit')")
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
 	if err := s.db.Pool().QueryRow(ctx, about).Scan(&facts.Version, &facts.InRecovery, &facts.MaxConnections, &facts.Connections); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
-	// Last, when there is a connection: opening one takes longer than the question.
+	// The clock is read last, on an open connection: opening one takes longer than the query.
 	var clock time.Time
 	sent := time.Now()
 	if err := s.db.Pool().QueryRow(ctx, "select clock_timestamp()").Scan(&clock); err != nil {
@@ -59,7 +59,7 @@ func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
 	return nil
 }
 
-// contents reads what is in the tables.
+// contents reads the state of the tables.
 func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	seconds, err := s.db.Queries().OutboxAge(ctx)
 	if err != nil {

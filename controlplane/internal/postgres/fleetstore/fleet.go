@@ -13,24 +13,24 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// FleetStore reads the sessions of proxies; it implements fleet.ChangeStore.
+// Store reads the sessions of proxies; it implements fleet.ChangeStore.
 type Store struct{ db *postgres.DB }
 
-// NewFleetStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Fleet implements fleet.Store.
 func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	rows, err := s.db.Queries().ListSessions(ctx)
 	if err != nil {
-		return fleet.Fleet{}, postgres.Translate("list dataplanes", err)
+		return fleet.Fleet{}, postgres.Translate("list proxy sessions", err)
 	}
 	f := fleet.Fleet{Dataplanes: make([]fleet.Dataplane, len(rows))}
 	for i := range rows {
 		f.Dataplanes[i] = toDataplane(&rows[i])
 	}
 	if f.Rev, err = s.db.Queries().LatestChange(ctx); err != nil {
-		return fleet.Fleet{}, postgres.Translate("read latest change", err)
+		return fleet.Fleet{}, postgres.Translate("read latest key change", err)
 	}
 	if f.Refused, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read refused credentials", err)
@@ -43,11 +43,11 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	rev, err := s.db.Queries().LatestChange(ctx)
 	if err != nil {
-		return nil, postgres.Translate("read latest change", err)
+		return nil, postgres.Translate("read latest key change", err)
 	}
 	rows, err := s.db.Queries().ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Revision: rev - 1, MaxRows: 1})
 	if err != nil || len(rows) == 0 {
-		return nil, postgres.Translate("read latest change", err)
+		return nil, postgres.Translate("read latest key change", err)
 	}
 	last := keychange.FromRow(rows[0])
 	return &last, nil
@@ -69,7 +69,7 @@ func toDataplane(row *sqlcgen.ListSessionsRow) fleet.Dataplane {
 	}
 }
 
-// refusedCredentials reads those of the fleet's view.
+// refusedCredentials reads the credentials that some proxy reports as refused.
 func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refused, error) {
 	rows, err := q.RefusedCredentials(ctx)
 	found := make([]fleet.Refused, len(rows))

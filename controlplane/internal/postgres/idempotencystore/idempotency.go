@@ -14,11 +14,10 @@ import (
 	"modelgateway/controlplane/internal/vault"
 )
 
-// IdempotencyStore keeps requests and answers; it implements
-// idempotency.Store.
+// Store keeps requests and answers.
 type Store struct{ db *postgres.DB }
 
-// NewIdempotencyStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Begin implements idempotency.Store.
@@ -28,14 +27,14 @@ func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotenc
 		Actor: r.Actor, Key: r.Key, Method: r.Method, Path: r.Path, BodyHash: r.BodyHash[:], OperationID: fresh.Operation,
 	})
 	if err != nil {
-		return idempotency.Stored{}, postgres.Translate("keep request", err)
+		return idempotency.Stored{}, postgres.Translate("insert idempotency key", err)
 	}
 	if inserted == 1 {
 		return fresh, nil
 	}
 	row, err := s.db.Queries().GetIdempotencyKey(ctx, sqlcgen.GetIdempotencyKeyParams{Actor: r.Actor, Key: r.Key})
 	if err != nil {
-		return idempotency.Stored{}, postgres.Translate("find kept request", err)
+		return idempotency.Stored{}, postgres.Translate("read idempotency key", err)
 	}
 	return idempotency.Stored{
 		Request: idempotency.Request{
@@ -48,7 +47,7 @@ func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotenc
 
 // Finish implements idempotency.Store.
 func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
-	return postgres.Translate("keep answer", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
+	return postgres.Translate("write answer", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
 		Actor: done.Request.Actor, Key: done.Request.Key, OperationID: done.Operation,
 		Status: int32(done.Status), ContentType: done.ContentType, Etag: done.ETag, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
 	}))
@@ -56,7 +55,7 @@ func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
 
 // Release implements idempotency.Store.
 func (s *Store) Release(ctx context.Context, refused idempotency.Stored) error {
-	return postgres.Translate("forget refused request", s.db.Queries().ReleaseIdempotencyKey(ctx, sqlcgen.ReleaseIdempotencyKeyParams{
+	return postgres.Translate("release idempotency key", s.db.Queries().ReleaseIdempotencyKey(ctx, sqlcgen.ReleaseIdempotencyKeyParams{
 		Actor: refused.Request.Actor, Key: refused.Request.Key, OperationID: refused.Operation,
 	}))
 }
@@ -64,7 +63,7 @@ func (s *Store) Release(ctx context.Context, refused idempotency.Stored) error {
 // Expire implements idempotency.Store.
 func (s *Store) Expire(ctx context.Context, age time.Duration) (int64, error) {
 	removed, err := postgres.DeleteInBatches(func() (int64, error) {
-		return s.db.Queries().ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: postgres.RemoveBatch})
+		return s.db.Queries().ExpireIdempotencyKeys(ctx, sqlcgen.ExpireIdempotencyKeysParams{AgeSeconds: age.Seconds(), MaxRows: postgres.BatchRows})
 	})
-	return removed, postgres.Translate("expire kept requests", err)
+	return removed, postgres.Translate("expire idempotency keys", err)
 }

@@ -11,11 +11,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// keepChange numbers a change of a key or account for the proxies. Key is nil
-// for a change of the whole account. A key that has several hashes may be known
-// to proxies by any of them: each gets a change of its own. That of the key's
-// own hash is the last and is returned: nobody has applied it who has not
-// applied the others, and it is what is remembered outside of Postgres.
+// Insert writes a change of a key, or of an account if key is nil, at a revision.
+// Proxies may know a key with several hashes by any of them, so that each hash
+// gets a change. The change of the key's own hash is the last one and is
+// returned: a proxy that has applied it has applied the others.
 func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
 	row := sqlcgen.InsertKeyChangeParams{Revision: rev, Kind: string(kind), AccountID: account}
 	if key == nil {
@@ -39,14 +38,15 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyCha
 }
 
 func insertChange(ctx context.Context, q *sqlcgen.Queries, row sqlcgen.InsertKeyChangeParams, hash []byte) (wire.KeyChange, error) {
-	kept, err := q.InsertKeyChange(ctx, row)
+	inserted, err := q.InsertKeyChange(ctx, row)
 	if err != nil {
 		return wire.KeyChange{}, err
 	}
-	c := New(kept.Revision, kept.PreviousRevision, wire.KeyChangeKind(row.Kind), row.AccountID, hash)
-	return c, nil
+	return New(inserted.Revision, inserted.PreviousRevision, wire.KeyChangeKind(row.Kind), row.AccountID, hash), nil
 }
 
+// New returns a change as it is pushed to the proxies; a nil hash is that of an
+// account.
 func New(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []byte) wire.KeyChange {
 	c := wire.KeyChange{V: wire.Version, Revision: rev, PreviousRevision: prev, Kind: kind, Account: ident.Account.Format(account)}
 	if hash != nil {
@@ -57,9 +57,5 @@ func New(rev, prev int64, kind wire.KeyChangeKind, account ident.UUID, hash []by
 
 // FromRow returns a stored change as it is pushed to the proxies.
 func FromRow(c sqlcgen.ChangesAfterRow) wire.KeyChange {
-	made := wire.KeyChange{V: wire.Version, Revision: c.Revision, PreviousRevision: c.PreviousRevision, Kind: wire.KeyChangeKind(c.Kind), Account: ident.Account.Format(c.AccountID)}
-	if len(c.LookupHash) == len(apikey.Hash{}) {
-		made.KeyHash = apikey.Hash(c.LookupHash)
-	}
-	return made
+	return New(c.Revision, c.PreviousRevision, wire.KeyChangeKind(c.Kind), c.AccountID, c.LookupHash)
 }

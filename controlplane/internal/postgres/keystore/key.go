@@ -28,10 +28,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// KeyStore keeps API keys; it implements key.Store.
+// Store keeps API keys; it implements key.Store.
 type Store struct{ db *postgres.DB }
 
-// NewKeyStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Create implements key.Store.
@@ -103,8 +103,8 @@ func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record
 	return &inserted, auditstore.Insert(ctx, q, "key.create", r.Key.ID, nil, toKey(&inserted))
 }
 
-// existingKey reads the key that stood in the way of an insert: the same one
-// by its id, or one of the same account with the same hash.
+// existingKey returns the key that an insert conflicts with: the same key by its
+// id, or a key of the same account with the same hash.
 func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcgen.ApiKey, error) {
 	row, err := q.GetKey(ctx, ident.UUID(r.Key.ID))
 	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
@@ -117,19 +117,19 @@ func existingKey(ctx context.Context, q *sqlcgen.Queries, r *key.Record) (*sqlcg
 	case err == nil && account.ID(row.AccountID) != r.Key.AccountID:
 		return nil, key.ErrHashTaken
 	case err == nil:
-		err = notePepper(ctx, q, &row, r)
+		err = recordPepper(ctx, q, &row, r)
 	}
 	return &row, err
 }
 
-// notePepper writes down under which pepper the hash of a key is, if that was
-// not known. It changes nothing that a proxy acts by.
-func notePepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, r *key.Record) error {
+// recordPepper writes the pepper of a key's hash if it was not known. Proxies do
+// not depend on it, so it needs no revision.
+func recordPepper(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey, r *key.Record) error {
 	if row.PepperID != nil || r.Secret.Pepper == "" || !bytes.Equal(row.LookupHash, r.Secret.Hash[:]) {
 		return nil
 	}
 	if err := q.SetPepper(ctx, sqlcgen.SetPepperParams{ID: row.ID, Pepper: r.Secret.Pepper}); err != nil {
-		return fmt.Errorf("note pepper: %w", err)
+		return fmt.Errorf("write pepper: %w", err)
 	}
 	return auditstore.Insert(ctx, q, "key.pepper", key.ID(row.ID), nil, map[string]string{"pepper": r.Secret.Pepper})
 }
@@ -245,13 +245,13 @@ func (s *Store) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err
 			return postgres.NotFoundAs("get sealed key", err, key.ErrNotFound)
 		}
 		sealed = toSealed(&row)
-		return postgres.Translate("note reveal", auditstore.Insert(ctx, q, "key.reveal", id, nil, nil))
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "key.reveal", id, nil, nil))
 	})
 	return sealed, err
 }
 
-// setLimit sets a key's spend limit, or takes it away. One that is another now
-// is reached anew.
+// setLimit sets or removes a key's spend limit. A changed limit can be reached
+// again, so that its alarms are evaluated anew.
 func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *int64) error {
 	row, err := q.LockKeyPool(ctx, key)
 	if err != nil {
@@ -283,7 +283,7 @@ func withSpending(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.ApiKey) 
 	return one[0], err
 }
 
-// fillSpending reads what keys have spent in one go.
+// fillSpending reads the spending of keys with one query.
 func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error {
 	ids := make([]ident.UUID, len(keys))
 	for i := range keys {

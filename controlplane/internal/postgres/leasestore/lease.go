@@ -1,4 +1,4 @@
-// Package leasestore keeps proxy sessions, leases and stored lease replies in Postgres:
+// Package leasestore keeps proxy sessions, leases and lease responses in Postgres:
 // it implements leasing.Store.
 //
 // Locks are taken in one order everywhere: sessions by id, then pools by id,
@@ -34,17 +34,17 @@ import (
 // Leasing implements leasing.Store.
 type Store struct{ db *postgres.DB }
 
-// NewLeasing returns the store of sessions and leases.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ leasing.Store = (*Store)(nil)
 
 // Batch implements leasing.Store.
 func (l *Store) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
-	names := namesOf(ops, returns)
+	keys := keysOf(ops, returns)
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		d, stored, err := names.load(ctx, q)
+		d, stored, err := keys.load(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -62,15 +62,15 @@ func (l *Store) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*
 	return postgres.Translate("lease batch", err)
 }
 
-// batchNames is everything that a batch touches, in lock order.
-type batchNames struct {
+// batchKeys are the rows that a batch reads and writes, in lock order.
+type batchKeys struct {
 	sessions, pools []int64
 	ops             []allocator.RequestKey
-	// wanted is what all ops together ask of each pool.
+	// wanted is the sum of the needs of all requests, by pool.
 	wanted map[wire.PoolID]int64
 }
 
-func namesOf(ops []*wire.LeaseRequest, returns []*wire.Return) batchNames {
+func keysOf(ops []*wire.LeaseRequest, returns []*wire.Return) batchKeys {
 	sessions, pools := map[int64]bool{}, map[int64]bool{}
 	views := func(session wire.SessionID, views []wire.LeaseReport) {
 		sessions[int64(session)] = true
@@ -78,7 +78,7 @@ func namesOf(ops []*wire.LeaseRequest, returns []*wire.Return) batchNames {
 			pools[int64(v.Pool)] = true
 		}
 	}
-	names := batchNames{wanted: map[wire.PoolID]int64{}}
+	names := batchKeys{wanted: map[wire.PoolID]int64{}}
 	for _, op := range ops {
 		views(op.Session, op.Reports)
 		names.ops = append(names.ops, allocator.RequestKey{Session: op.Session, Account: op.Account})
@@ -96,7 +96,7 @@ func namesOf(ops []*wire.LeaseRequest, returns []*wire.Return) batchNames {
 	return names
 }
 
-func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
+func (n batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
 	d := &allocator.Batch{Results: map[allocator.RequestKey]*allocator.Result{}}
 	var err error
 	if d.Sessions, err = ShareSessions(ctx, q, n.sessions); err != nil {
@@ -125,7 +125,7 @@ func (n batchNames) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 	return d, stored, n.loadResults(ctx, q, d.Results)
 }
 
-func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
+func (n batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
 	if len(n.ops) == 0 {
 		return nil
 	}
@@ -133,19 +133,19 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 	for _, key := range n.ops {
 		account, err := ident.Account.Parse(key.Account)
 		if err != nil {
-			continue // no such account: its pools do not exist, and the op is refused
+			continue // no such account: its pools do not exist, and the request is refused
 		}
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
 	}
 	rows, err := q.LeaseResponses(ctx, arg)
 	if err != nil {
-		return fmt.Errorf("read stored ops: %w", err)
+		return fmt.Errorf("read lease responses: %w", err)
 	}
 	for _, row := range rows {
 		result := &allocator.Result{Number: row.RequestNumber}
 		if err := json.Unmarshal(row.Response, &result.Response); err != nil {
-			return fmt.Errorf("read stored op of session %d: %w", row.SessionID, err)
+			return fmt.Errorf("decode lease response of session %d: %w", row.SessionID, err)
 		}
 		results[allocator.RequestKey{Session: wire.SessionID(row.SessionID), Account: ident.Account.Format(row.AccountID)}] = result
 	}
@@ -154,7 +154,7 @@ func (n batchNames) loadResults(ctx context.Context, q *sqlcgen.Queries, results
 
 func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
 	var arg sqlcgen.UpsertLeaseResponsesParams
-	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // rows are locked in one order everywhere
+	for _, key := range slices.SortedFunc(maps.Keys(results), compareOps) { // all transactions lock the rows in this order
 		result := results[key]
 		account, err := ident.Account.Parse(key.Account)
 		if !result.New || err != nil {
@@ -162,7 +162,7 @@ func saveResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.
 		}
 		reply, err := json.Marshal(result.Response)
 		if err != nil {
-			return fmt.Errorf("store op of session %d: %w", key.Session, err)
+			return fmt.Errorf("encode lease response of session %d: %w", key.Session, err)
 		}
 		arg.SessionIds = append(arg.SessionIds, int64(key.Session))
 		arg.AccountIds = append(arg.AccountIds, account)
@@ -186,7 +186,7 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 		q := sqlcgen.New(tx)
 		meta, err := q.ShareClusterState(ctx)
 		if err != nil {
-			return fmt.Errorf("lock revision: %w", err)
+			return fmt.Errorf("lock cluster state: %w", err)
 		}
 		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
 			Name: r.Name, BootID: r.BootID, Build: r.Build, SpoolCapacity: r.Capacity, AppliedRevision: meta.Revision, ValidSeconds: valid.Seconds(),
@@ -208,9 +208,9 @@ func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.
 		q := sqlcgen.New(tx)
 		meta, err := q.ShareClusterState(ctx)
 		if err != nil {
-			return fmt.Errorf("lock revision: %w", err)
+			return fmt.Errorf("lock cluster state: %w", err)
 		}
-		t, err := lockRenewal(ctx, q, r.Session)
+		t, err := lockForHeartbeat(ctx, q, r.Session)
 		if err != nil {
 			return err
 		}
@@ -242,16 +242,16 @@ func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.
 		}
 		return nil
 	})
-	return reply, postgres.Translate("renew session", err)
+	return reply, postgres.Translate("extend session", err)
 }
 
-// Close implements leasing.Store. The session is locked whole before anything
-// of it is changed: settlement holds a share of it while it waits for the row.
+// Close implements leasing.Store. It locks the session exclusively before it
+// changes anything: settlement shares the session while it waits for the row.
 func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 	done := false
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		t, err := lockTenure(ctx, q, r.Session)
+		t, err := lockSession(ctx, q, r.Session)
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 			}
 		}
 		if done = t.Close(r, settled); done && *t == before {
-			return nil // closed already, or of another life of the proxy
+			return nil // closed already, or a session of another boot of the proxy
 		}
 		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
 			return fmt.Errorf("end session: %w", err)
@@ -271,31 +271,31 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 		if t.State != session.Closed {
 			return nil
 		}
-		return free(ctx, q, t.ID)
+		return releaseLeases(ctx, q, t.ID)
 	})
 	return done, postgres.Translate("close session", err)
 }
 
-// closeOutlived closes a session that has been silent for too long, unless it
-// was closed since it was found.
-func (l *Store) closeOutlived(ctx context.Context, id wire.SessionID, rest time.Duration) (closed bool, err error) {
+// closeExpired closes a fenced session without heartbeats for too long, unless it
+// was closed meanwhile.
+func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, rest time.Duration) (closed bool, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		t, err := lockTenure(ctx, q, id)
+		t, err := lockSession(ctx, q, id)
 		if closed = err == nil && t.Expired(rest); !closed {
 			return err
 		}
 		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(session.Closed)}); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
-		return free(ctx, q, id)
+		return releaseLeases(ctx, q, id)
 	})
 	return closed && err == nil, err
 }
 
-// free gives back what the leases of a closed session still hold. The
-// session's row is locked for update, so that no op of it is under way.
-func free(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
+// releaseLeases returns the outstanding units of a closed session to their pools.
+// The session's row is locked for update, so that no transaction uses its leases.
+func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
 	pools, err := q.PoolsOfSession(ctx, int64(id))
 	if err != nil {
 		return fmt.Errorf("list leases: %w", err)
@@ -309,8 +309,8 @@ func free(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
 	return stored.Save(ctx, q, book)
 }
 
-// Sweep implements leasing.Store. A session that cannot be closed does not keep
-// the others from it.
+// Sweep implements leasing.Store. An error with one session does not stop the
+// others from being closed.
 func (l *Store) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error) {
 	if fenced, err = l.fence(ctx, margin); err != nil {
 		return 0, 0, postgres.Translate("fence sessions", err)
@@ -319,21 +319,21 @@ func (l *Store) Sweep(ctx context.Context, margin, rest time.Duration) (fenced, 
 	if err != nil {
 		return fenced, 0, postgres.Translate("list fenced sessions", err)
 	}
-	var faults []error
+	var errs []error
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
 		if !t.Expired(rest) {
-			break // the others have been silent for less long
+			break // the others had a heartbeat later
 		}
-		done, err := l.closeOutlived(ctx, t.ID, rest)
+		done, err := l.closeExpired(ctx, t.ID, rest)
 		if err != nil {
-			faults = append(faults, postgres.Translate(fmt.Sprintf("close session %d", t.ID), err))
+			errs = append(errs, postgres.Translate(fmt.Sprintf("close session %d", t.ID), err))
 		}
 		if done {
 			closed++
 		}
 	}
-	return fenced, closed, errors.Join(faults...)
+	return fenced, closed, errors.Join(errs...)
 }
 
 // fence fences the sessions that have expired.
@@ -386,22 +386,21 @@ func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.
 		return nil, postgres.Translate("load keys", err)
 	}
 	loaded := make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
-	var faults []error
+	var errs []error
 	for i := range rows {
 		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Revision}
 		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
 			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
-				faults = append(faults, err)
+				errs = append(errs, err)
 				continue
 			}
 		}
 		loaded[apikey.Hash(rows[i].LookupHash)] = reply
 	}
-	return loaded, errors.Join(faults...)
+	return loaded, errors.Join(errs...)
 }
 
-// toKeyRecord returns a record without multipliers; nil for a key that is not
-// known.
+// toKeyRecord returns a record without multipliers; nil for an unknown key.
 func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
 		return nil
@@ -412,8 +411,8 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	}
 }
 
-// setMultipliers puts an account's multipliers into the record of a key. The
-// list price is said by leaving them out.
+// setMultipliers sets the price multipliers of a key record. They are left out
+// where the list price applies.
 func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	if m := price.Multiplier(own); m != price.One {
 		record.PriceMultiplier = m

@@ -24,8 +24,7 @@ func (l *Store) Standing(ctx context.Context, c wire.KeyChange) (stands bool, si
 	return stands, pgconv.Seconds(since), postgres.Translate("read revocation", err)
 }
 
-// restore makes those earlier sessions of a proxy known again that Postgres has
-// lost.
+// restore inserts the earlier sessions of a proxy that Postgres has lost.
 func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, below wire.SessionID) error {
 	for _, e := range r.Earlier {
 		if e.Session <= 0 || e.Session >= below {
@@ -38,7 +37,7 @@ func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, b
 	return nil
 }
 
-// refusedOf is what a renewal reports of credentials, as it is kept.
+// refusedOf encodes the refused credentials of a heartbeat.
 func refusedOf(r *wire.HeartbeatRequest) ([]byte, error) {
 	if len(r.Refused) == 0 {
 		return []byte("[]"), nil

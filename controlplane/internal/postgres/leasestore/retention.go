@@ -46,10 +46,10 @@ func (r *Retention) Remove(ctx context.Context) (removed int64, err error) {
 		run  func() (int64, error)
 	}{
 		{"remove sessions", func() (int64, error) {
-			return r.db.Queries().RemoveSessions(ctx, sqlcgen.RemoveSessionsParams{AgeSeconds: sessionsKept.Seconds(), MaxRows: postgres.RemoveBatch})
+			return r.db.Queries().RemoveSessions(ctx, sqlcgen.RemoveSessionsParams{AgeSeconds: sessionsKept.Seconds(), MaxRows: postgres.BatchRows})
 		}},
 		{"remove changes", func() (int64, error) {
-			return r.db.Queries().RemoveKeyChanges(ctx, sqlcgen.RemoveKeyChangesParams{AgeSeconds: changesKept.Seconds(), MaxRows: postgres.RemoveBatch})
+			return r.db.Queries().RemoveKeyChanges(ctx, sqlcgen.RemoveKeyChangesParams{AgeSeconds: changesKept.Seconds(), MaxRows: postgres.BatchRows})
 		}},
 	} {
 		n, err := postgres.DeleteInBatches(step.run)
@@ -64,13 +64,13 @@ func (r *Retention) Remove(ctx context.Context) (removed int64, err error) {
 // clear removes leases and ops of a closed session.
 func (r *Retention) clear(ctx context.Context, session int64) (removed int64, err error) {
 	leases, err := postgres.DeleteInBatches(func() (int64, error) {
-		return r.db.Queries().RemoveLeases(ctx, sqlcgen.RemoveLeasesParams{SessionID: session, MaxRows: postgres.RemoveBatch})
+		return r.db.Queries().RemoveLeases(ctx, sqlcgen.RemoveLeasesParams{SessionID: session, MaxRows: postgres.BatchRows})
 	})
 	if err != nil {
 		return leases, err
 	}
 	ops, err := postgres.DeleteInBatches(func() (int64, error) {
-		return r.db.Queries().RemoveLeaseResponses(ctx, sqlcgen.RemoveLeaseResponsesParams{SessionID: session, MaxRows: postgres.RemoveBatch})
+		return r.db.Queries().RemoveLeaseResponses(ctx, sqlcgen.RemoveLeaseResponsesParams{SessionID: session, MaxRows: postgres.BatchRows})
 	})
 	if err != nil {
 		return leases + ops, err

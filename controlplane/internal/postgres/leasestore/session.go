@@ -13,35 +13,35 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// shareTenures reads sessions and holds off their closing; renewals and
-// settlement pass. One that does not exist is missing.
+// ShareSessions reads sessions with a lock that delays their closing, but neither
+// heartbeats nor settlement. Unknown sessions are left out.
 func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wire.SessionID]*session.Record, error) {
 	rows, err := q.ShareSessions(ctx, ids)
 	if err != nil {
 		return nil, fmt.Errorf("lock sessions: %w", err)
 	}
-	tenures := make(map[wire.SessionID]*session.Record, len(rows))
+	records := make(map[wire.SessionID]*session.Record, len(rows))
 	for _, r := range rows {
 		id := wire.SessionID(r.ID)
-		tenures[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}
+		records[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}
 	}
-	return tenures, nil
+	return records, nil
 }
 
-// lockTenure reads a session to end it: nothing of it is under way meanwhile.
-// One that does not exist has no state.
-func lockTenure(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
+// lockSession reads a session to end it, with a lock that excludes every other use
+// of the session. An unknown session has no state.
+func lockSession(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
 	r, err := q.LockSession(ctx, int64(id))
-	return tenureOf(id, sqlcgen.LockSessionForHeartbeatRow(r), err)
+	return recordOf(id, sqlcgen.LockSessionForHeartbeatRow(r), err)
 }
 
-// lockRenewal reads a session to extend it.
-func lockRenewal(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
+// lockForHeartbeat reads a session to extend it.
+func lockForHeartbeat(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (*session.Record, error) {
 	r, err := q.LockSessionForHeartbeat(ctx, int64(id))
-	return tenureOf(id, r, err)
+	return recordOf(id, r, err)
 }
 
-func tenureOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error) (*session.Record, error) {
+func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error) (*session.Record, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return &session.Record{ID: id}, nil
 	}

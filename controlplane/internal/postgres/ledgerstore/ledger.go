@@ -24,10 +24,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// LedgerStore keeps the books; it implements ledger.Store.
+// Store keeps the books; it implements ledger.Store.
 type Store struct{ db *postgres.DB }
 
-// NewLedgerStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // against is the operator's book that stands against the customer's.

@@ -17,10 +17,10 @@ import (
 // outboxBatch is how many messages are published in one transaction.
 const outboxBatch = 256
 
-// OutboxStore keeps what is to be published; it implements outbox.Store.
+// Store keeps what is to be published; it implements outbox.Store.
 type Store struct{ db *postgres.DB }
 
-// NewOutboxStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Drain implements outbox.Store.

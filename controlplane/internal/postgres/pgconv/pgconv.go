@@ -10,6 +10,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
+// Deref returns the value, or zero for a null.
 func Deref[T any](p *T) T {
 	if p == nil {
 		var zero T
@@ -18,6 +19,7 @@ func Deref[T any](p *T) T {
 	return *p
 }
 
+// Strings returns the values as strings.
 func Strings[T ~string](values []T) []string {
 	texts := make([]string, len(values))
 	for i, v := range values {
@@ -26,10 +28,11 @@ func Strings[T ~string](values []T) []string {
 	return texts
 }
 
-// seconds is a number of seconds as Postgres computes them.
+// Seconds returns a number of seconds of Postgres as a duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// day is a UTC day as Postgres takes it; none is what the caller says.
+// Day returns the UTC day of a moment. A zero moment becomes the infinity given;
+// with pgtype.Finite it stays a day.
 func Day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
 	if t.IsZero() && none != pgtype.Finite {
 		return pgtype.Date{InfinityModifier: none, Valid: true}
@@ -37,13 +40,14 @@ func Day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
 	return pgtype.Date{Time: t.UTC().Truncate(24 * time.Hour), Valid: true}
 }
 
-// HighestID is above the id of every request.
+// HighestID is above every UUID of version 7.
 var HighestID = ident.UUID{
 	0: 0xff, 1: 0xff, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff,
 	8: 0xff, 9: 0xff, 10: 0xff, 11: 0xff, 12: 0xff, 13: 0xff, 14: 0xff, 15: 0xff,
 }
 
-// lowestID is not above the id of any request begun at or after a time.
+// LowestID returns the lowest UUID of version 7 of a moment; zero for moments
+// before 1970.
 func LowestID(t time.Time) ident.UUID {
 	var u ident.UUID
 	if t.IsZero() || t.UnixMilli() < 0 {

@@ -16,10 +16,10 @@ import (
 	"modelgateway/controlplane/internal/settle"
 )
 
-// QuarantineStore implements settle.QuarantineStore.
+// Store implements settle.QuarantineStore.
 type Store struct{ db *postgres.DB }
 
-// NewQuarantineStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.QuarantineStore = (*Store)(nil)

@@ -23,10 +23,10 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// RotationStore keeps data keys and rotations; it implements rotation.Store.
+// Store keeps data keys and rotations; it implements rotation.Store.
 type Store struct{ db *postgres.DB }
 
-// NewRotationStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ rotation.Store = (*Store)(nil)

@@ -30,7 +30,7 @@ import (
 // Settle implements settle.Store.
 type Store struct{ db *postgres.DB }
 
-// NewSettle returns the store of usage and its charges.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.Store = (*Store)(nil)

@@ -19,10 +19,10 @@ import (
 	"modelgateway/shared/money"
 )
 
-// StatementStore reads statements; it implements statement.Store.
+// Store reads statements; it implements statement.Store.
 type Store struct{ db *postgres.DB }
 
-// NewStatementStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Entries implements statement.Store. Whether the period is final is asked

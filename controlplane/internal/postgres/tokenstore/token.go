@@ -15,10 +15,10 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// TokenStore keeps admin tokens; it implements admin.Store.
+// Store keeps admin tokens; it implements admin.Store.
 type Store struct{ db *postgres.DB }
 
-// NewTokenStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Create implements admin.Store.

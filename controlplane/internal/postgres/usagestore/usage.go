@@ -19,10 +19,10 @@ import (
 	"modelgateway/shared/price"
 )
 
-// UsageStore reads what settlement wrote; it implements usage.Store.
+// Store reads what settlement wrote; it implements usage.Store.
 type Store struct{ db *postgres.DB }
 
-// NewUsageStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Get implements usage.Store.

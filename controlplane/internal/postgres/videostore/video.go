@@ -21,7 +21,7 @@ import (
 // Videos implements video.Store.
 type Store struct{ db *postgres.DB }
 
-// NewVideos returns the store of video jobs.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ video.Store = (*Store)(nil)

@@ -21,11 +21,11 @@ import (
 	"modelgateway/shared/money"
 )
 
-// WebhookStore keeps endpoints, events and deliveries; it implements
+// Store keeps endpoints, events and deliveries; it implements
 // webhook.Store and webhook.Queue.
 type Store struct{ db *postgres.DB }
 
-// NewWebhookStore returns a store in this database.
+// New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 var (
