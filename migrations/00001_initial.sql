@@ -164,7 +164,7 @@ create table pools (
     -- account get
     limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
     -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
-    raised_alerts smallint not null default 0,
+    raised_alarms smallint not null default 0,
     check ((kind = 2) = (key_id is not null)),
     check (not unlimited or kind = 2)
 ) with (fillfactor = 70);

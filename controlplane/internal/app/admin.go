@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
@@ -149,14 +150,13 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageRetentionMonths, AuditMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
-	retention := leasestore.NewRetention(a.db)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
-		_, err := retention.Remove(ctx)
+		_, err := leasestore.New(a.db).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
 		return err
 	})
 	videos := videostore.New(a.db)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), settle.New(settlestore.New(a.db)))
-	jobs.every("watch_credentials", 2*time.Second, webhookstore.New(a.db).WatchCredentials)
+	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.db).UpdateRefusedCredentials)
 	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
 	jobs.every("video_job_metrics", 15*time.Second, video.NewJobMetrics(videos, a.registry).Update)
 	rotations, err := a.buildRotation(ctx, keys, jobs)

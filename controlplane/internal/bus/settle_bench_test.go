@@ -199,12 +199,12 @@ func (q *usageQueue) awaitEmpty() {
 func (q *usageQueue) checkTotals(n int) {
 	q.b.Helper()
 	for query, want := range map[string]int64{
-		"select count(*) from usage_records":                                                                 int64(n),
-		"select coalesce(sum(cost), 0)::bigint from usage_records":                                           int64(q.cost),
-		"select coalesce(-sum(amount), 0)::bigint from ledger_entries where account_id is not null":          int64(q.cost),
-		"select coalesce(sum(settled), 0)::bigint from pools where kind = 1":                                 int64(q.cost),
-		"select coalesce(sum(settled), 0)::bigint from pools where kind = 2":                                 int64(q.cost),
-		"select count(*) from quarantine":                                                                    0,
+		"select count(*) from usage_records":                                                                  int64(n),
+		"select coalesce(sum(cost), 0)::bigint from usage_records":                                            int64(q.cost),
+		"select coalesce(-sum(amount), 0)::bigint from ledger_entries where account_id is not null":           int64(q.cost),
+		"select coalesce(sum(settled), 0)::bigint from pools where kind = 1":                                  int64(q.cost),
+		"select coalesce(sum(settled), 0)::bigint from pools where kind = 2":                                  int64(q.cost),
+		"select count(*) from quarantine":                                                                     0,
 		"select coalesce(sum(upper(r) - lower(r)), 0)::bigint from proxy_sessions, unnest(settled_seqs) as r": int64(n),
 		`select count(*) from pools p where total <> free + settled + (
 			select coalesce(sum(granted - returned - charged), 0) from leases where pool_id = p.id)`: 0,

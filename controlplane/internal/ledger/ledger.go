@@ -55,6 +55,14 @@ const (
 	Usage Kind = "usage"
 )
 
+// OffsettingBook returns the operator's book that the entry of an account is booked against.
+func (k Kind) OffsettingBook() string {
+	if k == Correction {
+		return "adjustment"
+	}
+	return "funding"
+}
+
 // ID identifies a transaction. Its text form is "txn_…".
 type ID ident.UUID
 

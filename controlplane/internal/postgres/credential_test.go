@@ -31,7 +31,7 @@ func TestRefusedCredentials(t *testing.T) {
 		if err != nil || r.Status != wire.Done {
 			t.Fatal(r, err)
 		}
-		check(t, hooks.WatchCredentials(t.Context()))
+		check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	}
 	rejected := wire.RefusedCredential{Credential: "crd_1", Reason: wire.KeyRejected}
 	facts := `{"reason": "key_rejected", "provider": "openai", "credential": "main", "credential_id": "crd_1"}`
@@ -52,7 +52,7 @@ func TestRefusedCredentials(t *testing.T) {
 	renew(first, "proxy-1")
 	w.wantTold("one proxy still finds it refused")
 	w.expire(second, 1) // and is gone
-	check(t, hooks.WatchCredentials(t.Context()))
+	check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	w.wantTold("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
 	if f, err = (fleetstore.New(db)).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
 		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
@@ -75,7 +75,7 @@ func TestRefusedCredentialInTurns(t *testing.T) {
 		}
 		_, err := store.Renew(t.Context(), r, sessionLength, 10)
 		check(t, err)
-		check(t, hooks.WatchCredentials(t.Context()))
+		check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	}
 	// The turn of an hour may fall between.
 	if n := scalar[int64](w, "select count(*) from webhook_events"); n < 2 || n > 4 {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -232,7 +233,7 @@ func TestOperatorEvents(t *testing.T) {
 	}
 	operator := webhookstore.New(db)
 	for range 3 {
-		if err := operator.TellOperator(t.Context(), webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"x"}}}); err != nil {
+		if err := operator.InsertEvent(t.Context(), webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"x"}}}.OncePerHour("", time.Now())); err != nil {
 			t.Fatal(err)
 		}
 	}

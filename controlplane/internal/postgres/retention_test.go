@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"testing"
 
+	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/settle"
@@ -12,7 +13,7 @@ import (
 
 func (w *leaseWorld) remove(db *postgres.DB) {
 	w.t.Helper()
-	if _, err := (leasestore.NewRetention(db)).Remove(w.t.Context()); err != nil {
+	if _, err := leasestore.New(db).DeleteOld(w.t.Context(), leasing.SessionRetention, leasing.KeyChangeRetention); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -104,6 +104,13 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 	return item
 }
 
+// The reasons for quarantine that are found against the database.
+const (
+	ReasonUnknownKey   = "there is no such key"
+	ReasonOtherAccount = "the key belongs to another account"
+	ReasonConflict     = "altered duplicate of a settled request"
+)
+
 // maxReason bounds the reason stored with an event in quarantine, in bytes.
 const maxReason = 500
 

@@ -28,6 +28,13 @@ const (
 	GivenUp State = "given_up"
 )
 
+const (
+	// UnknownAfter is the age at which the outcome of a job that its provider has not named is unknown.
+	UnknownAfter = 5 * time.Minute
+	// StuckAfter is the age at which an open job is stuck.
+	StuckAfter = 2 * time.Hour
+)
+
 // Job is the record of a job with its state and times.
 type Job struct {
 	ID                   ident.UUID

@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -25,8 +26,10 @@ const backShare = 10
 
 // Pool is the state that the alarms of a balance or a key limit are computed from.
 type Pool struct {
-	Kind      wire.Kind
-	Unlimited bool
+	// AccountID is the owner; KeyID is zero for a balance.
+	AccountID, KeyID ident.UUID
+	Kind             wire.Kind
+	Unlimited        bool
 	// Total is the amount put into the pool, Settled the amount charged; both in nano-units.
 	Total, Settled int64
 	// LowAt is the balance below which the account is low; zero disables the alarm.
@@ -88,6 +91,26 @@ func (p *Pool) judgeLimit(refused bool) Alarmed {
 		now |= Out
 	}
 	return now
+}
+
+// Event returns the event of an alarm of the pool that was raised.
+func (p *Pool) Event(t Type, refused bool) Event {
+	amount := func(n int64) *money.Nano { return (*money.Nano)(&n) }
+	e := Event{Type: t, AccountID: p.AccountID, KeyID: p.KeyID}
+	if p.Kind == wire.Balance {
+		e.Facts.Balance = amount(p.Left())
+	} else {
+		e.Facts.SpendLimit, e.Facts.Spent = amount(p.Total), amount(p.Settled)
+	}
+	switch t {
+	case LowBalance:
+		e.Facts.Threshold = amount(p.LowAt)
+	case LimitNear:
+		e.Facts.Percent = p.Percent
+	default:
+		e.Facts.Refused = refused
+	}
+	return e
 }
 
 // Refill clears the exhaustion alarm of a pool that has received more money.

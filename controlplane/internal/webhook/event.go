@@ -24,6 +24,31 @@ type Event struct {
 	At time.Time
 }
 
+// OncePerHour returns the event with a deduplication key: at most one event of its type about the
+// subject, which may be empty, is stored in an hour. It is for conditions that may last.
+func (e Event) OncePerHour(subject string, at time.Time) Event {
+	e.Once = fmt.Sprintf("%s %s", e.Type, at.UTC().Format("2006-01-02T15"))
+	if subject != "" {
+		e.Once += " " + subject
+	}
+	return e
+}
+
+// QuarantineEvent returns the event about usage events that were put into quarantine.
+func QuarantineEvent(count int, at time.Time) Event {
+	return Event{Type: Quarantined, Facts: Facts{Count: int64(count)}}.OncePerHour("", at)
+}
+
+// CredentialEvent returns the event about a credential that its provider refuses for a reason, or,
+// if the reason is empty, accepts again.
+func CredentialEvent(provider, name, id, reason string, at time.Time) Event {
+	e := Event{Type: CredentialRefused, Facts: Facts{Provider: provider, Credential: name, CredentialID: id, Reason: reason}}
+	if reason == "" {
+		e.Type = CredentialAccepted
+	}
+	return e.OncePerHour(id, at)
+}
+
 // Facts are the details of an event as known in the transaction that caused it. The type decides
 // which are set.
 type Facts struct {

@@ -109,6 +109,12 @@ type Endpoint struct {
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
+// ResetsFailures reports whether this state of an endpoint forgets the failed attempts of the one
+// before: it was enabled, or has another URL.
+func (e *Endpoint) ResetsFailures(before *Endpoint) bool {
+	return e.Enabled && (!before.Enabled || e.URL != before.URL)
+}
+
 // Tag returns the entity tag of the endpoint's settings.
 func (e *Endpoint) Tag() (etag.Tag, error) { return etag.OfContent(e) }
 

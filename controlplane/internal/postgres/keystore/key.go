@@ -262,7 +262,7 @@ func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *in
 		return err
 	}
 	pool.Refill()
-	return poolstore.Judge(ctx, q, *pool)
+	return poolstore.UpdateAlarms(ctx, q, *pool)
 }
 
 func toSealed(row *sqlcgen.ApiKey) vault.Sealed {

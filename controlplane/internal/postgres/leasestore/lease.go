@@ -52,8 +52,8 @@ func (l *Store) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*
 		if err := stored.Save(ctx, q, d.Allocator); err != nil {
 			return err
 		}
-		if refused := poolstore.Refusals(ops, d.Results); refused != nil {
-			if err := stored.Alarm(ctx, q, d.Allocator, refused); err != nil {
+		if refused := leasing.RefusedPools(ops, d.Results); refused != nil {
+			if err := stored.UpdateAlarms(ctx, q, d.Allocator, refused); err != nil {
 				return err
 			}
 		}
@@ -106,7 +106,7 @@ func (n batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Bat
 	if err != nil {
 		return nil, nil, err
 	}
-	d.Allocator = stored.Book()
+	d.Allocator = stored.Allocator()
 	for _, id := range n.sessions {
 		t := d.Sessions[wire.SessionID(id)]
 		d.Allocator.EndedSessions[wire.SessionID(id)] = t == nil || !t.MayAdmit()
@@ -304,7 +304,7 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) e
 	if err != nil {
 		return err
 	}
-	book := stored.Book()
+	book := stored.Allocator()
 	book.CloseSession(id)
 	return stored.Save(ctx, q, book)
 }

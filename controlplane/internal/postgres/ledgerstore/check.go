@@ -16,16 +16,16 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// checkRow is what every check query answers: rows compared, rows that differ,
-// the first of them, and what should have been equal.
+// checkRow is the result of a check query: the numbers of compared and of
+// differing rows, the first differing row, and its two values.
 type checkRow struct {
 	compared, differing int64
 	row                 string
 	want, got           int64
 }
 
-// check is one invariant and how it is read. Records of requests begun before
-// the floor need not be looked at.
+// check is one invariant and its query. Records of requests before the floor are
+// not compared.
 type check struct {
 	name string
 	read func(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (checkRow, error)
@@ -71,14 +71,14 @@ var checks = []check{
 	}},
 }
 
-// checkNamed finds a check that is known to be there.
+// checkNamed returns a check by its name, which must exist.
 func checkNamed(name string) *check {
 	return &checks[slices.IndexFunc(checks, func(c check) bool { return c.name == name })]
 }
 
 func (c *check) run(ctx context.Context, q *sqlcgen.Queries, floor ident.UUID) (ledger.Check, error) {
-	found, err := c.read(ctx, q, floor)
-	return found.check(c.name), postgres.Translate("check "+c.name, err)
+	row, err := c.read(ctx, q, floor)
+	return row.check(c.name), postgres.Translate("check "+c.name, err)
 }
 
 func (r *checkRow) check(name string) ledger.Check {

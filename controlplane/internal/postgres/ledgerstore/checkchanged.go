@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// keepAfter is how old kept sums may be before newer rows are added to them.
-	keepAfter = 5 * time.Minute
-	// maxDifferences bounds the differing pools that are read.
+	// maxSumAge is the age of the stored sums at which newer rows are added to them.
+	maxSumAge = 5 * time.Minute
+	// maxDifferences bounds the number of differing pools that are read.
 	maxDifferences = 1000
 )
 
-// CheckChanged implements ledger.Store. It costs what was written in the last
-// minutes, and the number of pools and leases, however many records there are.
+// CheckChanged implements ledger.Store. Its cost depends on the rows written in the
+// last minutes and on the number of pools and leases, not on the number of records.
 func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
-	if err := s.keep(ctx); err != nil {
-		return ledger.Report{}, postgres.Translate("keep verified sums", err)
+	if err := s.updateSums(ctx); err != nil {
+		return ledger.Report{}, postgres.Translate("update sums of the ledger check", err)
 	}
 	report := ledger.Report{At: time.Now().UTC()}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
@@ -34,7 +34,7 @@ func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
 		q := sqlcgen.New(tx)
 		state, err := q.LedgerCheckState(ctx)
 		if err != nil {
-			return fmt.Errorf("read state: %w", err)
+			return fmt.Errorf("read state of the ledger check: %w", err)
 		}
 		for _, name := range []string{"pool_conservation", "leases_of_closed_sessions"} {
 			c, err := checkNamed(name).run(ctx, q, ident.UUID{})
@@ -47,7 +47,7 @@ func (s *Store) CheckChanged(ctx context.Context) (ledger.Report, error) {
 		report.Checks = append(report.Checks, changed...)
 		return err
 	})
-	return report, postgres.Translate("check what has changed", err)
+	return report, postgres.Translate("check changed rows", err)
 }
 
 func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]ledger.Check, error) {
@@ -79,10 +79,10 @@ func changedChecks(ctx context.Context, q *sqlcgen.Queries, since time.Time) ([]
 	return []ledger.Check{zero.check("ledger_sums_to_zero"), balances, books, pools}, nil
 }
 
-// poolBalance is the kind of an account's balance pool, as stored.
+// poolBalance is the stored kind of a balance pool.
 const poolBalance = 1
 
-// differ notes a row of a check, if it differs.
+// differ counts a row whose values differ.
 func differ(c *ledger.Check, row string, want, got int64) {
 	if want == got {
 		return
@@ -93,9 +93,9 @@ func differ(c *ledger.Check, row string, want, got int64) {
 	}
 }
 
-// keep adds what is final to the kept sums, if they are old. One replica does
-// it at a time; the others go on with what there is, but for the first time.
-func (s *Store) keep(ctx context.Context) error {
+// updateSums adds rows to the stored sums if these are old. One replica does it at
+// a time. The others use the sums as they are; there are none the first time.
+func (s *Store) updateSums(ctx context.Context) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		state, err := q.LedgerCheckState(ctx)
@@ -103,17 +103,17 @@ func (s *Store) keep(ctx context.Context) error {
 		if err != nil && !first {
 			return err
 		}
-		if !first && time.Duration(state.AgeSeconds*float64(time.Second)) < keepAfter {
+		if !first && time.Duration(state.AgeSeconds*float64(time.Second)) < maxSumAge {
 			return nil
 		}
-		if leads, err := q.TryLockLedgerCheck(ctx); err != nil || !leads {
+		if locked, err := q.TryLockLedgerCheck(ctx); err != nil || !locked {
 			if err == nil && first {
-				err = errors.New("another replica reads everything for the first time")
+				err = errors.New("another replica computes the first sums")
 			}
 			return err
 		}
 		if now, err := q.LedgerCheckState(ctx); err == nil && !now.SummedUntil.Equal(state.SummedUntil) {
-			return nil // another one was quicker
+			return nil // another replica has updated them
 		}
 		upto, err := q.LedgerCheckMoment(ctx)
 		if err != nil {
@@ -126,8 +126,8 @@ func (s *Store) keep(ctx context.Context) error {
 	})
 }
 
-// Forget implements ledger.Store: the kept sums are made anew, from all
-// records, by the next CheckChanged.
+// Forget implements ledger.Store: the next CheckChanged computes the sums from all
+// records.
 func (s *Store) Forget(ctx context.Context) error {
-	return postgres.Translate("forget verified sums", s.db.Queries().DeleteLedgerCheckSums(ctx))
+	return postgres.Translate("delete sums of the ledger check", s.db.Queries().DeleteLedgerCheckSums(ctx))
 }

@@ -16,7 +16,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// distantFuture is after everything that is booked.
+// distantFuture is later than every transaction.
 var distantFuture = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Entries implements ledger.Store.
@@ -39,8 +39,8 @@ func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.
 	return entries, postgres.Translate("export ledger", err)
 }
 
-// entries reads those of all books. The place of a transaction in the order of
-// booking is looked up.
+// entries reads the entries of all books, in the order of the times of their
+// transactions; that of the cursor is read first.
 func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
 	arg := sqlcgen.ExportLedgerParams{
 		FromMoment: query.From, ToMoment: query.To, AfterMoment: query.From, AfterID: ident.UUID(query.After), AfterLine: int32(query.AfterLine),

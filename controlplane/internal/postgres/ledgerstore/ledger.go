@@ -30,9 +30,6 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// against is the operator's book that stands against the customer's.
-var against = map[ledger.Kind]string{ledger.Credit: "funding", ledger.Correction: "adjustment"}
-
 // Post implements ledger.Store.
 func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.Transaction, posted bool, err error) {
 	about, err := requestOf(&t)
@@ -42,7 +39,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rev := int64(0)
-		if t.Amount < 0 { // revisions are taken before anything else is locked
+		if t.Amount < 0 { // a revision is taken before anything else is locked
 			var err error
 			if rev, err = q.TakeRevision(ctx); err != nil {
 				return postgres.Translate("take revision", err)
@@ -54,13 +51,13 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			posted = false
-			booked, err = bookedBefore(ctx, q, t)
+			booked, err = existingTransaction(ctx, q, t)
 			return err
 		}
 		if err != nil {
 			return postgres.Translate("insert transaction", err)
 		}
-		if err := ownRequest(ctx, q, about, t.AccountID); err != nil {
+		if err := checkRequest(ctx, q, about, t.AccountID); err != nil {
 			return err
 		}
 		posted = true
@@ -73,15 +70,15 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 		}
 		c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, ident.UUID(t.AccountID), nil)
 		booked.Change = &c
-		return postgres.Translate("keep change", err)
+		return postgres.Translate("write key change", err)
 	})
 	return booked, posted, err
 }
 
-// requestOf is the request that a transaction is about, nil if it is about none.
+// requestOf returns the request that a transaction is about; nil if there is none.
 func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
 	if t.RequestID == "" {
-		return nil, nil //nolint:nilnil // no request is a request that is not there
+		return nil, nil //nolint:nilnil // a transaction may be about no request
 	}
 	u, err := ident.Request.Parse(t.RequestID)
 	if err != nil {
@@ -90,8 +87,8 @@ func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
 	return &u, nil
 }
 
-// ownRequest refuses a request that is not a settled one of the account.
-func ownRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
+// checkRequest returns ErrNoRequest unless a request is settled and of the account.
+func checkRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
 	if request == nil {
 		return nil
 	}
@@ -125,7 +122,7 @@ func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.T
 	return found, nil
 }
 
-// move writes the entries of a transaction and raises the account's pool.
+// move writes the entries of a transaction and changes the balance of the account.
 func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
 	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(wire.Balance)})
 	if err != nil {
@@ -136,22 +133,22 @@ func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transact
 	}
 	pool, err := poolstore.Resize(ctx, q, (*sqlcgen.LockPoolsRow)(&row), func(p *allocator.Pool) { p.Adjust(int64(t.Amount)) })
 	if err != nil {
-		return postgres.Translate("raise balance", err)
+		return postgres.Translate("change balance", err)
 	}
-	if err := tellOfCredit(ctx, q, t, pool); err != nil {
+	if err := insertEvents(ctx, q, t, pool); err != nil {
 		return postgres.Translate("write events", err)
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
-		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: against[t.Kind],
+		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: t.Kind.OffsettingBook(),
 		Kind: string(t.Kind),
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
 		return postgres.Translate("insert entries", err)
 	}
-	return postgres.Translate("note credit", auditstore.Insert(ctx, q, "ledger."+string(t.Kind), t.AccountID, nil, t))
+	return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "ledger."+string(t.Kind), t.AccountID, nil, t))
 }
 
-func bookedBefore(ctx context.Context, q *sqlcgen.Queries, t ledger.Transaction) (ledger.Transaction, error) {
+func existingTransaction(ctx context.Context, q *sqlcgen.Queries, t ledger.Transaction) (ledger.Transaction, error) {
 	row, err := q.GetCustomerTransaction(ctx, sqlcgen.GetCustomerTransactionParams{Kind: string(t.Kind), Reference: t.Reference})
 	if err != nil {
 		return ledger.Transaction{}, postgres.Translate("get transaction by reference", err)
@@ -194,18 +191,18 @@ func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 	}
 }
 
-// tellOfCredit writes the event of a booking, and of what it means for the
-// account's alarms.
-func tellOfCredit(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *poolstore.Watched) error {
+// insertEvents writes the event of a transaction, and updates the alarms of the
+// balance.
+func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *poolstore.AlarmedPool) error {
 	if t.Amount > 0 {
 		pool.Refill()
 	}
 	left := money.Nano(pool.Left())
 	if err := eventstore.Insert(ctx, q, webhook.Event{
-		Type: webhook.Credited, AccountID: pool.Account,
+		Type: webhook.Credited, AccountID: pool.AccountID,
 		Facts: webhook.Facts{Amount: &t.Amount, Balance: &left, Kind: string(t.Kind), Reference: t.Reference},
 	}); err != nil {
 		return err
 	}
-	return poolstore.Judge(ctx, q, *pool)
+	return poolstore.UpdateAlarms(ctx, q, *pool)
 }

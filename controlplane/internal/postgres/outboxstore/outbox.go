@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
-// outboxBatch is how many messages are published in one transaction.
+// outboxBatch bounds the messages that are published in one transaction.
 const outboxBatch = 256
 
 // Store keeps what is to be published; it implements outbox.Store.
@@ -61,7 +61,7 @@ func (s *Store) Wait(ctx context.Context, atMost time.Duration) error {
 	defer cancel()
 	err := s.wait(waiting)
 	if waiting.Err() != nil && ctx.Err() == nil {
-		return nil // the time is over
+		return nil // nothing was written in time
 	}
 	return postgres.Translate("wait for outbox", err)
 }
@@ -75,7 +75,7 @@ func (s *Store) wait(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "listen mgw_outbox"); err != nil {
 		return err //nolint:wrapcheck // Wait translates
 	}
-	// What was committed before listening began is not notified.
+	// There is no notification of rows that were committed before listening began.
 	filled, err := sqlcgen.New(conn).OutboxHasRows(ctx)
 	if err != nil || filled {
 		return err
@@ -84,8 +84,8 @@ func (s *Store) wait(ctx context.Context) error {
 	return err //nolint:wrapcheck // Wait translates
 }
 
-// release gives a connection back that listens no more; one that cannot be
-// told so is closed.
+// release ends listening and releases the connection. If that fails, the
+// connection is closed.
 func release(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

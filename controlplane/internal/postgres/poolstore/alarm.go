@@ -8,120 +8,66 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
-	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
 
-// Watched is a pool with what its alarms are judged by, under lock.
-type Watched struct {
+// AlarmedPool is a locked pool with its alarms.
+type AlarmedPool struct {
 	webhook.Pool
-	id      int64
-	Account ident.UUID
-	key     ident.UUID
-	// before are the alarms as they are stored.
-	before webhook.Alarmed
-	// refused tells that a request was refused because the pool is spent.
+	id int64
+	// stored are the alarms as they are stored.
+	stored webhook.Alarmed
+	// refused reports that a request was refused because the pool cannot cover it.
 	refused bool
 }
 
-// judge raises the alarms of locked pools and writes what changed by that,
-// which mostly is nothing.
-func Judge(ctx context.Context, q *sqlcgen.Queries, pools ...Watched) error {
-	var marks sqlcgen.SetRaisedAlertsParams
+// UpdateAlarms evaluates the alarms of locked pools, and writes those that changed
+// with their events.
+func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmedPool) error {
+	var changed sqlcgen.SetRaisedAlarmsParams
 	var events []webhook.Event
 	for i := range pools {
 		p := &pools[i]
 		now, raised := p.Judge(p.refused)
-		if now == p.before {
+		if now == p.stored {
 			continue
 		}
-		marks.Ids = append(marks.Ids, p.id)
-		marks.RaisedAlerts = append(marks.RaisedAlerts, int16(now))
+		changed.Ids = append(changed.Ids, p.id)
+		changed.RaisedAlarms = append(changed.RaisedAlarms, int16(now))
 		for _, t := range raised {
-			events = append(events, p.event(t))
+			events = append(events, p.Event(t, p.refused))
 		}
 	}
-	if len(marks.Ids) == 0 {
+	if len(changed.Ids) == 0 {
 		return nil
 	}
-	if err := q.SetRaisedAlerts(ctx, marks); err != nil {
-		return fmt.Errorf("mark alarms: %w", err)
+	if err := q.SetRaisedAlarms(ctx, changed); err != nil {
+		return fmt.Errorf("write alarms: %w", err)
 	}
 	return eventstore.Insert(ctx, q, events...)
 }
 
-// event says what is known of a pool whose alarm was raised.
-func (p *Watched) event(t webhook.Type) webhook.Event {
-	amount := func(n int64) *money.Nano { return (*money.Nano)(&n) }
-	e := webhook.Event{Type: t, AccountID: p.Account, KeyID: p.key}
-	if p.Kind == wire.Balance {
-		e.Facts.Balance = amount(p.Left())
-	} else {
-		e.Facts.SpendLimit, e.Facts.Spent = amount(p.Total), amount(p.Settled)
-	}
-	switch t {
-	case webhook.LowBalance:
-		e.Facts.Threshold = amount(p.LowAt)
-	case webhook.LimitNear:
-		e.Facts.Percent = p.Percent
-	default:
-		e.Facts.Refused = p.refused
-	}
-	return e
-}
-
-// watch takes the alarms of a locked pool; nil of one that has none.
-func watch(r *sqlcgen.LockPoolsRow) *Watched {
+// alarmedPoolOf returns a locked pool with its alarms; nil if its kind has none.
+func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmedPool {
 	if wire.Kind(r.Kind) == wire.Slots {
 		return nil
 	}
-	return &Watched{
+	return &AlarmedPool{
 		Pool: webhook.Pool{
-			Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
-			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Alarmed: webhook.Alarmed(r.RaisedAlerts),
+			AccountID: r.AccountID, KeyID: pgconv.Deref(r.KeyID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
+			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Alarmed: webhook.Alarmed(r.RaisedAlarms),
 		},
-		id: r.ID, Account: r.AccountID, key: pgconv.Deref(r.KeyID), before: webhook.Alarmed(r.RaisedAlerts),
+		id: r.ID, stored: webhook.Alarmed(r.RaisedAlarms),
 	}
 }
 
-// alarm judges the pools of a book by what it says of them now.
-func (s *Stored) Alarm(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator, refused map[wire.PoolID]bool) error {
-	for i := range s.Watched {
-		w := &s.Watched[i]
-		p := b.Pools[wire.PoolID(w.id)]
-		w.Total, w.Settled, w.refused = p.Total, p.Settled, refused[p.ID]
+// UpdateAlarms evaluates the alarms of the pools as the allocator has left them.
+func (s *Stored) UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, a *allocator.Allocator, refused map[wire.PoolID]bool) error {
+	for i := range s.Alarmed {
+		p := &s.Alarmed[i]
+		now := a.Pools[wire.PoolID(p.id)]
+		p.Total, p.Settled, p.refused = now.Total, now.Settled, refused[now.ID]
 	}
-	return Judge(ctx, q, s.Watched...)
-}
-
-// refusals are the pools for whose sake the fresh results refuse requests
-// that waiting cannot help.
-func Refusals(ops []*wire.LeaseRequest, results map[allocator.RequestKey]*allocator.Result) map[wire.PoolID]bool {
-	var refused map[wire.PoolID]bool
-	for _, op := range ops {
-		result := results[allocator.RequestKey{Session: op.Session, Account: op.Account}]
-		if result == nil || !result.New || result.Number != op.Number {
-			continue
-		}
-		for i, d := range result.Response.Decisions {
-			kind := wire.Balance
-			if d.Reason == wire.KeyLimitSpent {
-				kind = wire.KeyLimit
-			} else if d.Reason != wire.BalanceSpent {
-				continue
-			}
-			for _, n := range op.Needs[i] {
-				if n.Kind != kind {
-					continue
-				}
-				if refused == nil {
-					refused = map[wire.PoolID]bool{}
-				}
-				refused[n.Pool] = true
-			}
-		}
-	}
-	return refused
+	return UpdateAlarms(ctx, q, s.Alarmed...)
 }

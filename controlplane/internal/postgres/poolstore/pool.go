@@ -12,26 +12,26 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// StoredBook is a lease.Book as it stands in Postgres, under lock.
+// Stored are pools and leases as they are in Postgres, under lock.
 type Stored struct {
 	pools  map[wire.PoolID]allocator.Pool
 	leases map[allocator.LeaseKey]allocator.Lease
-	// Watched are the pools that have alarms, by id.
-	Watched []Watched
+	// Alarmed are the pools that have alarms, by id.
+	Alarmed []AlarmedPool
 }
 
-// loadBook locks pools by id, then the leases that the sessions hold on them.
+// Load locks pools by id, then the leases that the sessions hold on them.
 func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*Stored, error) {
 	s := &Stored{pools: map[wire.PoolID]allocator.Pool{}, leases: map[allocator.LeaseKey]allocator.Lease{}}
 	rows, err := q.LockPools(ctx, pools)
 	if err != nil {
 		return nil, fmt.Errorf("lock pools: %w", err)
 	}
-	s.Watched = make([]Watched, 0, len(rows))
+	s.Alarmed = make([]AlarmedPool, 0, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		if w := watch(r); w != nil {
-			s.Watched = append(s.Watched, *w)
+		if p := alarmedPoolOf(r); p != nil {
+			s.Alarmed = append(s.Alarmed, *p)
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
@@ -54,9 +54,9 @@ func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	}
 }
 
-// resize changes what a locked pool was given, and returns its alarms as they
-// are to be judged then; nil if it has none.
-func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*Watched, error) {
+// Resize changes the total of a locked pool, and returns the pool with its alarms,
+// which are not evaluated yet; nil if its kind has none.
+func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*AlarmedPool, error) {
 	stored := poolOf(row)
 	p := stored
 	if change(&p); p != stored {
@@ -66,15 +66,15 @@ func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, 
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
 	}
-	alarms := watch(row)
+	alarms := alarmedPoolOf(row)
 	if alarms != nil {
 		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
 	}
 	return alarms, nil
 }
 
-// loadHolders reads who holds units of the book's pools that are not central, or
-// short of what is wanted: for the others nobody has to be asked.
+// LoadHolders reads the live leases of pools in escrow mode, and of pools with less
+// free units than are needed. No lease of the others has to be recalled.
 func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator, wanted map[wire.PoolID]int64) error {
 	var pools []int64
 	for id, p := range b.Pools {
@@ -98,8 +98,8 @@ func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator
 	return nil
 }
 
-// book returns a copy to be changed.
-func (s *Stored) Book() *allocator.Allocator {
+// Allocator returns an allocator over a copy of the pools and leases.
+func (s *Stored) Allocator() *allocator.Allocator {
 	b := allocator.New()
 	for id, p := range s.pools {
 		b.Pools[id] = &p
@@ -110,7 +110,7 @@ func (s *Stored) Book() *allocator.Allocator {
 	return b
 }
 
-// save writes what differs from the stored state.
+// Save writes the pools and leases that differ from the stored ones.
 func (s *Stored) Save(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator) error {
 	var pools sqlcgen.UpdatePoolsParams
 	for id, p := range b.Pools {

@@ -60,7 +60,7 @@ type quarantineID int64
 
 func (id quarantineID) String() string { return fmt.Sprintf("quarantine/%d", int64(id)) }
 
-// resolved is what the audit log keeps of a decision.
+// resolved is an event in quarantine as the audit log keeps it, without payload.
 type resolved struct {
 	RequestID  string            `json:"request_id,omitempty"`
 	Reason     string            `json:"reason"`

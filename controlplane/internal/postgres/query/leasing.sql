@@ -12,20 +12,20 @@ order by id
 for key share;
 
 -- name: LockPools :many
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where id = any(@ids::bigint[])
 order by id
 for no key update;
 
 -- name: LockAccountPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where account_id = @account_id and kind = @kind and key_id is null
 for no key update;
 
 -- name: LockKeyPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where key_id = @key_id::uuid and kind = 2
 for no key update;

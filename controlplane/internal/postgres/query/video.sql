@@ -47,16 +47,16 @@ set status = excluded.status, record = excluded.record, version = excluded.versi
 where video_jobs.ended_at is null and video_jobs.version < excluded.version;
 
 -- name: ListVideoJobs :many
--- The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
--- open for two hours is stuck.
+-- The newest first. After some time, the outcome of an open job without an id of its provider is unknown; later, an open
+-- job is stuck.
 select j.id, j.record, j.version, j.created_at, j.updated_at, j.ended_at, j.state::text as state
 from (
     select v.id, v.record, v.version, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,
         case
             when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
             when v.ended_at is not null then v.status
-            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
-            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - make_interval(secs => @unknown_seconds::float8) then 'unknown'
+            when v.created_at < clock_timestamp() - make_interval(secs => @stuck_seconds::float8) then 'stuck'
             else v.status
         end as state
     from video_jobs v
@@ -74,8 +74,8 @@ limit @row_limit;
 select j.state::text as state, count(*) as jobs, coalesce(max(j.age) filter (where j.state <> 'given_up'), 0)::float8 as oldest_seconds
 from (
     select case
-            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
-            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - make_interval(secs => @unknown_seconds::float8) then 'unknown'
+            when v.created_at < clock_timestamp() - make_interval(secs => @stuck_seconds::float8) then 'stuck'
             else v.status
         end as state, extract(epoch from clock_timestamp() - v.created_at) as age
     from video_jobs v

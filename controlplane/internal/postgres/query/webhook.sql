@@ -11,10 +11,10 @@ on conflict do nothing;
 -- name: EventExists :one
 select exists (select from webhook_events where deduplication_key = @deduplication_key::text)::boolean as written;
 
--- name: SetRaisedAlerts :exec
+-- name: SetRaisedAlarms :exec
 update pools p
-set raised_alerts = n.raised_alerts
-from (select unnest(@ids::bigint[]) as id, unnest(@raised_alerts::smallint[]) as raised_alerts) as n
+set raised_alarms = n.raised_alarms
+from (select unnest(@ids::bigint[]) as id, unnest(@raised_alarms::smallint[]) as raised_alarms) as n
 where p.id = n.id;
 
 -- name: AccountAlerts :one

@@ -70,7 +70,7 @@ func (s *Store) Observe(ctx context.Context, markers []rollback.CommitMarker) (f
 		for _, row := range rows {
 			f.MissingMarkers = append(f.MissingMarkers, rollback.CommitMarker{Replica: row.ReplicaID, N: row.Number})
 		}
-		return postgres.Translate("look for commit markers", err)
+		return postgres.Translate("find missing commit markers", err)
 	})
 	return f, err
 }
@@ -127,7 +127,7 @@ func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollba
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
 			if err := q.LockClusterState(ctx); err != nil {
-				return fmt.Errorf("lock revision: %w", err)
+				return fmt.Errorf("lock cluster state: %w", err)
 			}
 			f, err := find(ctx, tx)
 			if mark = f.Mark; err != nil || mark.Epoch != clusterEpoch {
@@ -156,11 +156,11 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 		mark.Revision++
 		key, err := q.RestoreRevocation(ctx, sqlcgen.RestoreRevocationParams{LookupHash: hash, Revision: mark.Revision})
 		if err != nil {
-			return fmt.Errorf("revoke again: %w", err)
+			return fmt.Errorf("restore revocation: %w", err)
 		}
 		change := sqlcgen.InsertKeyChangeParams{Revision: mark.Revision, Kind: string(wire.KeyRevoked), AccountID: key.AccountID, KeyID: &key.ID}
 		if _, err := q.InsertKeyChange(ctx, change); err != nil {
-			return fmt.Errorf("number revocation: %w", err)
+			return fmt.Errorf("write key change: %w", err)
 		}
 	}
 	if err := q.DeclareLoss(ctx, sqlcgen.DeclareLossParams{ClusterEpoch: mark.Epoch, Revision: mark.Revision}); err != nil {

@@ -31,7 +31,7 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ rotation.Store = (*Store)(nil)
 
-// rotationName is the object of rotations in the audit log.
+// rotationName is the object of the audit entries of a rotation.
 type rotationName string
 
 // String is the name.
@@ -47,7 +47,7 @@ func (s *Store) DataKeys(ctx context.Context) ([]vault.DataKey, error) {
 	return keys, postgres.Translate("list data keys", err)
 }
 
-// DataKey reads one data key; a zero one if there is none.
+// DataKey returns a data key, or a zero one if there is none.
 func (s *Store) DataKey(ctx context.Context, id string) (vault.DataKey, error) {
 	r, err := s.db.Queries().GetDataKey(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -69,7 +69,7 @@ func (s *Store) FirstDataKey(ctx context.Context, makeKey func() vault.DataKey) 
 		}
 		isNew, err := q.IsNewDatabase(ctx)
 		if err != nil || !isNew {
-			return postgres.Translate("look for secrets", err)
+			return postgres.Translate("find secrets", err)
 		}
 		return postgres.Translate("insert data key", insertDataKey(ctx, q, makeKey()))
 	})
@@ -100,7 +100,7 @@ func (s *Store) Start(ctx context.Context, r rotation.Rotation, with *vault.Data
 				return postgres.Translate("insert data key", err)
 			}
 		}
-		return postgres.Translate("note rotation", auditstore.Insert(ctx, q, "rotation.start", rotationName(r.Kind), nil, map[string]any{"target": r.Target}))
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "rotation.start", rotationName(r.Kind), nil, map[string]any{"target": r.Target}))
 	})
 	return kept, err
 }
@@ -150,8 +150,8 @@ func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit
 	return keys, postgres.Translate("list hash-only keys", err)
 }
 
-// Step implements rotation.Store. A row that cannot be opened stays as it is,
-// and keeps the rotation from ending.
+// Step implements rotation.Store. A row that cannot be opened is not changed, and
+// the rotation does not end while there is one.
 func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (p rotation.Progress, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with, next: with.From}
@@ -172,7 +172,7 @@ func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step
 		if err != nil {
 			return err
 		}
-		p = rotation.Progress{Done: t.found == 0, Next: t.next, PassedOver: t.faults}
+		p = rotation.Progress{Done: t.found == 0, Next: t.next, PassedOver: t.errs}
 		if t.changed == 0 && t.position == row.Position && !t.finished {
 			return nil
 		}
@@ -196,11 +196,11 @@ type rotationStep struct {
 	changed  int
 	found    int
 	finished bool
-	faults   []error
+	errs     []error
 }
 
-// masterKey seals data keys anew, and moves what is sealed directly to a data
-// key.
+// masterKey seals data keys with the new master key, and secrets that are sealed
+// with a master key directly with a data key.
 func (t *rotationStep) masterKey(age float64) error {
 	for _, step := range []func() error{t.dataKeys, t.apiKeys, t.credentials, t.answers, t.webhooks} {
 		if err := step(); err != nil {
@@ -210,7 +210,7 @@ func (t *rotationStep) masterKey(age float64) error {
 	if t.found > 0 || age < t.with.Settle.Seconds() {
 		return nil
 	}
-	// What another transaction has locked was not found, but counts.
+	// Rows that another transaction has locked were not found, but are counted.
 	rows, err := t.q.CountUnrotatedSecrets(t.ctx)
 	t.finished = err == nil
 	for _, r := range rows {
@@ -219,12 +219,12 @@ func (t *rotationStep) masterKey(age float64) error {
 	return err
 }
 
-// passOver notes a row that cannot be opened.
+// passOver records a row that cannot be opened.
 func (t *rotationStep) passOver(name string, err error) {
-	t.faults = append(t.faults, fmt.Errorf("%s: %w", name, err))
+	t.errs = append(t.errs, fmt.Errorf("%s: %w", name, err))
 }
 
-// move writes one row anew. One that cannot be opened is passed over.
+// move seals one row again. A row that cannot be opened is passed over.
 func (t *rotationStep) move(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
 	t.found++
 	sealed, err := t.with.Reseal(old, context)
@@ -311,8 +311,8 @@ func (t *rotationStep) webhooks() error {
 	return err
 }
 
-// pepper gives keys a hash under the new pepper, in passes from the first key
-// to the last, until a pass finds none.
+// pepper hashes keys with the new pepper, in passes from the first key to the last,
+// until a pass finds none.
 func (t *rotationStep) pepper() error {
 	begins := t.position.IsZero()
 	rows, err := t.q.KeysToHash(t.ctx, sqlcgen.KeysToHashParams{Position: t.position, Pepper: t.with.Target, RowLimit: int32(t.with.Limit)})
@@ -328,7 +328,7 @@ func (t *rotationStep) pepper() error {
 			continue
 		}
 		t.changed++
-		if string(hash[:]) == string(r.LookupHash) { // it was hashed so, and not noted
+		if string(hash[:]) == string(r.LookupHash) { // it has this pepper, which was not recorded
 			err = t.q.SetPepper(t.ctx, sqlcgen.SetPepperParams{ID: r.ID, Pepper: t.with.Target})
 		} else {
 			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target})
@@ -341,7 +341,7 @@ func (t *rotationStep) pepper() error {
 		return nil
 	}
 	t.position = ident.UUID{}
-	if begins { // what another transaction has locked was not found, but counts
+	if begins { // rows that another transaction has locked were not found, but are counted
 		left, err := t.q.CountPeppers(t.ctx, t.with.Target)
 		t.finished = err == nil && left.Waiting == 0
 		return err

@@ -28,9 +28,10 @@ func (t *settleTx) insert() ([]int, error) {
 	return fresh, t.post(transaction, fresh)
 }
 
-// findAbsent finds the candidates that are not on record, as far as can be seen.
+// findAbsent returns the candidates that have no usage record that this transaction
+// can see.
 func (t *settleTx) findAbsent() ([]int, error) {
-	absent, doubtful, err := t.sort()
+	absent, doubtful, err := t.partition()
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (t *settleTx) findAbsent() ([]int, error) {
 			absent = append(absent, i)
 		}
 	}
-	slices.Sort(absent) // by request id, as the items are: two settlements of the same events must not wait for each other
+	slices.Sort(absent) // by request id, as the items are: concurrent settlements of the same events insert in one order
 	return absent, nil
 }
 
@@ -71,15 +72,15 @@ func (t *settleTx) copy(indices []int, transaction ident.UUID) error {
 	return nil
 }
 
-// sort parts the candidates by whether their numbers are settled. An event of a
-// session that Postgres does not know, having lost commits, is doubtful too.
-// That is a matter of speed: what decides is the primary key.
-func (t *settleTx) sort() (expected, doubtful []int, err error) {
+// partition splits the candidates by whether their sequence numbers are settled.
+// Events of unknown sessions, which Postgres may have lost, are doubtful too. This
+// only saves queries: the primary key decides.
+func (t *settleTx) partition() (expected, doubtful []int, err error) {
 	candidates := t.Candidates()
 	if t.doubtAll || len(candidates) == 0 {
 		return nil, candidates, nil
 	}
-	settled, err := t.settledNumbers()
+	settled, err := t.settledSeqs()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -93,10 +94,10 @@ func (t *settleTx) sort() (expected, doubtful []int, err error) {
 	return expected, doubtful, nil
 }
 
-func (t *settleTx) settledNumbers() (map[int64]settlement.IntervalSet, error) {
+func (t *settleTx) settledSeqs() (map[int64]settlement.IntervalSet, error) {
 	rows, err := t.q.SettledSeqs(t.ctx, t.sessions())
 	if err != nil {
-		return nil, fmt.Errorf("read settled numbers: %w", err)
+		return nil, fmt.Errorf("read settled sequence numbers: %w", err)
 	}
 	settled := make(map[int64]settlement.IntervalSet, len(rows))
 	for _, r := range rows {
@@ -109,12 +110,12 @@ func (t *settleTx) settledNumbers() (map[int64]settlement.IntervalSet, error) {
 
 func numbersOf(session int64, ranges []byte) (numbers settlement.IntervalSet, err error) {
 	if err := json.Unmarshal(ranges, &numbers); err != nil {
-		return nil, fmt.Errorf("read settled numbers of session %d: %w", session, err)
+		return nil, fmt.Errorf("read settled sequence numbers of session %d: %w", session, err)
 	}
 	return numbers, nil
 }
 
-// sessions are the ids of the sessions of the batch, sorted.
+// sessions returns the ids of the sessions of the batch, sorted.
 func (t *settleTx) sessions() []int64 {
 	ids := map[int64]bool{}
 	for i := range t.items {

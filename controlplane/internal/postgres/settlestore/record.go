@@ -20,13 +20,13 @@ const copyRecords = `copy usage_records (request_id, session_id, seq, account_id
 // recordFields is the number of columns.
 const recordFields = 27
 
-// recordCopy writes records as COPY takes them, while Postgres is storing those
-// before. It is encoded by hand: a queue of a million events spends a third of
-// its time in arrays of parameters otherwise.
+// recordCopy encodes records in the binary format of COPY, while Postgres stores
+// the previous ones. It is written by hand because arrays of parameters took a
+// third of the time of settling a million events.
 type recordCopy struct {
 	items   []settle.Item
 	indices []int
-	// transaction is the ledger transaction of those that cost something, settledAt the time of all.
+	// transaction is the ledger transaction of records with a cost; settledAt is the time of all.
 	transaction ident.UUID
 	settledAt   time.Time
 
@@ -34,7 +34,7 @@ type recordCopy struct {
 	begun, finished bool
 }
 
-// copyChunk is about how much is encoded at a time, in bytes.
+// copyChunk is about the number of bytes that are encoded at a time.
 const copyChunk = 32 << 10
 
 // Read implements io.Reader.
@@ -76,12 +76,12 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	if e.Cost > 0 {
 		b = b.uuid(c.transaction)
 	} else {
-		b = b.null() // what costs nothing has no ledger transaction
+		b = b.null() // records without a cost have no ledger transaction
 	}
 	return b.micros(microsOf(c.settledAt))
 }
 
-// row is binary COPY data: each field is its length and its bytes.
+// row is binary COPY data: each field is a length and bytes.
 type row []byte
 
 func (r row) size(n int) row    { return binary.BigEndian.AppendUint32(r, uint32(n)) }
@@ -100,7 +100,7 @@ func (r row) boolean(is bool) row {
 	return append(r.size(1), 0)
 }
 
-// jsonb is a version and the text that appendTo appends.
+// jsonb appends a version byte and the text that appendTo appends.
 func (r row) jsonb(appendTo func([]byte) []byte) row {
 	start := len(r)
 	r = append(r.size(0), 1)
@@ -109,13 +109,13 @@ func (r row) jsonb(appendTo func([]byte) []byte) row {
 	return r
 }
 
-// postgresEpoch is the moment that Postgres counts microseconds from.
+// postgresEpoch is the zero of Postgres timestamps.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func microsOf(at time.Time) int64 { return at.UnixMicro() - postgresEpoch.UnixMicro() }
 
-// moment is a timestamptz. What Postgres cannot hold stays so: it refuses it
-// rather than taking it for another time.
+// moment appends a timestamptz. A time out of range is encoded as one that Postgres
+// refuses, not as another time.
 func (r row) moment(unixMS int64) row {
 	const farthest, beyond = 1 << 53, math.MaxInt64 - 1 // the greatest stands for infinity
 	if unixMS < -farthest || unixMS > farthest {

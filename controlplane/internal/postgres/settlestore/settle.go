@@ -35,7 +35,7 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ settle.Store = (*Store)(nil)
 
-// RequestTimes implements settle.Store. It makes the coming partitions first.
+// RequestTimes implements settle.Store. It creates the coming partitions first.
 func (s *Store) RequestTimes(ctx context.Context) (from, to, now time.Time, err error) {
 	row, err := s.db.Queries().UsageSpan(ctx)
 	if err == nil && row.Highest.Time().Sub(row.Now) < 32*24*time.Hour {
@@ -50,7 +50,7 @@ func (s *Store) RequestTimes(ctx context.Context) (from, to, now time.Time, err 
 func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
 	result, err := s.attempt(ctx, items, false)
 	for again := 1; isRepeated(err) && again < settleAttempts; again++ {
-		// Another settler has just settled the same events, or a session has lost its numbers.
+		// Another replica has just settled the same events, or the session was lost with its settled numbers.
 		result, err = s.attempt(ctx, items, true)
 	}
 	content := refusesContent(err)
@@ -60,8 +60,8 @@ func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result,
 	return result, err
 }
 
-// settleAttempts bounds how often events are found settled by others while they
-// are being settled here; then they are delivered again.
+// settleAttempts bounds the attempts that fail because another replica settles the
+// same events; then the events are delivered again.
 const settleAttempts = 5
 
 func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
@@ -73,29 +73,28 @@ func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool)
 	return result, err
 }
 
-// isRepeated tells whether a request that was taken for new has been settled.
+// isRepeated reports whether a request that seemed new has been settled.
 func isRepeated(err error) bool {
 	return postgres.IsDuplicateIn(err, "usage_records")
 }
 
-// refusesContent tells whether the rows themselves were refused, by Postgres
-// with classes 22 (data exception) and 23 (integrity constraint). What others
-// have settled meanwhile is no fault of the events.
+// refusesContent reports whether the rows themselves were refused. Requests that
+// another replica has settled meanwhile do not count.
 func refusesContent(err error) bool {
 	return errors.Is(err, errSums) || postgres.IsDataError(err) && !isRepeated(err)
 }
 
-// settleTx is one transaction of usage.
+// settleTx is the transaction that settles a batch.
 type settleTx struct {
 	ctx   context.Context
 	tx    pgx.Tx
 	q     *sqlcgen.Queries
 	items []settle.Item
-	// faults holds why an item goes into quarantine, by index.
+	// faults are the reasons why items go into quarantine, by index.
 	faults map[int]string
-	// doubtAll takes every event for one that may have been settled, whatever its session's numbers say.
+	// doubtAll treats every event as one that may have been settled, whatever the settled numbers of its session are.
 	doubtAll bool
-	// fingerprints are those of doubtful requests that were settled before.
+	// fingerprints are those of the settled requests among the doubtful ones.
 	fingerprints map[[16]byte][32]byte
 	*settlement.Batch
 }
@@ -108,14 +107,14 @@ func (t *settleTx) run() (settle.Result, error) {
 	if err != nil {
 		return settle.Result{}, err
 	}
-	t.findAltered()
+	t.detectConflicts()
 	if err := t.charge(fresh); err != nil {
 		return settle.Result{}, err
 	}
 	if err := t.quarantine(); err != nil {
 		return settle.Result{}, err
 	}
-	marks, err := t.number()
+	marks, err := t.addSettledSeqs()
 	result := settle.Result{
 		Settled: len(fresh), Quarantined: len(t.faults), Duplicates: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
 	}
@@ -127,8 +126,8 @@ func (t *settleTx) run() (settle.Result, error) {
 	return result, err
 }
 
-// findPools reads which pools the events charge. An event of a key that does
-// not exist, or that belongs to another account, is at fault.
+// findPools reads the pools that the events charge. An event goes into quarantine
+// if its key does not exist or belongs to another account.
 func (t *settleTx) findPools() error {
 	keys := map[ident.UUID]bool{}
 	for _, item := range t.items {
@@ -151,9 +150,9 @@ func (t *settleTx) findPools() error {
 		case item.QuarantineReason != "":
 			t.faults[i] = item.QuarantineReason
 		case !ok:
-			t.faults[i] = "there is no such key"
+			t.faults[i] = settle.ReasonUnknownKey
 		case row.AccountID != item.AccountID:
-			t.faults[i] = "the key belongs to another account"
+			t.faults[i] = settle.ReasonOtherAccount
 		default:
 			charges[i].Cost = int64(item.Event.Cost)
 		}
@@ -165,8 +164,8 @@ func (t *settleTx) findPools() error {
 	return nil
 }
 
-// post writes one ledger transaction for all new records: each account pays
-// its sum, revenue takes the whole. Records that cost nothing need none.
+// post writes one ledger transaction for all new records: each account is charged
+// its sum, and revenue gets the total. It writes none if the total is zero.
 func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 	sums := map[ident.UUID]int64{}
 	total := int64(0)
@@ -200,14 +199,14 @@ func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 	return nil
 }
 
-// findAltered compares the events that were settled before with what was
-// settled then: a repeated event says the same, or it is at fault.
-func (t *settleTx) findAltered() {
+// detectConflicts compares repeated events with the settled ones. An event that
+// differs goes into quarantine.
+func (t *settleTx) detectConflicts() {
 	doubtful := t.Unresolved()
 	if len(doubtful) == 0 {
 		return
 	}
-	for i, verdict := range t.Outcomes { // a batch can repeat what is new in it
+	for i, verdict := range t.Outcomes { // a batch can hold a new event twice
 		if verdict == settlement.Inserted {
 			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
 		}
@@ -215,21 +214,22 @@ func (t *settleTx) findAltered() {
 	t.ResolveDuplicates(t.fingerprints)
 	for _, i := range doubtful {
 		if t.Outcomes[i] == settlement.Conflicting {
-			t.faults[i] = "altered duplicate of a settled request"
+			t.faults[i] = settle.ReasonConflict
 		}
 	}
 }
 
-// charge books the new costs on the pools of accounts and keys. Before the
-// pools it shares every session of the batch, those of repeated events too:
-// number writes them later, and must not meet one that is being closed. Who
-// closes it waits for the others that share it, and they for number's queue.
+// charge charges the new costs to the pools of accounts and keys. It shares every
+// session of the batch before it locks pools, those of repeated events too, since
+// addSettledSeqs updates them later. Otherwise there could be a deadlock: closing a
+// session waits for the settlements that share it, and these wait for the queue
+// that addSettledSeqs takes.
 func (t *settleTx) charge(fresh []int) error {
 	if len(fresh) == 0 {
 		_, err := leasestore.ShareSessions(t.ctx, t.q, t.sessions())
 		return err
 	}
-	if err := t.addUp(fresh); err != nil {
+	if err := t.updateRollups(fresh); err != nil {
 		return err
 	}
 	pools := map[int64]bool{}
@@ -247,17 +247,17 @@ func (t *settleTx) charge(fresh []int) error {
 	if err != nil {
 		return err
 	}
-	book := stored.Book()
+	book := stored.Allocator()
 	t.ApplyCharges(book, tenures)
 	if err := stored.Save(t.ctx, t.q, book); err != nil {
 		return err
 	}
-	return stored.Alarm(t.ctx, t.q, book, nil)
+	return stored.UpdateAlarms(t.ctx, t.q, book, nil)
 }
 
-// addUp adds the new records to the totals. It locks their rows, which are
-// locked before those of sessions and pools everywhere.
-func (t *settleTx) addUp(fresh []int) error {
+// updateRollups adds the new records to the roll-ups. All transactions lock roll-ups
+// before sessions and pools.
+func (t *settleTx) updateRollups(fresh []int) error {
 	var sums daySums
 	for _, i := range fresh {
 		sums.add(&t.items[i])
@@ -266,14 +266,14 @@ func (t *settleTx) addUp(fresh []int) error {
 		return errSums
 	}
 	if err := t.q.UpdateRollups(t.ctx, sums.total); err != nil {
-		return fmt.Errorf("add up usage: %w", err)
+		return fmt.Errorf("update roll-ups: %w", err)
 	}
 	return nil
 }
 
 func (t *settleTx) quarantine() error {
 	var arg sqlcgen.QuarantineEventsParams
-	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // rows are locked in one order everywhere
+	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // all transactions lock the rows in this order
 		item, fault := t.items[i], t.faults[i]
 		id := ""
 		if item.Event != nil {
@@ -291,7 +291,7 @@ func (t *settleTx) quarantine() error {
 	if err := t.q.QuarantineEvents(t.ctx, arg); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return eventstore.InsertHourly(t.ctx, t.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(arg.Seqs))}}, "")
+	return eventstore.Insert(t.ctx, t.q, webhook.QuarantineEvent(len(arg.Seqs), time.Now()))
 }
 
 func (t *settleTx) compareEvents(i, j int) int {
@@ -299,9 +299,10 @@ func (t *settleTx) compareEvents(i, j int) int {
 	return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Seq, b.Seq), bytes.Compare(a.Payload, b.Payload))
 }
 
-// number adds the events to their sessions' settled numbers. A session that
-// Postgres does not know, because it lost commits, is told its numbers too.
-func (t *settleTx) number() ([]event.Settled, error) {
+// addSettledSeqs adds the events to the settled sequence numbers of their sessions,
+// and returns the watermarks. A session that Postgres has lost gets a watermark of
+// these events only.
+func (t *settleTx) addSettledSeqs() ([]event.Settled, error) {
 	var arg sqlcgen.AddSettledSeqsParams
 	numbers := map[int64]settlement.IntervalSet{}
 	for i := range t.items {
@@ -315,11 +316,11 @@ func (t *settleTx) number() ([]event.Settled, error) {
 		}
 	}
 	if err := t.q.QueueForSettledSeqs(t.ctx, arg.SessionIds); err != nil {
-		return nil, fmt.Errorf("queue for numbers: %w", err)
+		return nil, fmt.Errorf("queue for settled sequence numbers: %w", err)
 	}
 	rows, err := t.q.AddSettledSeqs(t.ctx, arg)
 	if err != nil {
-		return nil, fmt.Errorf("number events: %w", err)
+		return nil, fmt.Errorf("add settled sequence numbers: %w", err)
 	}
 	var marks []event.Settled
 	for _, r := range rows {

@@ -12,32 +12,30 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// dayOf is one row of totals: what an account has used of a model by a key on
-// one day.
-type dayOf struct {
+// dayKey identifies a row of the daily roll-up.
+type dayKey struct {
 	account, key ident.UUID
 	// day is in Unix days.
 	day   int64
 	model string
 }
 
-// errSums says that counts of a batch are too large to be added up: some event
-// claims what nobody can have used.
+// errSums is returned if the sum of the counts of a batch is out of range.
 var errSums = errors.New("counts are out of range")
 
-// daySums adds up records as the trigger of usage_records does in SQL.
+// daySums are the sums of a batch of records by day.
 type daySums struct {
-	rows  map[dayOf]int
+	rows  map[dayKey]int
 	total sqlcgen.UpdateRollupsParams
 	over  bool
 }
 
 const msPerDay = 24 * 60 * 60 * 1000
 
-// add takes in one new record.
+// add adds a record.
 func (s *daySums) add(item *settle.Item) {
 	e, u := item.Event, &item.Event.Usage
-	key := dayOf{item.AccountID, item.KeyID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model}
+	key := dayKey{item.AccountID, item.KeyID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model}
 	i, ok := s.rows[key]
 	if !ok {
 		i = s.begin(key)
@@ -64,10 +62,10 @@ func (s *daySums) add(item *settle.Item) {
 	s.sum(t.Costs, i, int64(e.Cost))
 }
 
-// begin makes a row of zeros.
-func (s *daySums) begin(key dayOf) int {
+// begin adds a row of zeros.
+func (s *daySums) begin(key dayKey) int {
 	if s.rows == nil {
-		s.rows = map[dayOf]int{}
+		s.rows = map[dayKey]int{}
 	}
 	i := len(s.rows)
 	s.rows[key] = i

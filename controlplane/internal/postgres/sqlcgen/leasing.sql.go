@@ -406,7 +406,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 }
 
 const lockAccountPool = `-- name: LockAccountPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where account_id = $1 and kind = $2 and key_id is null
 for no key update
@@ -432,7 +432,7 @@ type LockAccountPoolRow struct {
 	KeyID               *ident.UUID
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
-	RaisedAlerts        int16
+	RaisedAlarms        int16
 }
 
 func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams) (LockAccountPoolRow, error) {
@@ -453,13 +453,13 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 		&i.KeyID,
 		&i.LowBalanceThreshold,
 		&i.LimitAlertPercent,
-		&i.RaisedAlerts,
+		&i.RaisedAlarms,
 	)
 	return i, err
 }
 
 const lockKeyPool = `-- name: LockKeyPool :one
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where key_id = $1::uuid and kind = 2
 for no key update
@@ -480,7 +480,7 @@ type LockKeyPoolRow struct {
 	KeyID               *ident.UUID
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
-	RaisedAlerts        int16
+	RaisedAlarms        int16
 }
 
 func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoolRow, error) {
@@ -501,7 +501,7 @@ func (q *Queries) LockKeyPool(ctx context.Context, keyID ident.UUID) (LockKeyPoo
 		&i.KeyID,
 		&i.LowBalanceThreshold,
 		&i.LimitAlertPercent,
-		&i.RaisedAlerts,
+		&i.RaisedAlarms,
 	)
 	return i, err
 }
@@ -548,7 +548,7 @@ func (q *Queries) LockLeases(ctx context.Context, arg LockLeasesParams) ([]Lease
 }
 
 const lockPools = `-- name: LockPools :many
-select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alerts
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where id = any($1::bigint[])
 order by id
@@ -570,7 +570,7 @@ type LockPoolsRow struct {
 	KeyID               *ident.UUID
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
-	RaisedAlerts        int16
+	RaisedAlarms        int16
 }
 
 func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, error) {
@@ -597,7 +597,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 			&i.KeyID,
 			&i.LowBalanceThreshold,
 			&i.LimitAlertPercent,
-			&i.RaisedAlerts,
+			&i.RaisedAlarms,
 		); err != nil {
 			return nil, err
 		}

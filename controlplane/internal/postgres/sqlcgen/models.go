@@ -220,7 +220,7 @@ type Pool struct {
 	Generation          int64
 	LowBalanceThreshold *int64
 	LimitAlertPercent   int16
-	RaisedAlerts        int16
+	RaisedAlarms        int16
 }
 
 type Provider struct {

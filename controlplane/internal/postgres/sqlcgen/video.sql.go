@@ -91,29 +91,31 @@ from (
         case
             when v.ended_at is not null and coalesce(v.record ->> 'error', '') <> '' then 'given_up'
             when v.ended_at is not null then v.status
-            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
-            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - make_interval(secs => $1::float8) then 'unknown'
+            when v.created_at < clock_timestamp() - make_interval(secs => $2::float8) then 'stuck'
             else v.status
         end as state
     from video_jobs v
 ) as j
-where j.id < $1::uuid and j.id >= $2::uuid
-    and ($3::uuid is null or j.id = $3)
-    and ($4::uuid is null or j.account_id = $4)
-    and ($5::text = '' or j.status = $5)
-    and ($6::text = '' or j.state = $6)
+where j.id < $3::uuid and j.id >= $4::uuid
+    and ($5::uuid is null or j.id = $5)
+    and ($6::uuid is null or j.account_id = $6)
+    and ($7::text = '' or j.status = $7)
+    and ($8::text = '' or j.state = $8)
 order by j.id desc
-limit $7
+limit $9
 `
 
 type ListVideoJobsParams struct {
-	Below     ident.UUID
-	Floor     ident.UUID
-	ID        *ident.UUID
-	AccountID *ident.UUID
-	Status    string
-	State     string
-	RowLimit  int32
+	UnknownSeconds float64
+	StuckSeconds   float64
+	Below          ident.UUID
+	Floor          ident.UUID
+	ID             *ident.UUID
+	AccountID      *ident.UUID
+	Status         string
+	State          string
+	RowLimit       int32
 }
 
 type ListVideoJobsRow struct {
@@ -126,10 +128,12 @@ type ListVideoJobsRow struct {
 	State     string
 }
 
-// The newest first. An open job that its provider has not named within five minutes is of unknown outcome, and one that is
-// open for two hours is stuck.
+// The newest first. After some time, the outcome of an open job without an id of its provider is unknown; later, an open
+// job is stuck.
 func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([]ListVideoJobsRow, error) {
 	rows, err := q.db.Query(ctx, listVideoJobs,
+		arg.UnknownSeconds,
+		arg.StuckSeconds,
 		arg.Below,
 		arg.Floor,
 		arg.ID,
@@ -255,8 +259,8 @@ const summarizeVideoJobs = `-- name: SummarizeVideoJobs :many
 select j.state::text as state, count(*) as jobs, coalesce(max(j.age) filter (where j.state <> 'given_up'), 0)::float8 as oldest_seconds
 from (
     select case
-            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - interval '5 minutes' then 'unknown'
-            when v.created_at < clock_timestamp() - interval '2 hours' then 'stuck'
+            when coalesce(v.record ->> 'upstream_id', '') = '' and v.created_at < clock_timestamp() - make_interval(secs => $1::float8) then 'unknown'
+            when v.created_at < clock_timestamp() - make_interval(secs => $2::float8) then 'stuck'
             else v.status
         end as state, extract(epoch from clock_timestamp() - v.created_at) as age
     from video_jobs v
@@ -269,6 +273,11 @@ from (
 group by j.state
 `
 
+type SummarizeVideoJobsParams struct {
+	UnknownSeconds float64
+	StuckSeconds   float64
+}
+
 type SummarizeVideoJobsRow struct {
 	State         string
 	Jobs          int64
@@ -276,8 +285,8 @@ type SummarizeVideoJobsRow struct {
 }
 
 // Open jobs by state, and those given up within a day.
-func (q *Queries) SummarizeVideoJobs(ctx context.Context) ([]SummarizeVideoJobsRow, error) {
-	rows, err := q.db.Query(ctx, summarizeVideoJobs)
+func (q *Queries) SummarizeVideoJobs(ctx context.Context, arg SummarizeVideoJobsParams) ([]SummarizeVideoJobsRow, error) {
+	rows, err := q.db.Query(ctx, summarizeVideoJobs, arg.UnknownSeconds, arg.StuckSeconds)
 	if err != nil {
 		return nil, err
 	}

@@ -935,20 +935,20 @@ func (q *Queries) SetEventBody(ctx context.Context, arg SetEventBodyParams) erro
 	return err
 }
 
-const setRaisedAlerts = `-- name: SetRaisedAlerts :exec
+const setRaisedAlarms = `-- name: SetRaisedAlarms :exec
 update pools p
-set raised_alerts = n.raised_alerts
-from (select unnest($1::bigint[]) as id, unnest($2::smallint[]) as raised_alerts) as n
+set raised_alarms = n.raised_alarms
+from (select unnest($1::bigint[]) as id, unnest($2::smallint[]) as raised_alarms) as n
 where p.id = n.id
 `
 
-type SetRaisedAlertsParams struct {
+type SetRaisedAlarmsParams struct {
 	Ids          []int64
-	RaisedAlerts []int16
+	RaisedAlarms []int16
 }
 
-func (q *Queries) SetRaisedAlerts(ctx context.Context, arg SetRaisedAlertsParams) error {
-	_, err := q.db.Exec(ctx, setRaisedAlerts, arg.Ids, arg.RaisedAlerts)
+func (q *Queries) SetRaisedAlarms(ctx context.Context, arg SetRaisedAlarmsParams) error {
+	_, err := q.db.Exec(ctx, setRaisedAlarms, arg.Ids, arg.RaisedAlarms)
 	return err
 }
 

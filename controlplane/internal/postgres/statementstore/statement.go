@@ -25,9 +25,8 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Entries implements statement.Store. Whether the period is final is asked
-// before the snapshot is taken: what was booked into it by then is in the
-// snapshot.
+// Entries implements statement.Store. It finds out whether the period is final
+// before it takes the snapshot, so that the snapshot holds all of a final period.
 func (s *Store) Entries(ctx context.Context, query statement.Query, limit int) (statement.Entries, error) {
 	var found statement.Entries
 	began, err := s.db.Queries().OldestTransaction(ctx)

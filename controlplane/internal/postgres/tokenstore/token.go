@@ -35,7 +35,7 @@ func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made a
 			return postgres.Translate("insert token", err)
 		}
 		made = toToken(&row)
-		return postgres.Translate("note token", auditstore.Insert(ctx, q, "token.create", t.ID, nil, made))
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "token.create", t.ID, nil, made))
 	})
 	return made, err
 }
@@ -58,7 +58,7 @@ func (s *Store) Revoke(ctx context.Context, id admin.ID) error {
 		if err != nil {
 			return postgres.NotFoundAs("revoke token", err, admin.ErrNotFound)
 		}
-		return postgres.Translate("note token", auditstore.Insert(ctx, q, "token.revoke", id, nil, toToken(&row)))
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "token.revoke", id, nil, toToken(&row)))
 	})
 }
 
@@ -70,7 +70,7 @@ func (s *Store) Use(ctx context.Context, h admin.Hash) (t admin.Token, expired b
 	}
 	if row.TouchDue {
 		if err := s.db.Queries().TouchToken(ctx, row.AdminToken.ID); err != nil {
-			return admin.Token{}, false, postgres.Translate("note use of token", err)
+			return admin.Token{}, false, postgres.Translate("record use of token", err)
 		}
 	}
 	return toToken(&row.AdminToken), row.Expired, nil

@@ -28,7 +28,7 @@ func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Re
 	return toRecords(rows)
 }
 
-// export asks by the narrowest index.
+// export reads with the most selective index.
 //
 //nolint:dupl // list is the same in the other direction
 func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
@@ -49,7 +49,7 @@ func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, cei
 	}
 }
 
-// before is the id next below another one; the lowest is its own.
+// before returns the id below another one; zero for zero.
 func before(u ident.UUID) ident.UUID {
 	if u.IsZero() {
 		return u

@@ -30,27 +30,26 @@ func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Tot
 		}
 		query.AccountID = account.ID(owner)
 	}
-	totals, err := ReadTotals(ctx, sqlcgen.New(plannedAnew{s.db.Pool()}), &query)
-	return totals, postgres.Translate("add up usage", err)
+	totals, err := ReadTotals(ctx, sqlcgen.New(customPlans{s.db.Pool()}), &query)
+	return totals, postgres.Translate("read usage totals", err)
 }
 
-// plannedAnew has Postgres plan each query for its values: a plan for any values
-// takes every time for short and every model for rare, and reads the whole of
-// it by an index.
-type plannedAnew struct{ sqlcgen.DBTX }
+// customPlans makes Postgres plan each query for its values. A generic plan assumes
+// short periods and rare models, and reads everything by an index.
+type customPlans struct{ sqlcgen.DBTX }
 
 // Query implements sqlcgen.DBTX.
-func (p plannedAnew) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (p customPlans) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	rows, err := p.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 	return rows, err
 }
 
 // QueryRow implements sqlcgen.DBTX.
-func (p plannedAnew) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (p customPlans) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	return p.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 }
 
-// readTotals asks where the fewest rows answer.
+// ReadTotals reads the roll-up with the fewest rows for the query.
 func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	switch {
 	case query.AccountID != account.ID{}:
@@ -81,7 +80,7 @@ func ReadTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery
 	return totals, err
 }
 
-// afterOf is the row that the page before ended with.
+// afterOf returns the last row of the previous page.
 func afterOf(query *usage.TotalQuery) usage.Total {
 	if query.After == nil {
 		return usage.Total{}
@@ -89,9 +88,9 @@ func afterOf(query *usage.TotalQuery) usage.Total {
 	return *query.After
 }
 
-// readTotalsByDay reads a day, then two, then four, until the page is full: days
-// come first in the order, and a page shows few of them. It begins with the day
-// that the page before ended in.
+// readTotalsByDay reads a day, then two, then four, until the page is full: rows are
+// ordered by day, and a page has few days. It begins with the last day of the
+// previous page.
 func readTotalsByDay(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after, from := afterOf(query), query.From
 	if after.Day.After(from) {
@@ -128,7 +127,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// readTotalsOfAccount reads totals of one account, or of one of its keys.
+// readTotalsOfAccount reads the totals of one account, or of one of its keys.
 func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after := afterOf(query)
 	rows, err := q.AccountUsageTotals(ctx, sqlcgen.AccountUsageTotalsParams{
@@ -145,7 +144,7 @@ func readTotalsOfAccount(ctx context.Context, q *sqlcgen.Queries, query *usage.T
 	return totals, err
 }
 
-// readModelTotals reads totals in which accounts and keys do not matter.
+// readModelTotals reads totals over all accounts and keys.
 func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.TotalQuery) ([]usage.Total, error) {
 	after := afterOf(query)
 	rows, err := q.ModelUsageTotals(ctx, sqlcgen.ModelUsageTotalsParams{
@@ -166,11 +165,11 @@ func readModelTotals(ctx context.Context, q *sqlcgen.Queries, query *usage.Total
 	return totals, err
 }
 
-// noDay is the day of totals that are not by day.
+// noDay is the day of totals that are not grouped by day.
 var noDay = pgtype.Date{Time: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), Valid: true}
 
-// wholeWeeks says which weeks, from Monday to Sunday, lie whole in a time: from
-// the first to before the end. Where there is none, both are the time's end.
+// wholeWeeks returns the first Monday and the end of the weeks that are whole in a
+// period. If there is none, both are the end of the period.
 func wholeWeeks(from, to pgtype.Date) (first, end pgtype.Date) {
 	first, end = from, to
 	if from.InfinityModifier == pgtype.Finite {
@@ -185,7 +184,7 @@ func wholeWeeks(from, to pgtype.Date) (first, end pgtype.Date) {
 	return first, end
 }
 
-// isoWeekday is 1 for Monday to 7 for Sunday.
+// isoWeekday returns 1 for Monday to 7 for Sunday.
 func isoWeekday(t time.Time) int { return (int(t.Weekday())+6)%7 + 1 }
 
 func toTotal(row *sqlcgen.UsageTotalsByDayRow) usage.Total {

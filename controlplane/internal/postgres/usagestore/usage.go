@@ -64,7 +64,7 @@ func (s *Store) List(ctx context.Context, query usage.Query) ([]usage.Record, er
 	return toRecords(rows)
 }
 
-// list asks by the narrowest index.
+// list reads with the most selective index.
 //
 //nolint:dupl // export is the same in the other direction, which SQL has no parameter for
 func (s *Store) list(ctx context.Context, query usage.Query, floor, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
@@ -94,11 +94,11 @@ func accountOrNil(id account.ID) *ident.UUID {
 	return &u
 }
 
-// EnsurePartitions makes the partitions that usage of the coming weeks goes
-// into. It does nothing where they exist, and may run on several replicas.
+// EnsurePartitions creates the partitions for usage of the coming weeks that do not
+// exist yet. Several replicas may run it at once.
 func (s *Store) EnsurePartitions(ctx context.Context) error {
 	_, err := s.db.Queries().EnsureUsagePartitions(ctx)
-	return postgres.Translate("make usage partitions", err)
+	return postgres.Translate("create usage partitions", err)
 }
 
 func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {

@@ -45,6 +45,7 @@ func (s *Store) Job(ctx context.Context, id ident.UUID) (video.Job, error) {
 }
 
 func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]video.Job, error) {
+	arg.UnknownSeconds, arg.StuckSeconds = video.UnknownAfter.Seconds(), video.StuckAfter.Seconds()
 	rows, err := s.db.Queries().ListVideoJobs(ctx, arg)
 	if err != nil {
 		return nil, postgres.Translate("list video jobs", err)
@@ -61,7 +62,9 @@ func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]vi
 
 // Summary implements video.Jobs.
 func (s *Store) Summary(ctx context.Context) (video.Summary, error) {
-	rows, err := s.db.Queries().SummarizeVideoJobs(ctx)
+	rows, err := s.db.Queries().SummarizeVideoJobs(ctx, sqlcgen.SummarizeVideoJobsParams{
+		UnknownSeconds: video.UnknownAfter.Seconds(), StuckSeconds: video.StuckAfter.Seconds(),
+	})
 	sum := video.Summary{Jobs: map[video.State]int64{}}
 	for _, r := range rows {
 		sum.Jobs[video.State(r.State)] = r.Jobs

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -16,17 +17,17 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// restoring puts kept video jobs back, in the transaction that declares a loss.
-// What cannot be put back goes into quarantine: no record keeps the others, and
-// the next epoch, from beginning.
+// restoring writes backed-up video jobs again, in the transaction that declares a
+// loss. A job that cannot be written goes into quarantine, so that it does not
+// prevent the declaration.
 type restoring struct {
 	ctx    context.Context
 	q      *sqlcgen.Queries
 	faulty sqlcgen.QuarantineEventsParams
 }
 
-// restoreMany bounds the jobs of one statement.
-const restoreMany = 500
+// restoreBatch bounds the jobs of one statement.
+const restoreBatch = 500
 
 func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 	r := &restoring{ctx: ctx, q: sqlcgen.New(tx)}
@@ -39,7 +40,7 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 		jobs = append(jobs, k)
 	}
 	for len(jobs) > 0 {
-		n := min(len(jobs), restoreMany)
+		n := min(len(jobs), restoreBatch)
 		if err := r.restore(tx, jobs[:n]); err != nil {
 			return fmt.Errorf("restore video jobs: %w", err)
 		}
@@ -51,10 +52,10 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 	if err := r.q.QuarantineEvents(ctx, r.faulty); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	return eventstore.InsertHourly(ctx, r.q, webhook.Event{Type: webhook.Quarantined, Facts: webhook.Facts{Count: int64(len(r.faulty.Seqs))}}, "")
+	return eventstore.Insert(ctx, r.q, webhook.QuarantineEvent(len(r.faulty.Seqs), time.Now()))
 }
 
-// refuse has a state go into quarantine, as what belongs to no session.
+// refuse puts a job into quarantine, without a session.
 func (r *restoring) refuse(k video.Backup, why string) {
 	request := ""
 	if k.Video != nil {
@@ -65,17 +66,17 @@ func (r *restoring) refuse(k video.Backup, why string) {
 	r.faulty.Payloads = append(r.faulty.Payloads, k.Payload)
 }
 
-var errAltered = errors.New("the job is on record as that of another request, key or account")
+var errConflict = errors.New("the job is on record as that of another request, key or account")
 
-// restore puts jobs back, or, if that is refused for what is in them, each half
-// of them.
+// restore writes jobs. If Postgres refuses their content, it writes each half of
+// them, to find the jobs at fault.
 func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
-	err := pgx.BeginFunc(r.ctx, tx, func(part pgx.Tx) error { return putBack(r.ctx, sqlcgen.New(part), jobs) })
+	err := pgx.BeginFunc(r.ctx, tx, func(part pgx.Tx) error { return writeJobs(r.ctx, sqlcgen.New(part), jobs) })
 	switch {
 	case err == nil:
 		return nil
-	case !errors.Is(err, errAltered) && !postgres.IsDataError(err):
-		return err //nolint:wrapcheck // putBack's, or the connection's
+	case !errors.Is(err, errConflict) && !postgres.IsDataError(err):
+		return err //nolint:wrapcheck // wrapped by the caller
 	case len(jobs) == 1:
 		r.refuse(jobs[0], "video job: "+err.Error())
 		return nil
@@ -87,7 +88,7 @@ func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
 	return r.restore(tx, jobs[half:])
 }
 
-func putBack(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error {
+func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error {
 	var arg sqlcgen.RestoreVideoJobsParams
 	for _, k := range jobs {
 		v := k.Video
@@ -106,7 +107,7 @@ func putBack(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error
 		return err
 	}
 	if len(altered) > 0 {
-		return errAltered
+		return errConflict
 	}
 	return q.RestoreVideoJobs(ctx, arg)
 }

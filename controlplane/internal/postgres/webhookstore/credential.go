@@ -2,17 +2,19 @@ package webhookstore
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/controlplane/internal/postgres/eventstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/webhook"
 )
 
-// WatchCredentials notes which credentials live proxies find refused, and
-// which no longer, and tells the operator of each that changed. It is a job
-// and no part of renewals, which must not wait for a change of the catalog.
-func (s *Store) WatchCredentials(ctx context.Context) error {
-	return s.tx(ctx, "watch credentials", func(q *sqlcgen.Queries) error {
+// UpdateRefusedCredentials marks the credentials that live proxies report as
+// refused, clears those that none reports any more, and writes an event for each
+// that changed. It is a job of its own: heartbeats must not wait for a change of
+// the catalog.
+func (s *Store) UpdateRefusedCredentials(ctx context.Context) error {
+	return s.tx(ctx, "update refused credentials", func(q *sqlcgen.Queries) error {
 		refused, err := q.MarkRefusedCredentials(ctx)
 		if err != nil {
 			return err
@@ -21,24 +23,18 @@ func (s *Store) WatchCredentials(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		var events []webhook.Event
 		for _, c := range refused {
-			facts := webhook.Facts{Provider: c.ProviderID, Credential: c.Name, CredentialID: c.ID, Reason: c.RefusedReason}
-			if err := eventstore.InsertHourly(ctx, q, webhook.Event{Type: webhook.CredentialRefused, Facts: facts}, c.ID); err != nil {
-				return err
-			}
+			events = append(events, webhook.CredentialEvent(c.ProviderID, c.Name, c.ID, c.RefusedReason, time.Now()))
 		}
 		for _, c := range accepted {
-			facts := webhook.Facts{Provider: c.ProviderID, Credential: c.Name, CredentialID: c.ID}
-			if err := eventstore.InsertHourly(ctx, q, webhook.Event{Type: webhook.CredentialAccepted, Facts: facts}, c.ID); err != nil {
-				return err
-			}
+			events = append(events, webhook.CredentialEvent(c.ProviderID, c.Name, c.ID, "", time.Now()))
 		}
-		return nil
+		return eventstore.Insert(ctx, q, events...)
 	})
 }
 
-// TellOperator writes an event that no change in the database causes, at most
-// one of its type in an hour.
-func (s *Store) TellOperator(ctx context.Context, e webhook.Event) error {
-	return s.tx(ctx, "tell operator", func(q *sqlcgen.Queries) error { return eventstore.InsertHourly(ctx, q, e, "") })
+// InsertEvent writes an event that no change in the database causes.
+func (s *Store) InsertEvent(ctx context.Context, e webhook.Event) error {
+	return s.tx(ctx, "write event", func(q *sqlcgen.Queries) error { return eventstore.Insert(ctx, q, e) })
 }

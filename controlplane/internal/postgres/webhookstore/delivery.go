@@ -21,7 +21,7 @@ import (
 
 // LayOut implements webhook.Queue.
 func (s *Store) LayOut(ctx context.Context, limit int, body func(*webhook.Event, *webhook.Subject) ([]byte, error)) (found int, err error) {
-	err = s.tx(ctx, "lay out events", func(q *sqlcgen.Queries) error {
+	err = s.tx(ctx, "create deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.LockNewEvents(ctx, int32(limit))
 		if found = len(rows); err != nil || found == 0 {
 			return err
@@ -115,12 +115,12 @@ func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, lease time.Du
 
 // Conclude implements webhook.Queue.
 func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
-	return s.tx(ctx, "conclude delivery", func(q *sqlcgen.Queries) error {
+	return s.tx(ctx, "finish delivery", func(q *sqlcgen.Queries) error {
 		n, err := q.FinishDelivery(ctx, sqlcgen.FinishDeliveryParams{
 			ID: ident.UUID(o.Claim.Delivery), ClaimNumber: o.Claim.Number, State: string(o.State), PauseSeconds: o.Pause.Seconds(),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil // it has passed to another claim, or the endpoint is gone
+			return nil // another replica has claimed it, or the endpoint was deleted
 		}
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	}
 	row, err := q.DisableEndpoint(ctx, sqlcgen.DisableEndpointParams{ID: id, Reason: o.Disable})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // somebody has turned it off already
+		return nil // it is disabled already
 	}
 	if err != nil {
 		return err

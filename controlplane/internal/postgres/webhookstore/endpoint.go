@@ -21,8 +21,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// Store keeps endpoints, events and deliveries; it implements
-// webhook.Store and webhook.Queue.
+// Store keeps endpoints, events and deliveries.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -33,7 +32,7 @@ var (
 	_ webhook.Queue = (*Store)(nil)
 )
 
-// tx runs a change of what proxies do not act by.
+// tx runs a change that proxies do not depend on.
 func (s *Store) tx(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		return postgres.Translate(operation, fn(sqlcgen.New(tx)))
@@ -110,7 +109,7 @@ func (s *Store) Update(
 		}
 		row, err = q.UpdateEndpoint(ctx, sqlcgen.UpdateEndpointParams{
 			ID: row.ID, Url: wanted.URL, Description: wanted.Description, EventTypes: pgconv.Strings(wanted.EventTypes),
-			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Reset: wanted.Enabled && (!before.Enabled || wanted.URL != before.URL),
+			Enabled: wanted.Enabled, DisabledReason: wanted.DisabledReason, Reset: wanted.ResetsFailures(&before),
 		})
 		if err != nil {
 			return err
@@ -193,7 +192,7 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 		if err != nil {
 			return err
 		}
-		if err := poolstore.Judge(ctx, q, stored.Watched...); err != nil {
+		if err := poolstore.UpdateAlarms(ctx, q, stored.Alarmed...); err != nil {
 			return err
 		}
 		return auditstore.Insert(ctx, q, "account.alerts", id, before, a)

@@ -1,0 +1,36 @@
+package leasing
+
+import (
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
+)
+
+// RefusedPools returns the pools that cannot cover a request of the batch: those for which a new result
+// refuses a request with BalanceSpent or KeyLimitSpent. It returns nil if there is none.
+func RefusedPools(requests []*wire.LeaseRequest, results map[allocator.RequestKey]*allocator.Result) map[wire.PoolID]bool {
+	var refused map[wire.PoolID]bool
+	for _, r := range requests {
+		result := results[allocator.RequestKey{Session: r.Session, Account: r.Account}]
+		if result == nil || !result.New || result.Number != r.Number {
+			continue
+		}
+		for i, d := range result.Response.Decisions {
+			kind := wire.Balance
+			if d.Reason == wire.KeyLimitSpent {
+				kind = wire.KeyLimit
+			} else if d.Reason != wire.BalanceSpent {
+				continue
+			}
+			for _, n := range r.Needs[i] {
+				if n.Kind != kind {
+					continue
+				}
+				if refused == nil {
+					refused = map[wire.PoolID]bool{}
+				}
+				refused[n.Pool] = true
+			}
+		}
+	}
+	return refused
+}
