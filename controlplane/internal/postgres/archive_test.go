@@ -32,7 +32,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// settleAt settles a request begun at a time and tells what became of it.
+// settleAt settles a request that began at a time, and returns the result.
 func (w *world) settleAt(a *worldAccount, at time.Time, cost money.Nano) settle.Result {
 	w.t.Helper()
 	w.events++
@@ -53,7 +53,7 @@ func (w *world) deliver(e event.Usage) settle.Result {
 	return result
 }
 
-// archives is the policy of one month, with and without a folder.
+// archives returns a service that keeps usage for one month, with or without an export directory.
 func (w *world) archives(dir string) *archive.Service {
 	return w.archivesOf(archivestore.New(w.db), dir)
 }
@@ -65,8 +65,8 @@ func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	})
 }
 
-// longAgo makes a partition of months ago and gives a time in it.
-func (w *world) longAgo(months int) time.Time {
+// partitionOf creates the partition of some months ago and returns a time in it.
+func (w *world) partitionOf(months int) time.Time {
 	w.t.Helper()
 	now := time.Now().UTC()
 	at := time.Date(now.Year(), now.Month()-time.Month(months), 15, 0, 0, 0, 0, time.UTC)
@@ -89,13 +89,13 @@ func readLines(t *testing.T, dir, name string) (lines []string, sum [sha256.Size
 	return lines, sha256.Sum256(packed)
 }
 
-// A month that is kept no longer leaves by a file, once, and what was made of
-// it stays.
-func TestOldMonthsLeave(t *testing.T) {
+// A month past its retention is exported to a file once and dropped. Its ledger
+// entries and roll-ups stay.
+func TestOldMonthsAreExportedAndDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
-	old := w.longAgo(3)
+	old := w.partitionOf(3)
 	check(t, w.post(t.Context(), a, ledger.Credit, money.Unit))
 	for i := range 3 {
 		if r := w.settleAt(a, old.Add(time.Duration(i)*time.Minute), money.Nano(10+i)); r.Settled != 1 {
@@ -128,7 +128,7 @@ func TestOldMonthsLeave(t *testing.T) {
 	if made.Usage != 40 || made.Closing != a.balance {
 		t.Errorf("statement: %+v; want usage of 40 and a balance of %s", made, a.balance)
 	}
-	// What comes of the month now is set aside, be it new or a repetition, and nothing is charged.
+	// Events of the month go into quarantine now, new and repeated ones, and nothing is charged.
 	if r := w.settleAt(a, old.Add(time.Hour), 5); r.Quarantined != 1 {
 		t.Errorf("a late event of the month: %+v; want quarantine", r)
 	}
@@ -139,21 +139,21 @@ func TestOldMonthsLeave(t *testing.T) {
 	}
 }
 
-// earlier is a Postgres whose clock is a month behind ours.
+// earlier is a store whose clock is a month behind.
 type earlier struct{ *archivestore.Store }
 
-// Now is in the midst of the last month.
+// Now returns a time in the middle of the last month.
 func (earlier) Now(context.Context) (time.Time, error) {
 	now := time.Now().UTC()
 	return time.Date(now.Year(), now.Month()-1, 15, 0, 0, 0, 0, time.UTC), nil
 }
 
-// A month is old by the clock of Postgres: a replica that is ahead of it closes
-// none too early.
-func TestMonthsAreOldByTheClockOfPostgres(t *testing.T) {
+// The clock of Postgres decides how old a month is: a replica with a fast clock
+// closes none too early.
+func TestMonthAgeUsesPostgresClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
-	old := w.longAgo(2)
+	old := w.partitionOf(2)
 	store := archivestore.New(w.db)
 	check(t, w.archivesOf(earlier{store}, "").Run(t.Context()))
 	if r := w.settleAt(&w.accounts[0], old, 10); r.Settled != 1 {
@@ -175,12 +175,12 @@ func (w *world) totals() usage.Sums {
 	return found[0].Sums
 }
 
-// Without a folder a month waits, closed, for an operator's word.
-func TestMonthsWaitForAnOperator(t *testing.T) {
+// Without an export directory a closed month waits until an operator has exported it.
+func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
-	old := w.longAgo(2)
+	old := w.partitionOf(2)
 	w.settleAt(a, old, 10)
 	a.balance, a.spent = -10, 10
 	check(t, w.charge(t.Context(), a, 1))
@@ -201,7 +201,7 @@ func TestMonthsWaitForAnOperator(t *testing.T) {
 	if r := w.settleAt(a, old.Add(time.Minute), 10); r.Quarantined != 1 {
 		t.Errorf("an event of a closed month: %+v; want quarantine", r)
 	}
-	// The partition itself refuses, for a batch that was checked before it was closed.
+	// The partition refuses inserts itself, for a batch that was checked before the month was closed.
 	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, status, started_at,
 		finished_at, usage, rule, price_version, cost, reservation, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
 		ident.NewAt(old.Add(time.Minute)))
@@ -229,8 +229,8 @@ func (w *world) count(query string) (n int64) {
 	return n
 }
 
-// Old entries of the audit log leave by a file; nothing else can be deleted.
-func TestOldAuditEntriesLeave(t *testing.T) {
+// Old audit entries are exported to a file and deleted; others cannot be deleted.
+func TestOldAuditEntriesAreArchived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	all := w.count("select count(*) from audit_log")
@@ -266,13 +266,13 @@ func TestOldAuditEntriesLeave(t *testing.T) {
 	}
 }
 
-// What has come of a month just before it is closed is in no kept sum yet: the
-// month stays until it is, and the check of what has changed goes on to add up.
-func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
+// Records that were settled just before their month is closed are not summed yet: the
+// month is not dropped before, and the check of changed rows finds no difference.
+func TestMonthIsNotDroppedBeforeItsUsageIsSummed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
-	old := w.longAgo(3)
+	old := w.partitionOf(3)
 	compare := func(when string) {
 		t.Helper()
 		report, err := ledgerstore.New(w.db).CheckChanged(t.Context())
@@ -304,7 +304,7 @@ func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
 	}
 	compare("with the record")
 	run("just closed", false)
-	// Some hours later: the month was closed, and sums were kept, long before now.
+	// As if the month had been closed, and the sums updated, some hours ago.
 	exec("alter table usage_records disable trigger all")
 	exec("alter table ledger_transactions disable trigger ledger_transactions_append_only")
 	part := "usage_records_" + old.Format("200601")
@@ -317,13 +317,13 @@ func TestMonthStaysUntilItsLastUsageIsChecked(t *testing.T) {
 	run("sums kept since", true)
 }
 
-// Months leave in the order in which they were exported, which need not be
-// theirs: sums that are made anew hold those that have left, and no other twice.
-func TestSumsAreMadeAnewWithoutAMonthInTheMiddle(t *testing.T) {
+// Months may be dropped in any order: sums that are computed again contain the
+// dropped months, and no other month twice.
+func TestSumsAreRecomputedAfterMonthWasDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
-	old := w.longAgo(4)
+	old := w.partitionOf(4)
 	for month := range 3 {
 		if r := w.settleAt(a, old.AddDate(0, month, 0), money.Nano(10+month)); r.Settled != 1 {
 			t.Fatalf("settled %+v", r)

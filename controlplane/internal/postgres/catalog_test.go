@@ -65,7 +65,7 @@ func takeOutbox(t *testing.T, db *postgres.DB) []catalog.Entry {
 	return taken
 }
 
-func TestCatalogFillsTheOutbox(t *testing.T) {
+func TestApplyWritesOutbox(t *testing.T) {
 	t.Parallel()
 	s, db := catalogService(t)
 	for _, step := range []struct {
@@ -101,7 +101,7 @@ func TestCatalogFillsTheOutbox(t *testing.T) {
 	}
 }
 
-// Prices are only ever added, also when a model goes and comes back.
+// Prices are only added, also when a model is removed and added again.
 func TestPriceVersions(t *testing.T) {
 	t.Parallel()
 	s, db := catalogService(t)
@@ -132,9 +132,8 @@ func TestPriceVersions(t *testing.T) {
 	}
 }
 
-// Documents applied at once come one after the other, and what is left is one
-// of them, whole.
-func TestApplyAtOnce(t *testing.T) {
+// Documents that are applied at the same time are applied one after the other.
+func TestConcurrentApplies(t *testing.T) {
 	t.Parallel()
 	s, db := catalogService(t)
 	docs := []string{sampleCatalog, "currency: USD", strings.ReplaceAll(sampleCatalog, "input: 1", "input: 9")}
@@ -145,7 +144,7 @@ func TestApplyAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	check(t, errors.Join(errs...))
-	// The bucket, fed from the outbox, ends as the catalog is.
+	// The bucket, which is filled from the outbox, equals the catalog in the end.
 	bucket := map[string]string{}
 	for _, e := range takeOutbox(t, db) {
 		if bucket[e.Subject] = string(e.Payload); e.Payload == nil {
@@ -166,8 +165,8 @@ func TestApplyAtOnce(t *testing.T) {
 	}
 }
 
-// A refused document takes no revision and leaves no trace.
-func TestRefusedApplyLeavesNothing(t *testing.T) {
+// A refused document takes no revision and writes nothing.
+func TestRefusedApplyWritesNothing(t *testing.T) {
 	t.Parallel()
 	s, db := catalogService(t)
 	rev := func() (n int64) {

@@ -9,7 +9,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// differing lists the checks that found something, with the first row.
+// differing returns the checks that found a difference, with the first row.
 func differing(r ledger.Report) string {
 	var found []string
 	for _, c := range r.Checks {
@@ -20,10 +20,9 @@ func differing(r ledger.Report) string {
 	return strings.Join(found, ", ")
 }
 
-// TestChangesAreChecked: whatever is falsified is found by the check of what has
-// changed, be it newer than the kept sums or part of them; the first differing
-// row is named.
-func TestChangesAreChecked(t *testing.T) {
+// The check of changed rows finds every wrong value, in rows that are newer than the
+// stored sums and in rows that are part of them, and reports the first row.
+func TestCheckChangedFindsEveryDifference(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
 	store := ledgerstore.New(w.db)
@@ -57,7 +56,7 @@ func TestChangesAreChecked(t *testing.T) {
 	exec("do $$ declare part text; begin for part in select inhrelid::regclass from pg_inherits where inhparent = 'usage_records'::regclass loop execute format('alter table %s disable trigger append_only', part); end loop; end $$")
 	exec("alter table ledger_entries disable trigger ledger_entries_append_only")
 	exec("alter table ledger_transactions disable trigger ledger_transactions_append_only")
-	// Everything is newer than the kept sums at first, and then part of them but for what comes on top.
+	// All rows are newer than the stored sums at first; then all but the newest are part of them.
 	for _, kept := range []bool{false, true} {
 		check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
 		check(t, w.charge(t.Context(), &w.accounts[0], 5))
@@ -95,7 +94,7 @@ func TestChangesAreChecked(t *testing.T) {
 	}
 }
 
-// newest restricts an update to what is not part of the kept sums.
+// newest restricts an update to rows that are not part of the stored sums.
 func newest(update string) string {
 	and := " where "
 	if strings.Contains(update, " where ") {

@@ -14,8 +14,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The operator hears of a refused credential once, from however many proxies
-// and renewals, and once when nobody finds it refused any more.
+// A refused credential causes one event, however many proxies and heartbeats report
+// it, and one when none reports it any more.
 func TestRefusedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -37,10 +37,10 @@ func TestRefusedCredentials(t *testing.T) {
 	facts := `{"reason": "key_rejected", "provider": "openai", "credential": "main", "credential_id": "crd_1"}`
 
 	renew(first, "proxy-1", rejected)
-	w.wantTold("the first report", "operator.credential_refused "+facts)
+	w.wantEvents("the first report", "operator.credential_refused "+facts)
 	renew(first, "proxy-1", rejected)
 	renew(second, "proxy-2", rejected, wire.RefusedCredential{Credential: "unknown", Reason: wire.KeyRejected})
-	w.wantTold("further reports")
+	w.wantEvents("further reports")
 
 	f, err := fleetstore.New(db).Fleet(t.Context())
 	check(t, err)
@@ -50,17 +50,18 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 
 	renew(first, "proxy-1")
-	w.wantTold("one proxy still finds it refused")
+	w.wantEvents("one proxy still finds it refused")
 	w.expire(second, 1) // and is gone
 	check(t, hooks.UpdateRefusedCredentials(t.Context()))
-	w.wantTold("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
+	w.wantEvents("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
 	if f, err = (fleetstore.New(db)).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
 		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
 	}
 }
 
-// One that is refused and accepted in turns is no news every time.
-func TestRefusedCredentialInTurns(t *testing.T) {
+// A credential that is refused and accepted in turns causes one event of each type in
+// an hour.
+func TestCredentialEventsAreOncePerHour(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -77,7 +78,7 @@ func TestRefusedCredentialInTurns(t *testing.T) {
 		check(t, err)
 		check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	}
-	// The turn of an hour may fall between.
+	// The hour may change meanwhile.
 	if n := scalar[int64](w, "select count(*) from webhook_events"); n < 2 || n > 4 {
 		t.Errorf("%d events; want one of each type in an hour", n)
 	}

@@ -51,8 +51,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// A database that was never migrated is looked at too: that is what is found.
-func TestDiagnoseAnEmptyDatabase(t *testing.T) {
+// An empty database is diagnosed as one that was not migrated.
+func TestDiagnoseEmptyDatabase(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
 	store := diagnosisstore.New(db)

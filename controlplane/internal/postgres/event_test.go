@@ -28,8 +28,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// told returns the events since the last call, each as its type and facts.
-func (w *leaseWorld) told() []string {
+// events returns the events since the last call, each as its type and facts.
+func (w *leaseWorld) events() []string {
 	w.t.Helper()
 	rows, err := w.sql.Query(w.t.Context(), `with gone as (delete from webhook_events returning *)
 		select type || ' ' || facts::text from gone order by type, facts::text`)
@@ -48,9 +48,9 @@ func (w *leaseWorld) told() []string {
 	return told
 }
 
-func (w *leaseWorld) wantTold(what string, want ...string) {
+func (w *leaseWorld) wantEvents(what string, want ...string) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.told()); diff != "" {
+	if diff := cmp.Diff(want, w.events()); diff != "" {
 		w.t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
@@ -76,7 +76,7 @@ func (w *leaseWorld) alerts(db *postgres.DB, c *customer, low int64, percent int
 	}
 }
 
-// Each crossing is told of once, in the transaction that causes it.
+// Each crossing of a threshold causes one event, in the transaction of its cause.
 func TestAlarms(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -91,26 +91,26 @@ func TestAlarms(t *testing.T) {
 	}
 	w.alerts(db, c, 300, 80)
 	spend(100)
-	w.wantTold("well above")
+	w.wantEvents("well above")
 	spend(300) // 600 left; 400 of the limit's 500 are spent
-	w.wantTold("limit near", `key.spend_limit_near {"spent": 400, "percent": 80, "spend_limit": 500}`)
+	w.wantEvents("limit near", `key.spend_limit_near {"spent": 400, "percent": 80, "spend_limit": 500}`)
 	w.alerts(db, c, 700, 80)
-	w.wantTold("threshold raised above the balance", `account.low_balance {"balance": 600, "threshold": 700}`)
+	w.wantEvents("threshold raised above the balance", `account.low_balance {"balance": 600, "threshold": 700}`)
 	spend(150)
-	w.wantTold("limit reached", `key.spend_limit_reached {"spent": 550, "spend_limit": 500}`)
+	w.wantEvents("limit reached", `key.spend_limit_reached {"spent": 550, "spend_limit": 500}`)
 	w.post(db, c, ledger.Credit, 260)
-	credit := w.told()
+	credit := w.events()
 	if len(credit) != 1 || credit[0][:17] != "account.credited " {
 		t.Errorf("credit: told %q", credit)
 	}
 	spend(50) // 660 again, but the balance was never a tenth above the threshold
-	w.wantTold("swinging around the threshold")
+	w.wantEvents("swinging around the threshold")
 	w.post(db, c, ledger.Credit, 1000)
-	w.told()
+	w.events()
 	spend(961)
-	w.wantTold("low again", `account.low_balance {"balance": 699, "threshold": 700}`)
+	w.wantEvents("low again", `account.low_balance {"balance": 699, "threshold": 700}`)
 	w.post(db, c, ledger.Correction, -699)
-	if told := w.told(); len(told) != 2 || told[0] != `account.balance_exhausted {"balance": 0}` {
+	if told := w.events(); len(told) != 2 || told[0] != `account.balance_exhausted {"balance": 0}` {
 		t.Errorf("correction: told %q", told)
 	}
 
@@ -121,7 +121,7 @@ func TestAlarms(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.wantTold("limit raised")
+	w.wantEvents("limit raised")
 	limit = 1600
 	if _, _, err := (keystore.New(db)).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
@@ -129,19 +129,19 @@ func TestAlarms(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.wantTold("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
+	w.wantEvents("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
 	for range 2 {
 		if _, _, err := (keystore.New(db)).Revoke(t.Context(), key.ID(c.key)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.wantTold("revoked twice", `key.revoked {}`)
+	w.wantEvents("revoked twice", `key.revoked {}`)
 	w.check()
 }
 
-// A balance that covers no request is as good as none: the first refusal is
-// told of, and no other until money comes.
-func TestAlarmOfRefusal(t *testing.T) {
+// A balance that covers no request counts as exhausted: the first refusal causes an
+// event, and no other one until there is a credit.
+func TestRefusalRaisesAlarm(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -161,20 +161,20 @@ func TestAlarmOfRefusal(t *testing.T) {
 			t.Fatalf("refused for %q", reason)
 		}
 	}
-	w.wantTold("balance too small", `account.balance_exhausted {"balance": 10, "refused": true}`)
+	w.wantEvents("balance too small", `account.balance_exhausted {"balance": 10, "refused": true}`)
 	w.post(db, c, ledger.Credit, 1000)
-	w.told()
+	w.events()
 	for range 2 {
 		if reason := refuse(200); reason != wire.KeyLimitSpent {
 			t.Fatalf("refused for %q", reason)
 		}
 	}
-	w.wantTold("limit too small", `key.spend_limit_reached {"spent": 0, "refused": true, "spend_limit": 100}`)
+	w.wantEvents("limit too small", `key.spend_limit_reached {"spent": 0, "refused": true, "spend_limit": 100}`)
 	w.check()
 }
 
-// Whatever settles at the same time, each crossing is told of once.
-func TestAlarmsAtOnce(t *testing.T) {
+// Concurrent settlements cause one event for each crossing.
+func TestConcurrentSettlementsRaiseAlarmOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	dbs := []*postgres.DB{w.replica(), w.replica()}
@@ -203,7 +203,7 @@ func TestAlarmsAtOnce(t *testing.T) {
 	}
 	done.Wait()
 	counts := map[string]int{}
-	for _, text := range w.told() {
+	for _, text := range w.events() {
 		var name string
 		_, _ = fmt.Sscan(text, &name)
 		counts[name]++
@@ -215,8 +215,8 @@ func TestAlarmsAtOnce(t *testing.T) {
 	w.checkNoDeadlock(dbs...)
 }
 
-// What is put aside is told to the operator, once in an hour.
-func TestOperatorEvents(t *testing.T) {
+// Events in quarantine cause one event for the operator in an hour.
+func TestQuarantineEventIsOncePerHour(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -227,8 +227,8 @@ func TestOperatorEvents(t *testing.T) {
 		bad.Cost = -1
 		w.settle(db, bad)
 	}
-	// The hour may change between two of them.
-	if told := w.told(); len(told) < 1 || len(told) > 2 || told[0] != `operator.usage_quarantined {"count": 1}` {
+	// The hour may change between two settlements.
+	if told := w.events(); len(told) < 1 || len(told) > 2 || told[0] != `operator.usage_quarantined {"count": 1}` {
 		t.Errorf("told %q", told)
 	}
 	operator := webhookstore.New(db)
@@ -237,13 +237,13 @@ func TestOperatorEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if told := w.told(); len(told) < 1 || len(told) > 2 || told[0] != `operator.ledger_check_failed {"checks": ["x"]}` {
+	if told := w.events(); len(told) < 1 || len(told) > 2 || told[0] != `operator.ledger_check_failed {"checks": ["x"]}` {
 		t.Errorf("told %q", told)
 	}
 }
 
-// New keys take the share of their account.
-func TestAlertsOfNewKeys(t *testing.T) {
+// New keys get the alert percentage of their account.
+func TestNewKeysInheritAlertPercent(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()

@@ -45,8 +45,7 @@ const (
 	addChange = "insert into key_changes (revision, previous_revision, kind, account_id) select revision, 0, 'account_updated', $1 from cluster_state"
 )
 
-// TestRegisterWaitsForChanges: a session that is registered while a change is
-// being made begins with the change.
+// A session that is registered during a change begins with its revision.
 func TestRegisterWaitsForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -72,9 +71,8 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 	}
 }
 
-// TestRenewWaitsForChanges: a renewal that meets a change either brings it or
-// is over before it.
-func TestRenewWaitsForChanges(t *testing.T) {
+// A heartbeat during a change either returns the change or ends before it.
+func TestHeartbeatWaitsForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := leasestore.New(w.replica())
@@ -105,7 +103,7 @@ func TestRenewWaitsForChanges(t *testing.T) {
 		t.Errorf("changes of the renewal (-want +got):\n%s", diff)
 	}
 
-	// The renewal comes first, and is held up by its session's row.
+	// The heartbeat comes first, and waits for its session's row.
 	rev++
 	w.expire(s, -1)
 	row := w.begin()
@@ -179,10 +177,9 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestCloseMeetsSettlement: a session is closed while its events are being
-// settled, first those that are new and then those that are repeated. Each
-// needs what the other holds, so they must ask for it in one order.
-func TestCloseMeetsSettlement(t *testing.T) {
+// A session is closed while its events are settled, new ones and repeated ones. Both
+// transactions need the same rows, so they must lock them in one order.
+func TestConcurrentCloseAndSettlement(t *testing.T) {
 	t.Parallel()
 	for _, repeated := range []bool{false, true} {
 		t.Run(map[bool]string{false: "new event", true: "repeated event"}[repeated], func(t *testing.T) {
@@ -235,9 +232,9 @@ func TestCloseMeetsSettlement(t *testing.T) {
 	}
 }
 
-// TestSettleTwoWorkers is settle_two_workers_no_deadlock: two settlers over
-// the same events, delivered to both in different batches and orders.
-func TestSettleTwoWorkers(t *testing.T) {
+// Two replicas settle the same events, in different batches and orders, without a
+// deadlock (settle_two_workers_no_deadlock).
+func TestConcurrentSettlementsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	replicas := []*postgres.DB{w.replica(), w.replica()}

@@ -14,8 +14,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// driver is one proxy of the random test: it asks, runs, gives back and
-// settles for every customer, and then closes its session.
+// driver is one proxy of the random test: it sends lease requests, returns units and
+// settles events of every customer, and then closes its session.
 type driver struct {
 	w         *leaseWorld
 	r         *rand.Rand
@@ -30,22 +30,22 @@ type driver struct {
 	// unsettled events may be settled more than once; count numbers them.
 	unsettled []event.Usage
 	count     int64
-	// spent is what each customer's requests have cost.
+	// spent is the cost of the requests of each customer.
 	spent []int64
-	// silent drivers never close: their sessions are swept.
+	// silent drivers never close their sessions, which expire.
 	silent bool
-	// recalls are those that have come and are not answered yet.
+	// recalls are the recalls that are not answered yet.
 	recalls chan wire.Recall
 }
 
-// recaller takes recalls to drivers; those that find no room are lost.
-type recaller struct {
+// recallQueue delivers recalls to drivers; recalls for a full queue are lost.
+type recallQueue struct {
 	leasing.Pusher // announcements are not made
 	drivers        map[wire.SessionID]*driver
 	sent           atomic.Int64
 }
 
-func (r *recaller) Recall(s wire.SessionID, recall wire.Recall) error {
+func (r *recallQueue) Recall(s wire.SessionID, recall wire.Recall) error {
 	r.sent.Add(1)
 	select {
 	case r.drivers[s].recalls <- recall:
@@ -57,17 +57,17 @@ func (r *recaller) Recall(s wire.SessionID, recall wire.Recall) error {
 func (d *driver) service() *leasing.Service { return d.services[d.r.IntN(len(d.services))] }
 func (d *driver) db() *postgres.DB          { return d.replicas[d.r.IntN(len(d.replicas))] }
 
-// answerRecall gives back what is idle of a pool.
+// answerRecall returns the idle units of a pool.
 func (d *driver) answerRecall(r wire.Recall) {
 	for i, c := range d.customers {
 		if c.accountID() == r.Account {
 			d.holders[i].HandleRecall(r.Pool, r.Generation)
-			d.giveBack(i)
+			d.returnUnits(i)
 		}
 	}
 }
 
-// ask sends an op until it is decided, and answers recalls meanwhile.
+// ask sends a lease request until it is decided, and answers recalls meanwhile.
 func (d *driver) ask(op *wire.LeaseRequest) wire.LeaseResponse {
 	answer := make(chan wire.LeaseResponse, 1)
 	for {
@@ -103,13 +103,13 @@ func (d *driver) step() {
 	case 3:
 		d.finish(i)
 	case 4:
-		d.giveBack(i)
+		d.returnUnits(i)
 	case 5:
 		d.settle(d.r.IntN(1 + len(d.unsettled)))
 	}
 }
 
-// op sends the next op until a reply comes through, now and then to both
+// op sends the next lease request until there is a response, sometimes to both
 // replicas at once.
 func (d *driver) op(i int) {
 	op := d.holders[i].NextRequest()
@@ -151,18 +151,18 @@ func (d *driver) finish(i int) {
 	d.unsettled = append(d.unsettled, d.customers[i].event(d.session, d.count, cost))
 }
 
-func (d *driver) giveBack(i int) {
+func (d *driver) returnUnits(i int) {
 	if ret := d.holders[i].NextReturn(); ret != nil {
-		giveBack(d.service(), ret)
+		returnUnits(d.service(), ret)
 		if d.r.IntN(4) == 0 {
-			giveBack(d.service(), ret)
+			returnUnits(d.service(), ret)
 		}
 		d.holders[i].ReturnDelivered()
 	}
 }
 
-// settle settles n of the events, in any order, and forgets some of them only
-// later: those are settled twice.
+// settle settles n of the events in any order. Some stay in the list and are settled
+// twice.
 func (d *driver) settle(n int) {
 	if n == 0 {
 		return
@@ -172,14 +172,14 @@ func (d *driver) settle(n int) {
 	d.unsettled = d.unsettled[d.r.IntN(n+1):]
 }
 
-// end lets everything finish and closes the session.
+// end finishes all requests and closes the session.
 func (d *driver) end() {
 	for i := range d.customers {
 		for len(d.running[i]) > 0 {
 			d.finish(i)
 		}
 		if !d.silent {
-			d.giveBack(i)
+			d.returnUnits(i)
 		}
 	}
 	store := leasestore.New(d.db())
@@ -198,9 +198,9 @@ func (d *driver) end() {
 	}
 }
 
-// TestReplicasAndSessionsAtOnce lets proxies do everything at once through two
-// replicas, and looks whether the money is right in the end.
-func TestReplicasAndSessionsAtOnce(t *testing.T) {
+// Proxies make random requests through two replicas at once, and all amounts are right
+// in the end.
+func TestRandomConcurrentReplicas(t *testing.T) {
 	t.Parallel()
 	var recalled atomic.Int64
 	t.Cleanup(func() {
@@ -213,7 +213,7 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			replicas := []*postgres.DB{w.replica(), w.replica()}
-			recalls := &recaller{drivers: map[wire.SessionID]*driver{}}
+			recalls := &recallQueue{drivers: map[wire.SessionID]*driver{}}
 			services := []*leasing.Service{w.recallingService(replicas[0], recalls), w.recallingService(replicas[1], recalls)}
 			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(8000, unlimited, 100)}
 			store := leasestore.New(replicas[0])
@@ -234,8 +234,8 @@ func TestReplicasAndSessionsAtOnce(t *testing.T) {
 				drivers = append(drivers, d)
 			}
 			var work, sweep sync.WaitGroup
-			// The sweeper goes round when somebody has done something: without a
-			// pause it would take a slow machine from those that are to work.
+			// The sweeper runs once per step: without a pause it would take the CPU of
+			// a slow machine.
 			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
 				for range stepped {

@@ -20,9 +20,8 @@ const (
 	rest   = 15 * time.Minute
 )
 
-// TestOpsOfSessionsThatAreOver: only an active session may ask; what a session
-// gives back counts until it is closed.
-func TestOpsOfSessionsThatAreOver(t *testing.T) {
+// Only an active session gets units; returns of a session count until it is closed.
+func TestRequestsOfEndedSessions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -61,7 +60,7 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 			tt.end(w, store, s)
 
 			h.Release(running, 0)
-			if got := giveBack(service, h.NextReturn()).Status; got != tt.ret {
+			if got := returnUnits(service, h.NextReturn()).Status; got != tt.ret {
 				t.Errorf("return: got %s; want %s", got, tt.ret)
 			}
 			h.Reserve(c.needs(10))
@@ -73,7 +72,7 @@ func TestOpsOfSessionsThatAreOver(t *testing.T) {
 	}
 }
 
-func TestStoredReplyIsRepeated(t *testing.T) {
+func TestLeaseResponseIsRepeated(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	one, two := w.replica(), w.replica()
@@ -98,7 +97,7 @@ func TestStoredReplyIsRepeated(t *testing.T) {
 	if diff := cmp.Diff(before, w.figures(c.balance)); diff != "" {
 		t.Errorf("a repetition changed the pool:\n%s", diff)
 	}
-	// An older op gets the last one's reply, which its sender ignores by the number.
+	// An older request gets the last response, which its sender ignores by the number.
 	h.HandleResponse(&want)
 	h.Reserve(c.needs(1))
 	ask(second, h.NextRequest())
@@ -108,9 +107,9 @@ func TestStoredReplyIsRepeated(t *testing.T) {
 	w.check()
 }
 
-// TestLastUnits: for a balance of 37, from two sessions by way of two
-// replicas, exactly 37 of 100 requests are let through.
-func TestLastUnits(t *testing.T) {
+// With a balance of 37, exactly 37 of 100 requests from two sessions through two
+// replicas are admitted.
+func TestLastUnitsAreGrantedOnce(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                   string
@@ -172,8 +171,8 @@ func TestLastUnits(t *testing.T) {
 	}
 }
 
-// TestRefusalWaitsForReturns: what running requests hold is waited for,
-// whichever replica it is given back to.
+// A request waits for the units of running requests, whichever replica they are
+// returned to.
 func TestRefusalWaitsForReturns(t *testing.T) {
 	t.Parallel()
 	for _, elsewhere := range []bool{false, true} {
@@ -198,7 +197,7 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 			op, answer := waiting.NextRequest(), make(chan wire.LeaseResponse, 1)
 			asked.Request(op, func(r wire.LeaseResponse) { answer <- r })
 			holding.Release(running, 0)
-			giveBack(returned, holding.NextReturn())
+			returnUnits(returned, holding.NextReturn())
 			got := <-answer
 			if got.Status != wire.Done { // a slow machine: its time is over
 				got = ask(asked, op)
@@ -289,8 +288,8 @@ func TestSweep(t *testing.T) {
 	w.check()
 }
 
-// TestSweepGoesOn: a session that cannot be closed keeps no other from it.
-func TestSweepGoesOn(t *testing.T) {
+// An error with one session does not stop the others from being closed.
+func TestSweepContinuesAfterError(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()

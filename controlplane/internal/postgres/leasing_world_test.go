@@ -29,7 +29,7 @@ import (
 // leaseWorld is a database with customers and the sessions of proxies.
 type leaseWorld struct {
 	t testing.TB
-	// sql is for what the code under test does not do itself.
+	// sql is for statements that the code under test does not run itself.
 	sql *pgxpool.Pool
 	// url opens further connections to the same database.
 	url string
@@ -46,7 +46,7 @@ func newLeaseWorld(t testing.TB) *leaseWorld {
 	return &leaseWorld{t: t, sql: sql, url: url}
 }
 
-// replica opens a pool of connections as one replica of the control plane has.
+// replica opens a pool of connections, as each replica of the control plane does.
 func (w *leaseWorld) replica() *postgres.DB {
 	w.t.Helper()
 	db, err := postgres.Open(w.t.Context(), postgres.Config{URL: w.url, MaxConnections: 6})
@@ -57,7 +57,7 @@ func (w *leaseWorld) replica() *postgres.DB {
 	return db
 }
 
-// exec runs SQL and fails the test with it.
+// exec runs SQL, and fails the test if that fails.
 func (w *leaseWorld) exec(query string, args ...any) {
 	w.t.Helper()
 	if _, err := w.sql.Exec(w.t.Context(), query, args...); err != nil {
@@ -75,7 +75,7 @@ func scalar[T any](w *leaseWorld, query string, args ...any) T {
 	return value
 }
 
-// sessionLength is how long the sessions of these tests are valid: longer than any of them takes.
+// sessionLength is the validity of sessions in these tests, which is longer than any of them takes.
 const sessionLength = 10 * time.Minute
 
 // customer is an account with one key.
@@ -90,7 +90,7 @@ type customer struct {
 func (c *customer) accountID() string { return ident.Account.Format(c.account) }
 func (c *customer) keyID() string     { return ident.Key.Format(c.key) }
 
-// needs is what one request of the customer needs.
+// needs returns the needs of one request.
 func (c *customer) needs(amount int64) []wire.Need {
 	needs := []wire.Need{{Pool: c.balance, Kind: wire.Balance, Amount: amount}, {Pool: c.slots, Kind: wire.Slots, Amount: 1}}
 	if c.limited {
@@ -99,10 +99,10 @@ func (c *customer) needs(amount int64) []wire.Need {
 	return needs
 }
 
-// unlimited is the limit of a key that has none.
+// unlimited is the limit of a key without limit.
 const unlimited = -1
 
-// customer makes an account with a credit, a key with a limit, and slots.
+// customer creates an account with a credit, a key with a limit, and slots.
 func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 	w.t.Helper()
 	c := &customer{account: ident.New(), key: ident.New(), limited: limit != unlimited, credit: credit, spending: limit, room: slots}
@@ -136,13 +136,13 @@ func (w *leaseWorld) session(store *leasestore.Store, name string) wire.SessionI
 	return reply.Session
 }
 
-// expire moves a session's end into the past.
+// expire moves the end of a session into the past.
 func (w *leaseWorld) expire(s wire.SessionID, seconds int) {
 	w.t.Helper()
 	w.exec("update proxy_sessions set valid_until = clock_timestamp() - make_interval(secs => $2) where id = $1", s, seconds)
 }
 
-// figures are those of a pool that tests compare.
+// figures are the amounts of a pool.
 type figures struct{ Total, Free, Held, Settled, Overrun, Late int64 }
 
 func (w *leaseWorld) figures(id wire.PoolID) figures {
@@ -200,15 +200,15 @@ func (w *leaseWorld) waitBlocked(connections int) {
 	}
 }
 
-// service starts a replica's Service, which is stopped when the test ends. All
-// its pools are central, and every session says that what it holds is at work.
+// service starts the leasing service of a replica, which is stopped when the test
+// ends. All pools are in central mode, and no session has idle units to return.
 func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
-	busy := &busySessions{w: w}
+	busy := &busyProxies{w: w}
 	busy.s = w.start(db, busy, -1)
 	return busy.s
 }
 
-// recallingService lets sessions hold idle units as soon as there is room.
+// recallingService switches pools to escrow mode as soon as possible.
 func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *leasing.Service {
 	return w.start(db, pusher, 1)
 }
@@ -220,14 +220,14 @@ func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, calm time.Dur
 	return s
 }
 
-// busySessions answer every recall: they hold nothing idle.
-type busySessions struct {
+// busyProxies answer every recall and return nothing: they have no idle units.
+type busyProxies struct {
 	leasing.Pusher // announcements are not made
 	w              *leaseWorld
 	s              *leasing.Service
 }
 
-func (p *busySessions) Recall(session wire.SessionID, r wire.Recall) error {
+func (p *busyProxies) Recall(session wire.SessionID, r wire.Recall) error {
 	v := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation}
 	v.GrantedSeen = scalar[int64](p.w, "select granted from leases where pool_id = $1 and session_id = $2", r.Pool, session)
 	v.Returned = scalar[int64](p.w, "select returned from leases where pool_id = $1 and session_id = $2", r.Pool, session)
@@ -235,8 +235,8 @@ func (p *busySessions) Recall(session wire.SessionID, r wire.Recall) error {
 	return nil
 }
 
-// ask sends an op until it is decided, as a proxy does: on a slow machine a
-// recall or a transaction can outlast its time.
+// ask sends a lease request until it is decided, as a proxy does: on a slow machine a
+// recall or a transaction can time out.
 func ask(s *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
 	answer := make(chan wire.LeaseResponse, 1)
 	for {
@@ -247,8 +247,8 @@ func ask(s *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
 	}
 }
 
-// giveBack sends a return until it is taken in or refused.
-func giveBack(s *leasing.Service, ret *wire.Return) wire.ReturnResponse {
+// returnUnits sends a return until it is accepted or refused.
+func returnUnits(s *leasing.Service, ret *wire.Return) wire.ReturnResponse {
 	answer := make(chan wire.ReturnResponse, 1)
 	for {
 		s.Return(ret, func(r wire.ReturnResponse) { answer <- r })
@@ -258,7 +258,7 @@ func giveBack(s *leasing.Service, ret *wire.Return) wire.ReturnResponse {
 	}
 }
 
-// closeSession closes a session, or finds that it cannot be closed yet.
+// closeSession closes a session and checks whether that was possible.
 func (w *leaseWorld) closeSession(store *leasestore.Store, s wire.SessionID, boot string, count int64, want bool) {
 	w.t.Helper()
 	got, err := store.Close(w.t.Context(), &wire.CloseRequest{V: wire.Version, Session: s, BootID: boot, FinalCount: count})
@@ -267,7 +267,7 @@ func (w *leaseWorld) closeSession(store *leasestore.Store, s wire.SessionID, boo
 	}
 }
 
-// event is a request of the customer that came to an end.
+// event returns the usage event of a finished request.
 func (c *customer) event(s wire.SessionID, n, cost int64) event.Usage {
 	now := time.Now().UnixMilli()
 	return event.Usage{
@@ -277,7 +277,7 @@ func (c *customer) event(s wire.SessionID, n, cost int64) event.Usage {
 	}
 }
 
-// batch is the stream message with the events.
+// batch returns a message of the usage stream with the events.
 func batch(t testing.TB, session int64, events ...event.Usage) []byte {
 	t.Helper()
 	b := event.Batch{V: event.Version, BatchID: rand.Text(), Session: session}

@@ -32,8 +32,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// world is a few accounts with keys, a session that holds leases on their
-// pools and reports usage, and what should come of everything done.
+// world is a few accounts with keys, a session with leases on their pools that
+// reports usage, and the expected results.
 type world struct {
 	t       *testing.T
 	db      *postgres.DB
@@ -74,8 +74,8 @@ func newWorld(t *testing.T, accounts int) *world {
 	return w
 }
 
-// step does one thing at random. Steps of one account come from one goroutine,
-// so that what should come of them is known.
+// step makes one random change. Steps of one account run in one goroutine, so that
+// the expected results are known.
 func (w *world) step(ctx context.Context, r *rand.Rand, a *worldAccount) error {
 	switch r.IntN(7) {
 	case 0:
@@ -124,7 +124,7 @@ func (w *world) resize(ctx context.Context, a *worldAccount, slots int) error {
 	return err
 }
 
-// lease hands units of every pool of the account out.
+// lease grants units of every pool of the account.
 func (w *world) lease(ctx context.Context, a *worldAccount, units int64) error {
 	return w.db.InTx(ctx, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
@@ -162,8 +162,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 	return err
 }
 
-// verify compares the pools with what should have come of all steps, and asks
-// for every invariant.
+// verify compares the pools with the expected results, and checks every invariant.
 func (w *world) verify() {
 	w.t.Helper()
 	report, err := ledgerstore.New(w.db).Check(w.t.Context(), time.Time{})
@@ -201,9 +200,9 @@ func (w *world) verify() {
 	}
 }
 
-// Any order of credits, corrections, limits, slots, leases and charges, of
-// several accounts at once, leaves books and pools that agree.
-func TestBooksAndPoolsAgree(t *testing.T) {
+// After any order of credits, corrections, limits, slots, leases and charges of
+// several accounts at once, ledger and pools agree.
+func TestLedgerAndPoolsAgree(t *testing.T) {
 	t.Parallel()
 	const steps = 60
 	seed := rand.Uint64()
@@ -223,15 +222,15 @@ func TestBooksAndPoolsAgree(t *testing.T) {
 	for _, err := range errs {
 		check(t, err)
 	}
-	// So that no check goes empty-handed.
+	// Every check has a row to compare.
 	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
 	check(t, w.charge(t.Context(), &w.accounts[0], 5))
 	w.verify()
 }
 
-// Changes of keys and accounts are numbered without a gap, each naming the one
-// before it.
-func TestChangesAreChained(t *testing.T) {
+// Changes of keys and accounts are numbered without a gap, and each refers to the
+// previous one.
+func TestKeyChangesAreChained(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	var all sync.WaitGroup
@@ -271,7 +270,7 @@ func TestChangesAreChained(t *testing.T) {
 	}
 }
 
-func TestSlotsBelowUse(t *testing.T) {
+func TestSlotsReducedBelowUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]
@@ -284,8 +283,8 @@ func TestSlotsBelowUse(t *testing.T) {
 	}
 }
 
-// The schema refuses what would falsify the books.
-func TestBooksAreAppendOnly(t *testing.T) {
+// The schema refuses statements that would falsify the ledger.
+func TestLedgerIsAppendOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
@@ -304,9 +303,9 @@ func TestBooksAreAppendOnly(t *testing.T) {
 	}
 }
 
-// What an account is given in all its life has an end, far away: a booking
-// beyond it is refused, and the balance stays what it is.
-func TestCreditsHaveAnEnd(t *testing.T) {
+// A credit that would overflow the total of an account is refused, and the balance
+// does not change.
+func TestBalanceOverflowIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	a := &w.accounts[0]

@@ -13,9 +13,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 )
 
-// A migration whose table is in use lets the users pass, and is applied when
-// they have gone. What was applied before it stays, and is told of.
-func TestMigrationWaitsItsTurn(t *testing.T) {
+// A migration of a table that is in use is tried again until it can be applied. The
+// migrations before it stay applied, and are reported.
+func TestMigrationRetriesLockedTable(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	url := pgtest.Empty(t)
@@ -52,7 +52,7 @@ func TestMigrationWaitsItsTurn(t *testing.T) {
 		applied, err := up(ctx, files)
 		done <- outcome{applied, err}
 	}()
-	// Others use the table while it waits: each would be stuck behind a migration that waits for ever.
+	// Other transactions use the table meanwhile: they would wait behind a migration that waits for ever.
 	for range 20 {
 		_, err := users.pool.Exec(ctx, "select from used")
 		must(t, err)
@@ -71,8 +71,8 @@ func TestMigrationWaitsItsTurn(t *testing.T) {
 	}
 }
 
-// One that is wrong is not tried for ever.
-func TestFaultyMigration(t *testing.T) {
+// A migration with an error is not tried again.
+func TestFailingMigration(t *testing.T) {
 	t.Parallel()
 	db, err := Open(t.Context(), Config{URL: pgtest.Empty(t)})
 	must(t, err)

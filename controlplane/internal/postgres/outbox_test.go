@@ -69,7 +69,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestDrainIsAlone(t *testing.T) {
+func TestDrainHasOneLeader(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
 	store := outboxstore.New(db)
@@ -90,8 +90,8 @@ func TestDrainIsAlone(t *testing.T) {
 	}
 }
 
-// Replicas that drain together publish everything, and each change in order.
-func TestDrainByMany(t *testing.T) {
+// Concurrent drains publish all changes, in order.
+func TestConcurrentDrains(t *testing.T) {
 	t.Parallel()
 	db := postgres.Wrap(pgtest.New(t))
 	store := outboxstore.New(db)

@@ -10,10 +10,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// What is asked about one account or key reads no table of all of them:
-// Postgres is told to avoid that where it can, so where it does not, there is
-// no index that fits.
-func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
+// Queries about one account or key do not scan a table: scans are disabled where
+// possible, so that a scan means that there is no suitable index.
+func TestAccountQueriesUseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c, newer := w.customer(100, unlimited, 5), ident.New()
@@ -73,8 +72,8 @@ func TestNothingOfOneAccountReadsAllPools(t *testing.T) {
 	}
 }
 
-// wholeReads counts how often this connection has read one of the tables that
-// grow with accounts as a whole.
+// wholeReads counts the scans by this connection of tables that grow with the number of
+// accounts.
 func wholeReads(t *testing.T, tx pgx.Tx) (n int) {
 	t.Helper()
 	const query = `select coalesce(sum(seq_scan), 0) from pg_stat_xact_user_tables

@@ -21,7 +21,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// fail is a statement that ends with an SQLSTATE.
+// fail returns a statement that fails with an SQLSTATE.
 func fail(state string) string {
 	return fmt.Sprintf("do $$ begin raise exception 'told to' using errcode = '%s'; end $$", state)
 }
@@ -116,7 +116,7 @@ func TestMigrate(t *testing.T) {
 	if err := db.Migrated(t.Context()); !errors.Is(err, postgres.ErrNotMigrated) {
 		t.Fatalf("an empty database: got %v; want %v", err, postgres.ErrNotMigrated)
 	}
-	// Replicas that start together must not get into one another's way.
+	// Replicas that start at the same time do not disturb one another.
 	var all sync.WaitGroup
 	applied, errs := make([]int, 3), make([]error, 3)
 	for i := range applied {

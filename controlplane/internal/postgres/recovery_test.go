@@ -15,7 +15,7 @@ import (
 // After a loss of commits usage is settled once more from before what was
 // settled last: after an outage that may be of hours ago. A loss that follows
 // soon after another goes back as far, since the replay may not be done.
-func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
+func TestReplayStartsBeforeLastSettlement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	settle := func(finished time.Time) {
@@ -66,7 +66,7 @@ func TestReplayGoesBackToWhatWasSettledLast(t *testing.T) {
 
 // Records keep the version of the price that they were charged by, and proxies
 // may still charge by one that was lost: no other price ever gets its version.
-func TestLostPriceVersionsAreNotGivenAgain(t *testing.T) {
+func TestLostPriceVersionsAreNotReused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	_, err := w.db.Pool().Exec(t.Context(), "insert into models (id, type, enabled, spec, public, revision) values ('m', 'text', true, '{}', true, 1)")

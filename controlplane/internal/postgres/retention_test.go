@@ -18,10 +18,10 @@ func (w *leaseWorld) remove(db *postgres.DB) {
 	}
 }
 
-// TestClosedSessionsLeaveNothing: leases and ops of a closed session go, those
-// of an open one stay, and whatever still comes of the closed one is answered
-// as before, also when its row is gone too.
-func TestClosedSessionsLeaveNothing(t *testing.T) {
+// Leases and lease responses of a closed session are deleted, those of an open one
+// stay. Messages of the closed session get the same answers, also after its row is
+// deleted.
+func TestClosedSessionsAreDeleted(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -65,7 +65,7 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 		t.Fatal("the session is forgotten at once")
 	}
 
-	// As long as the row is there, and when it is not.
+	// With the row of the session, and without.
 	for i, n := range []int64{2, 3} {
 		late := w.settleItems(db, settle.DecodeBatch(batch(t, int64(over), c.event(over, n, 10), first)))
 		if late.Settled != 1 || late.Duplicates != 1 {
@@ -73,7 +73,7 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 		}
 		holders[1].HandleRecall(c.balance, 99)
 		if ret := holders[1].NextReturn(); ret != nil {
-			if got := giveBack(service, ret).Status; got != wire.Fenced {
+			if got := returnUnits(service, ret).Status; got != wire.Fenced {
 				t.Errorf("return: got %s; want %s", got, wire.Fenced)
 			}
 		}
@@ -90,9 +90,9 @@ func TestClosedSessionsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestChangesAreKeptForWhoNeedsThem: a change goes when it is old and every
-// live session has applied it; the newest and all revocations stay.
-func TestChangesAreKeptForWhoNeedsThem(t *testing.T) {
+// A change is deleted when it is old and every active session has applied it. The
+// newest one and all revocations stay.
+func TestKeyChangesAreKeptUntilApplied(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()

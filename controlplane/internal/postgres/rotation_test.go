@@ -37,7 +37,7 @@ type keyed struct {
 	hasher    *apikey.Hasher
 }
 
-// keyed starts a replica whose current master key and pepper are the first.
+// keyed starts a replica; the first master key and pepper are the current ones.
 func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...string) keyed {
 	w.t.Helper()
 	db := w.replica()
@@ -76,8 +76,8 @@ func (w *leaseWorld) issue(r keyed, owner ident.UUID) (key.ID, string) {
 
 const oldPepper, newPepper = "the pepper of before", "the pepper of these days"
 
-// Everything that an earlier release has sealed moves to a data key under the
-// new master key, while keys are issued and shown, whoever is killed.
+// All secrets that are sealed with a master key directly move to a data key under the
+// new master key, while keys are issued and shown and replicas stop.
 func TestRotateMasterKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -142,7 +142,7 @@ func TestRotateMasterKey(t *testing.T) {
 		t.Fatalf("after the rotation: %+v, %+v", state, state.Last)
 	}
 
-	// The old key is thrown away.
+	// The old key is removed.
 	after := w.keyed(map[string][]byte{"m2": m2}, "m2", oldPepper)
 	w.must(after.rotations.Prepare(t.Context()))
 	for id, text := range texts {
@@ -172,7 +172,7 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 }
 
-// A database that has nothing yet begins with a data key, one for all replicas.
+// A new database gets one data key, whichever replicas start.
 func TestFirstDataKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -199,8 +199,8 @@ func TestFirstDataKey(t *testing.T) {
 	}
 }
 
-// A row that cannot be opened keeps its key from being called removable, and
-// nothing else from moving.
+// While a row cannot be opened, its key is not reported as removable; all other rows
+// move.
 func TestRotateWithUnreadableRow(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -224,9 +224,9 @@ func TestRotateWithUnreadableRow(t *testing.T) {
 	}
 }
 
-// However many rows cannot be opened, all others move, to another master key
-// and another pepper: the bad ones come first here, and are more than a step
-// takes. They are counted, and some are named.
+// All rows move that can be opened, to another master key and another pepper: the others
+// come first here, and are more than a step reads. They are counted, and some are
+// reported.
 func TestRotatePastUnreadableRows(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -326,7 +326,7 @@ func TestRotatePepper(t *testing.T) {
 		t.Errorf("the key issued meanwhile: %+v", r)
 	}
 
-	// A revocation is told for every hash, and repeated alike.
+	// There is a revocation for every hash, also when the key is revoked again.
 	victim := all[1]
 	s := w.session(leases, "proxy")
 	rev := scalar[int64](w, "select revision from cluster_state")
@@ -346,16 +346,15 @@ func TestRotatePepper(t *testing.T) {
 	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Revision != rev+2 || told.KeyHash != before.hasher.Hash(victim.text) {
 		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Revision, diff)
 	}
-	// Whoever imports the hash of a key by another pepper finds that it is taken.
+	// The hash of a key under another pepper cannot be imported.
 	_, err = after.keys.Import(t.Context(), []key.Imported{{New: key.New{AccountID: account.ID(w.customer(1, unlimited, 1).account), Name: "k"}, Hash: after.hasher.Hash(all[2].text)}})
 	if !errors.Is(err, key.ErrHashTaken) {
 		t.Errorf("imported: got %v; want %v", err, key.ErrHashTaken)
 	}
 }
 
-// A revocation that meets the rotation is told for every hash that the key has
-// in the end.
-func TestRotationMeetsRevocation(t *testing.T) {
+// A revocation during the rotation covers every hash that the key has in the end.
+func TestConcurrentRotationAndRevocation(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)

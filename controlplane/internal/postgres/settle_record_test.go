@@ -14,9 +14,9 @@ import (
 	"modelgateway/shared/price"
 )
 
-// TestRecordsAreWhole: each member of an event is in its column, at the limits
+// TestRecordsHaveAllMembers: each member of an event is in its column, at the limits
 // too, and in the month of the request.
-func TestRecordsAreWhole(t *testing.T) {
+func TestRecordsHaveAllMembers(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -80,9 +80,9 @@ func iso(ms int64) string {
 	return string(text[:len(text)-1]) + "+00:00"
 }
 
-// TestTimesOutOfRange: a time that Postgres cannot hold is a fault of the event,
+// TestTimesOutOfRangeAreQuarantined: a time that Postgres cannot hold is a fault of the event,
 // and no other time.
-func TestTimesOutOfRange(t *testing.T) {
+func TestTimesOutOfRangeAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()

@@ -13,8 +13,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// settling settles events in a transaction of another replica; the channel is
-// closed when that is over.
+// settling settles events in another replica; the channel is closed at the end.
 func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-chan struct{}) {
 	w.t.Helper()
 	db = w.replica()
@@ -28,17 +27,16 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 	return db, done
 }
 
-// waiting counts who waits to write numbers of sessions: in the queue for it,
-// and at the row itself or for another that has it.
+// waiting counts the transactions that wait to write settled sequence numbers: in the
+// queue, and for the row itself.
 func (w *leaseWorld) waiting() (queued, atRow int) {
 	w.t.Helper()
 	const here = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where a.datname = current_database() and not l.granted"
 	return scalar[int](w, here+" and l.locktype = 'advisory'"), scalar[int](w, here+" and l.locktype <> 'advisory'")
 }
 
-// TestSettlementsOfOneSessionQueue: of many settlements of a session one waits
-// for its row, while that is being renewed, and the others for their turn. At
-// the row they could wait for one another in a circle. All are settled in the
+// Of many settlements of a session, one waits for its row during a heartbeat, and the
+// others wait in the queue: at the row they could deadlock. All are settled in the
 // end.
 func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	t.Parallel()
@@ -70,10 +68,10 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	w.check()
 }
 
-// TestRepetitionMeetsClosing: a settlement that repeats only what was settled
-// does not wait for whoever closes the session and waits for another
-// settlement, which then waits in the queue behind the first.
-func TestRepetitionMeetsClosing(t *testing.T) {
+// A settlement of repeated events does not wait for a transaction that closes the
+// session while that waits for another settlement, which is behind the first one in
+// the queue.
+func TestConcurrentRepetitionAndClose(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	closer := w.replica()

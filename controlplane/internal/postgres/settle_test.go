@@ -23,8 +23,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// outcome is everything that settlement leaves behind and that must not depend
-// on the order of delivery.
+// outcome is the result of settlement that must not depend on the order of delivery.
 type outcome struct {
 	Pools                               []figures
 	Usage, Ledger, Sessions, Quarantine string
@@ -51,9 +50,9 @@ func (w *leaseWorld) outcome(customers []*customer) outcome {
 	return o
 }
 
-// TestAnyDelivery is dup_shuffle_events: any order, duplication and splitting
-// of the same events gives the same books.
-func TestAnyDelivery(t *testing.T) {
+// Any order, duplication and splitting of the same events gives the same result
+// (dup_shuffle_events).
+func TestAnyDeliverySettlesOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -104,8 +103,8 @@ func TestAnyDelivery(t *testing.T) {
 	}
 }
 
-// deliver settles the events: in order and once, or, with a source of chance,
-// shuffled, some of them several times, in messages and batches of any size.
+// deliver settles the events in order and once, or, with a random source, shuffled,
+// some of them several times, in messages and batches of any size.
 func (w *leaseWorld) deliver(db *postgres.DB, bySession map[wire.SessionID][]event.Usage, r *rand.Rand) {
 	w.t.Helper()
 	var messages [][]byte
@@ -141,7 +140,7 @@ func (w *leaseWorld) deliver(db *postgres.DB, bySession map[wire.SessionID][]eve
 	}
 }
 
-// dump keeps pools, leases and sessions; restore puts them back and forgets
+// dump returns pools, leases and sessions; restore writes them back and deletes
 // everything that was settled.
 func (w *leaseWorld) dump() [3]string {
 	return [3]string{
@@ -167,9 +166,9 @@ func (w *leaseWorld) restore(dump [3]string) {
 	w.exec("update proxy_sessions s set settled_seqs = d.settled_seqs from jsonb_populate_recordset(null::proxy_sessions, $1::jsonb) d where d.id = s.id", dump[2])
 }
 
-// TestFaultyEvents: what cannot be settled goes into quarantine, is charged
-// nothing, and still counts in the watermark.
-func TestFaultyEvents(t *testing.T) {
+// Events that cannot be settled go into quarantine, cost nothing, and still count in
+// the watermark.
+func TestFaultyEventsAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -180,7 +179,7 @@ func TestFaultyEvents(t *testing.T) {
 		spoil   func(e *event.Usage)
 		replace [2]string
 		want    string
-		// uncounted events have no number of the session.
+		// uncounted events have no sequence number of the session.
 		uncounted bool
 	}{
 		{name: "negative cost", spoil: func(e *event.Usage) { e.Cost = -5 }, want: "is negative"},
@@ -245,8 +244,8 @@ func TestFaultyEvents(t *testing.T) {
 	w.check()
 }
 
-// TestUnreadableMessages: whatever comes in on the stream does not stop it.
-func TestUnreadableMessages(t *testing.T) {
+// A message of any content does not stop the settlement of the stream.
+func TestUnreadableMessagesAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -270,9 +269,8 @@ func TestUnreadableMessages(t *testing.T) {
 	w.settleItems(db, nil)
 }
 
-// TestContentErrorIsFound: one event that Postgres refuses, among many, goes
-// into quarantine alone.
-func TestContentErrorIsFound(t *testing.T) {
+// Of many events, only the one that Postgres refuses goes into quarantine.
+func TestRefusedRowIsIsolated(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -293,8 +291,9 @@ func TestContentErrorIsFound(t *testing.T) {
 	w.check()
 }
 
-// TestAlteredDuplicate is altered_duplicate_quarantined.
-func TestAlteredDuplicate(t *testing.T) {
+// A repeated event that differs from the settled one goes into quarantine
+// (altered_duplicate_quarantined).
+func TestConflictingDuplicateIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -351,7 +350,7 @@ func TestWatermarks(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
-	// Events without a cost are on record and move no money.
+	// Events without a cost have records and no ledger entries.
 	if got := scalar[int](w, "select count(*) from usage_records"); got != 7 {
 		t.Errorf("%d records; want 7", got)
 	}
@@ -361,8 +360,8 @@ func TestWatermarks(t *testing.T) {
 	w.check()
 }
 
-// TestChargesWithoutLease: a cost lands although nothing was granted for it,
-// as that of a video job which ends in another session than it began.
+// A cost is charged although nothing was granted for it, such as that of a video job
+// that ends in another session than it began.
 func TestChargesWithoutLease(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -409,7 +408,7 @@ func TestChargesWithoutLease(t *testing.T) {
 	}
 }
 
-func TestUsageIsNeverChanged(t *testing.T) {
+func TestUsageRecordsAreAppendOnly(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -426,8 +425,8 @@ func TestUsageIsNeverChanged(t *testing.T) {
 	}
 }
 
-// TestPartitionsAreMade: before the last partition begins, the next ones exist.
-func TestPartitionsAreMade(t *testing.T) {
+// The next partitions exist before the last one begins.
+func TestPartitionsAreCreated(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := settlestore.New(w.replica())
@@ -446,9 +445,8 @@ func TestPartitionsAreMade(t *testing.T) {
 	}
 }
 
-// BenchmarkSettle settles batches as the consumer gathers them under load: 16
-// messages of 500 events, over a thousand accounts, by one settler and by two
-// at once.
+// BenchmarkSettle settles batches as the consumer collects them under load: 16 messages
+// of 500 events, of a thousand accounts, in one replica and in two at once.
 func BenchmarkSettle(b *testing.B) {
 	for _, settlers := range []int{1, 2} {
 		b.Run(fmt.Sprint("settlers=", settlers), func(b *testing.B) { benchmarkSettle(b, settlers) })
@@ -498,7 +496,7 @@ func benchmarkSettle(b *testing.B, settlers int) {
 	b.ReportMetric(float64(b.N*messages*perMessage)/b.Elapsed().Seconds(), "events/s")
 }
 
-// BenchmarkRead takes messages apart.
+// BenchmarkRead decodes messages.
 func BenchmarkRead(b *testing.B) {
 	c := &customer{account: ident.New(), key: ident.New()}
 	var events []event.Usage

@@ -17,8 +17,7 @@ import (
 	"modelgateway/shared/money"
 )
 
-// yesterday moves everything that was booked a day back, as if a day had gone
-// by.
+// yesterday moves all transactions a day back.
 func (w *world) yesterday() {
 	w.t.Helper()
 	for _, statement := range []string{
@@ -47,9 +46,9 @@ func (w *world) booked(a *worldAccount, kind ledger.Kind, from, to time.Time) mo
 	return money.Nano(sum)
 }
 
-// Whatever was booked: opening balance and movements make the closing balance,
-// which is the next opening balance, and every figure is the ledger's.
-func TestStatementsAreTheLedger(t *testing.T) {
+// The opening balance and the transactions of a statement give the closing balance,
+// which is the next opening balance, and every amount equals the ledger's.
+func TestStatementsEqualLedger(t *testing.T) {
 	t.Parallel()
 	const days = 6
 	seed := rand.Uint64()
@@ -95,7 +94,7 @@ func TestStatementsAreTheLedger(t *testing.T) {
 	w.verify()
 }
 
-// A period is final when nothing that runs can be booked into it.
+// A period is final when no running transaction can be booked into it.
 func TestStatementIsFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -121,7 +120,7 @@ func TestStatementIsFinal(t *testing.T) {
 	}
 }
 
-// Totals by any grouping add up to the same, page by page.
+// Totals by any grouping have the same sum, page by page.
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -190,9 +189,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// A settler of the release before knows nothing of the totals; they are right
-// all the same, and a falsified one is found.
-func TestTotalsAreChecked(t *testing.T) {
+// The ledger check finds wrong totals.
+func TestLedgerCheckFindsWrongTotals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))

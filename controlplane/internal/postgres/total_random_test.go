@@ -34,10 +34,10 @@ func TestTotalsEqualSumsOfRecords(t *testing.T) {
 	w := newLeaseWorld(t)
 	db := w.replica()
 	customers := []*customer{w.customer(1000, unlimited, 5), w.customer(1000, 500, 5), w.customer(1000, unlimited, 5)}
-	records := w.useAtRandom(r, db, customers)
+	records := w.settleRandomUsage(r, db, customers)
 	service := usage.NewService(usagestore.New(db))
 	for range 150 {
-		q := question(r, customers)
+		q := randomQuery(r, customers)
 		want := map[usage.Total]usage.Sums{}
 		for i := range records {
 			records[i].addTo(want, &q)
@@ -81,7 +81,7 @@ func (w *leaseWorld) checkTotals(db *postgres.DB) {
 }
 
 // useAtRandom settles requests of the last weeks, some of them twice.
-func (w *leaseWorld) useAtRandom(r *rand.Rand, db *postgres.DB, customers []*customer) []used {
+func (w *leaseWorld) settleRandomUsage(r *rand.Rand, db *postgres.DB, customers []*customer) []used {
 	s := w.session(leasestore.New(db), "proxy")
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	var records []used
@@ -109,7 +109,7 @@ func (w *leaseWorld) useAtRandom(r *rand.Rand, db *postgres.DB, customers []*cus
 	return records
 }
 
-func question(r *rand.Rand, customers []*customer) usage.TotalQuery {
+func randomQuery(r *rand.Rand, customers []*customer) usage.TotalQuery {
 	is := func() bool { return r.IntN(2) == 0 }
 	q := usage.TotalQuery{By: usage.Group{Day: is(), Account: is(), Key: is(), Model: is()}, Limit: 1 + r.IntN(40)}
 	today := time.Now().UTC().Truncate(24 * time.Hour)
@@ -135,7 +135,7 @@ func question(r *rand.Rand, customers []*customer) usage.TotalQuery {
 func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
 	of, _ := ident.Account.Parse(u.AccountID)
 	by, _ := ident.Key.Parse(u.KeyID)
-	if !u.isAskedFor(q) {
+	if !u.matches(q) {
 		return
 	}
 	group := usage.Total{Day: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)}

@@ -15,7 +15,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// anotherKey is the customer with a further key of its account.
+// anotherKey returns the customer with another key of its account.
 func (w *leaseWorld) anotherKey(c *customer) *customer {
 	w.t.Helper()
 	other := *c
@@ -25,9 +25,9 @@ func (w *leaseWorld) anotherKey(c *customer) *customer {
 	return &other
 }
 
-// TestListsOfAnyQuestion: lists and exports, page by page, hold exactly the
-// records that are asked for, in order, however many keys an account has.
-func TestListsOfAnyQuestion(t *testing.T) {
+// The pages of lists and exports hold exactly the records that match the query, in
+// order, however many keys an account has.
+func TestListsHoldMatchingRecords(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -36,13 +36,13 @@ func TestListsOfAnyQuestion(t *testing.T) {
 	db := w.replica()
 	first, second := w.customer(1000, unlimited, 5), w.customer(1000, unlimited, 5)
 	customers := []*customer{first, w.anotherKey(first), w.anotherKey(first), second}
-	records := w.useAtRandom(r, db, customers)
+	records := w.settleRandomUsage(r, db, customers)
 	service := usage.NewService(usagestore.New(db))
 	for range 100 {
-		q := question(r, customers)
+		q := randomQuery(r, customers)
 		var want []usage.RequestID
 		for i := range records {
-			if records[i].isAskedFor(&q) {
+			if records[i].matches(&q) {
 				id, _ := ident.Request.Parse(records[i].RequestID)
 				want = append(want, usage.RequestID(id))
 			}
@@ -94,8 +94,8 @@ func exported(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found 
 	}
 }
 
-// isAskedFor tells whether a question is about the record.
-func (u *used) isAskedFor(q *usage.TotalQuery) bool {
+// matches reports whether the record matches a query.
+func (u *used) matches(q *usage.TotalQuery) bool {
 	of, _ := ident.Account.Parse(u.AccountID)
 	by, _ := ident.Key.Parse(u.KeyID)
 	return (q.AccountID == account.ID{} || q.AccountID == account.ID(of)) && (q.KeyID == key.ID{} || q.KeyID == key.ID(by)) &&

@@ -20,8 +20,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// asStored compares records: Postgres gives an object back in an order of its
-// own.
+// asStored compares records: Postgres changes the order of members.
 var asStored = cmpopts.AcyclicTransformer("JSON", func(raw json.RawMessage) any {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -30,7 +29,7 @@ var asStored = cmpopts.AcyclicTransformer("JSON", func(raw json.RawMessage) any 
 	return v
 })
 
-// newJob is a record as a proxy makes it.
+// newJob returns a record as a proxy creates it.
 func (c *customer) newJob() *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: c.accountID(), KeyID: c.keyID(), Model: "film",
@@ -39,7 +38,7 @@ func (c *customer) newJob() *event.Video {
 	}
 }
 
-// changed is a copy with changes.
+// changed returns a changed copy.
 func changed(v *event.Video, change func(v *event.Video)) *event.Video {
 	next := *v
 	change(&next)
@@ -60,7 +59,7 @@ func TestVideoRecords(t *testing.T) {
 		t.Errorf("after insert (-want +got):\n%s", diff)
 	}
 
-	// Whose it is: anybody else's is not there.
+	// Another account does not find the job.
 	for _, tt := range []struct {
 		id, account string
 		want        error
@@ -76,7 +75,7 @@ func TestVideoRecords(t *testing.T) {
 		}
 	}
 
-	// An update names the state that it changes.
+	// An update refers to the version that it changes.
 	running := changed(job, func(v *event.Video) {
 		v.Status, v.UpstreamID, v.Object = event.VideoInProgress, "up_1", json.RawMessage(`{"status": "in_progress", "id": "<video>"}`)
 	})
@@ -102,7 +101,7 @@ func TestVideoRecords(t *testing.T) {
 		t.Errorf("inserted twice: got %+v, %v", got, err)
 	}
 
-	// An end is final.
+	// A job that has ended does not change.
 	ended, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Status = event.VideoCompleted }))
 	check(t, err)
 	for _, status := range []string{event.VideoQueued, event.VideoFailed, event.VideoCompleted} {
@@ -112,15 +111,15 @@ func TestVideoRecords(t *testing.T) {
 	}
 }
 
-// alone is a Service's surroundings where nothing is queued and all is kept.
+// alone is a bus and a backup that do nothing.
 type alone struct{}
 
 func (alone) EnqueuePolls(context.Context, ...event.VideoPoll) error { return nil }
 
 func (alone) BackUpVideo(context.Context, *event.Video) error { return nil }
 
-// A provider's object is recorded whatever its texts hold: a prompt that it
-// repeats is the client's.
+// A provider's object is recorded whatever its texts contain: it may repeat the
+// client's prompt.
 func TestVideoObjectOfAnyText(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -146,8 +145,8 @@ func TestVideoObjectOfAnyText(t *testing.T) {
 	}
 }
 
-// One request makes one job, and only for an account and key that exist.
-func TestVideoRecordsRefuse(t *testing.T) {
+// A request creates one job, and only for an account and key that exist.
+func TestInvalidVideoRecordsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := videostore.New(postgres.Wrap(w.sql))
@@ -170,8 +169,8 @@ func TestVideoRecordsRefuse(t *testing.T) {
 	}
 }
 
-// Of many that see a job end together, one writes.
-func TestVideoRaceToTheEnd(t *testing.T) {
+// Of concurrent updates that end a job, one is written.
+func TestConcurrentFinalUpdates(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(0, unlimited, 1)
@@ -204,8 +203,8 @@ func TestVideoRaceToTheEnd(t *testing.T) {
 	}
 }
 
-// Open lists what has not ended and was left alone, the oldest first.
-func TestVideoOpen(t *testing.T) {
+// Open lists the open jobs without a recent update, the oldest first.
+func TestOpenVideoJobs(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := videostore.New(postgres.Wrap(w.sql))
@@ -249,7 +248,7 @@ func TestVideoOpen(t *testing.T) {
 	if diff := cmp.Diff(all, paged); diff != "" {
 		t.Errorf("page by page (-want +got):\n%s", diff)
 	}
-	// A change takes a job off the list.
+	// A job that was updated is not listed.
 	for id, name := range ids {
 		if name != "left" {
 			continue

@@ -1,5 +1,5 @@
 -- name: InsertAccount :one
--- No row comes back if the id or the external id exists already.
+-- Returns no row if the id or the external id exists already.
 insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
 values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @price_multiplier, @model_multipliers, @revision)
 on conflict do nothing

@@ -1,4 +1,4 @@
--- Months of usage and old audit entries on their way out.
+-- Months of usage and old audit entries, which are exported and then deleted.
 
 -- name: Now :one
 select clock_timestamp()::timestamptz as now;
@@ -7,8 +7,8 @@ select clock_timestamp()::timestamptz as now;
 select close_usage_month(@month::date)::boolean as closed;
 
 -- name: DropUsageMonth :one
--- Not as long as the kept sums of the self-check may lack something of it: what it took just before it was closed is found
--- nowhere else. Where nothing is kept, they begin with the totals of what has been dropped.
+-- It is not dropped while the sums of the ledger check may lack records that were settled just before it was closed. If
+-- there are no sums yet, they begin with the totals of the dropped months.
 select (case
     when exists (
         select from ledger_check_state s join usage_months m on m.month = @month::date where s.summed_until <= m.closed_at + interval '1 minute'
@@ -26,7 +26,7 @@ select month, closed_at, records, cost, exported_at, exported_by, file, sha256, 
 update usage_months set exported_at = now(), exported_by = @exported_by, file = @file, sha256 = @sha256 where month = @month;
 
 -- name: AuditBefore :many
--- The log ends before its first entry of the time or later, so that what is moved is its beginning, without a hole.
+-- The entries before the first one of the given time or later, so that the beginning of the log is archived without gaps.
 select a.id, a.created_at, a.actor, a.action, a.object, a.before, a.after, a.request_id
 from audit_log a
 where a.id > @after_id and a.id < coalesce((select min(later.id) from audit_log later where later.created_at >= @before_moment), 9223372036854775807)

@@ -15,7 +15,7 @@ select id, spec from providers order by id;
 select id, provider_id, name, sealed, cipher_key_id, enabled from provider_credentials order by id;
 
 -- name: ListModels :many
--- The price in force is the newest version: versions are given out under the lock of cluster_state, times are not.
+-- The price in force is the newest version: versions are assigned after the revision was taken, times are not.
 select m.id, m.spec, m.created_at, p.version, p.sheet
 from models m
 join lateral (
@@ -53,7 +53,7 @@ on conflict (id) do update set type = excluded.type, enabled = excluded.enabled,
     spec = excluded.spec, revision = excluded.revision, updated_at = now(), deleted_at = null;
 
 -- name: DeleteModels :exec
--- Usage and receipts refer to models and their prices, so they are kept.
+-- Usage and receipts refer to models and their prices, so the rows stay.
 update models set deleted_at = now(), revision = @revision where id = any(@ids::text[]);
 
 -- name: InsertPrice :exec
@@ -83,7 +83,7 @@ select pg_notify('mgw_outbox', '');
 select pg_try_advisory_xact_lock(7310001);
 
 -- name: OldestOutbox :many
--- Ids are given out under the lock of cluster_state, so their order is the order of commits.
+-- Ids are assigned after the revision was taken, so their order is the order of commits.
 select id, subject, payload from outbox order by id limit @row_limit;
 
 -- name: RemoveOutbox :exec

@@ -1,5 +1,5 @@
 -- name: CheckPools :one
--- Conservation: total = free + settled + what is handed out.
+-- Conservation: total = free + settled + outstanding.
 with sums as (
     select p.id, p.total as want, p.free + p.settled + coalesce(sum(l.granted - l.returned - l.charged), 0) as got
     from pools p
@@ -44,7 +44,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckUsageAgainstLedger :one
--- What the totals say an account has spent on a day is what the ledger has charged it on that day.
+-- The roll-up of an account and day equals the ledger's charges of that day.
 with used as (
     select account_id as id, booked_on as day, sum(cost) as amount from usage_daily group by account_id, booked_on
 ), charged as (
@@ -67,7 +67,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckUsageAgainstTotals :one
--- The totals are the sums of the records, as far back as there are records.
+-- The roll-ups are the sums of the records, as far back as there are records.
 with recorded as (
     select account_id, key_id, model, uuid_day(request_id) as day, count(*) as requests, count(*) filter (where estimated) as estimated, sum(cost) as cost
     from usage_records
@@ -93,7 +93,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckUsageAgainstPools :one
--- What the totals say has been spent is what is settled on the pools of the account and of the key.
+-- The roll-ups equal the settled amounts of the pools of the account and of the key.
 with used as (
     select account_id as owner, sum(cost) as amount from usage_daily group by account_id
     union all
@@ -113,7 +113,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CountSecretsByMasterKey :many
--- How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
+-- The number of secrets under each master key, directly or by a data key. A missing data key is counted under its own id.
 select coalesce(d.master_key_id, s.key_id)::text as key_id, count(*) as secrets
 from (
     select cipher_key_id as key_id from api_keys where cipher_key_id is not null
@@ -125,7 +125,7 @@ left join data_keys d on d.id = s.key_id
 group by 1;
 
 -- name: CheckModelTotals :one
--- The totals over all accounts are the sums of the totals of each.
+-- The roll-up over all accounts is the sum of the roll-up by account.
 with single as (
     select model, used_on as day, sum(requests) as requests, sum(cost) as cost from usage_daily group by model, used_on
 ), together as (
@@ -145,7 +145,7 @@ select (select count(*) from sums)::bigint as compared,
     coalesce((select got from first), 0)::bigint as got;
 
 -- name: CheckWeeklyTotals :one
--- The totals of a week are the sums of the totals of its days.
+-- The roll-up by week is the sum of the roll-up by day.
 with single as (
     select account_id, key_id, model, used_on - (extract(isodow from used_on)::integer - 1) as week, sum(requests) as requests, sum(cost) as cost
     from usage_daily

@@ -1,9 +1,9 @@
--- The self-check over what was written since sums were verified and kept. The
--- kept sums hold everything up to a moment that no running transaction is
--- older than, so nothing can be written behind it.
+-- The ledger check over rows that are newer than the stored sums. No running
+-- transaction is older than the moment up to which rows are summed, so no row
+-- can be added before it.
 
 -- name: CheckLeases :one
--- No lease holds less than nothing, and those of closed sessions hold nothing.
+-- No lease has less than nothing outstanding, and leases of closed sessions have nothing outstanding.
 with odd as (
     select l.pool_id, l.session_id, l.granted - l.returned - l.charged as got
     from leases l
@@ -38,9 +38,9 @@ select (select count(*) from sums)::bigint as compared,
 select count(*) from pools where kind in (1, 2);
 
 -- name: DifferingPools :many
--- The pools of accounts and keys that differ from records or ledger, kept sums and newer rows together. The pools are one
--- part among the others, and not joined to their sums: of those nobody can estimate how many there are, and a plan made
--- for few takes minutes for many.
+-- The pools of accounts and keys that differ from records or ledger: stored sums and newer rows together. The pools are
+-- united with their sums and not joined: the planner cannot estimate the number of sums, and a plan for few takes minutes
+-- for many.
 with parts as (
     select owner_id as owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
         null::bigint as pool, null::smallint as kind, null::bigint as settled, null::bigint as balance
@@ -74,7 +74,7 @@ limit @max_rows;
 select pg_try_advisory_xact_lock(7310013);
 
 -- name: AddLedgerCheckSums :exec
--- Adds what was written from since to upto to the kept sums.
+-- Adds the rows from since to upto to the stored sums.
 insert into ledger_check_sums as b (owner_id, used, charged, entries)
 select owner, sum(used), sum(charged), sum(entries)
 from (
@@ -89,7 +89,7 @@ from (
     where t.created_at >= @since and t.created_at < @upto and e.account_id is not null
     group by e.account_id
     union all
-    -- The first time, also months whose records have been dropped.
+    -- The first time, also the months whose records were dropped.
     select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
     from usage_daily d
     where @dropped::boolean and (d.used_on < usage_kept_from()
@@ -105,7 +105,7 @@ set used = b.used + excluded.used, charged = b.charged + excluded.charged, entri
 insert into ledger_check_state (summed_until) values (@summed_until) on conflict (one) do update set summed_until = excluded.summed_until;
 
 -- name: LedgerCheckMoment :one
--- The moment up to which sums can be kept: no transaction runs for two minutes.
+-- The moment up to which rows can be summed: no transaction runs for two minutes.
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto;
 
 -- name: DeleteLedgerCheckSums :exec

@@ -1,8 +1,7 @@
--- Credentials that their provider refuses, as the sessions of live proxies
--- report it.
+-- Credentials that their provider refuses, as live proxies report in heartbeats.
 
 -- name: MarkRefusedCredentials :many
--- Notes those that some proxy finds refused, unless that is noted already.
+-- Marks the credentials that some proxy reports as refused, unless they are marked.
 update provider_credentials c
 set refused_at = now(), refused_reason = r.reason
 from (
@@ -18,7 +17,7 @@ where c.id = r.credential and c.refused_at is null
 returning c.id, c.provider_id, c.name, c.refused_reason;
 
 -- name: ClearRefusedCredentials :many
--- Clears those that no proxy finds refused any more.
+-- Clears the credentials that no proxy reports as refused any more.
 update provider_credentials c
 set refused_at = null, refused_reason = ''
 where c.refused_at is not null and not exists (
@@ -27,7 +26,7 @@ where c.refused_at is not null and not exists (
 returning c.id, c.provider_id, c.name;
 
 -- name: RefusedCredentials :many
--- With the proxies that find them refused.
+-- With the proxies that report them.
 select c.id, c.provider_id, c.name, c.refused_at::timestamptz as since, c.refused_reason,
     array(
         select s.name from proxy_sessions s

@@ -1,13 +1,13 @@
--- Loss of commits: see lease.Attendant.
+-- Recovery from lost commits: see package recovery.
 
 -- name: ReadHighWaterMark :one
--- The greatest numbers given.
+-- The greatest revision and ids given out.
 select m.cluster_epoch, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
     coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
 from cluster_state m;
 
 -- name: InsertCommitMarker :execrows
--- None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
+-- No row is written if the replica has been fenced. The lock makes a transaction that fences it wait for this commit.
 insert into commit_markers (replica_id, number)
 select r.id, @number from replicas r where r.id = @replica_id
 for key share;
@@ -21,11 +21,11 @@ from (select unnest(@replica_ids::text[]) as replica_id, unnest(@numbers::bigint
 where not exists (select from commit_markers m where m.replica_id = asked.replica_id and m.number = asked.number);
 
 -- name: LastCommitMarker :one
--- About when the last commit that is there was made: a replica makes one each second.
+-- The time of the last commit that was not lost: every replica commits each second.
 select committed_at from commit_markers order by committed_at desc limit 1;
 
 -- name: RegisterReplica :execrows
--- Makes a replica known, unless a loss was declared that it does not know of.
+-- Registers a replica, unless a loss was declared since the epoch that it knows.
 insert into replicas (id)
 select @id from cluster_state where cluster_epoch = @cluster_epoch
 for share
@@ -45,8 +45,8 @@ delete from replicas;
 select from cluster_state for update;
 
 -- name: DeclareLoss :exec
--- Usage is settled once more from an hour before what was settled last, of what is left: after an outage that may be much
--- older than its settlement. The replay of a loss a short time ago may not have ended: it is begun again.
+-- Usage is settled again from an hour before the last settled event that is left: after an outage, an event may be much
+-- older than its settlement. The replay of a recent loss may not have ended, so it starts again.
 update cluster_state
 set cluster_epoch = @cluster_epoch, revision = @revision, lost_at = clock_timestamp(), usage_replay_from = (
     select least(
@@ -60,14 +60,15 @@ set cluster_epoch = @cluster_epoch, revision = @revision, lost_at = clock_timest
 );
 
 -- name: RaiseIDs :exec
--- Prices and events in quarantine, which records and people name by their numbers, are not counted outside of Postgres: they
--- are raised by more than what can have been lost.
+-- The greatest price version and quarantine id are not known outside of Postgres: they are raised by more than can have
+-- been lost.
 select setval('proxy_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
     setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576);
 
 -- name: FenceAllSessions :exec
--- No session from before goes on. What it holds is kept as if it had just been renewed: it may be admitting still.
+-- No session of the earlier epoch continues. Its proxy may still admit requests, so it is kept as if it had just had a
+-- heartbeat.
 update proxy_sessions
 set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_interval(secs => @valid_seconds::float8)
 where state < 3;
@@ -94,7 +95,7 @@ select exists (select from api_keys where lookup_hash = @lookup_hash and revoked
 select cluster_epoch, usage_replay_from from cluster_state;
 
 -- name: RestoreSession :exec
--- Makes a session known that Postgres has lost: what its proxy tells of it is taken in, and what it runs stays covered.
+-- Inserts a session that Postgres has lost, so that its reports and events are accepted.
 insert into proxy_sessions (id, name, boot_id, state, valid_until, applied_revision)
 overriding system value
 select @id, @name, @boot_id, 2, clock_timestamp(), 0

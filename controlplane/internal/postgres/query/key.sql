@@ -1,5 +1,5 @@
 -- name: InsertKey :one
--- No row comes back if the id, the hash or the external id exists already.
+-- Returns no row if the id, the hash or the external id exists already.
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
 select @id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash::bytea, nullif(@pepper_id::text, ''), sqlc.narg('ciphertext')::bytea,
     sqlc.narg('cipher_key_id')::text, @hint, sqlc.narg('spend_limit')::bigint, @revision::bigint

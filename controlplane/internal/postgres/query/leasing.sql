@@ -1,10 +1,10 @@
--- The control plane's side of the lease protocol. Locks are taken in one
--- order everywhere: sessions by id, then pools by id, then leases. What holds
--- pools may lock session rows further only if nobody can hold them against it
--- and wait for pools: that is, when it has shared them first.
+-- The control plane's side of the lease protocol. Locks are taken in one order
+-- everywhere: sessions by id, then pools by id, then leases. A transaction that
+-- holds pools may lock session rows more strongly only if it has shared them
+-- first: then no other one can hold them and wait for pools.
 
 -- name: ShareSessions :many
--- A key-share lock lets renewals and settlement pass, and holds off closing.
+-- A key-share lock does not block heartbeats and settlement, and delays closing.
 select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = any(@ids::bigint[])
@@ -31,7 +31,7 @@ where key_id = @key_id::uuid and kind = 2
 for no key update;
 
 -- name: ResizePool :exec
--- What a pool was given has changed, and with it what is free and how it is shared out.
+-- The total of a pool has changed, and with it the free units and the mode.
 update pools
 set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation
 where id = @id;
@@ -45,8 +45,7 @@ order by pool_id, session_id
 for no key update;
 
 -- name: LeaseHolders :many
--- The live sessions that hold units of some pools. A session counts as live until it is fenced:
--- until then its proxy may still admit.
+-- The active sessions with outstanding units of some pools: until a session is fenced, its proxy may admit requests.
 select l.pool_id, l.session_id, l.recalled_generation
 from leases l
 join proxy_sessions s on s.id = l.session_id
@@ -85,8 +84,8 @@ on conflict (session_id, account_id) do update
 set request_number = excluded.request_number, response = excluded.response;
 
 -- name: ShareClusterState :one
--- Whoever holds this lock is serialised with every change of keys and
--- accounts: those lock the row to take the next revision.
+-- This lock serialises the transaction with every change of keys and accounts, which
+-- locks the row to take the next revision.
 select revision, cluster_epoch, stream_incarnation from cluster_state for share;
 
 -- name: InsertSession :one
@@ -95,7 +94,7 @@ values (@name, @boot_id, @build, @spool_capacity, @applied_revision, clock_times
 returning id;
 
 -- name: LockSessionForHeartbeat :one
--- Ops and settlement share the session meanwhile.
+-- Lease batches and settlement can share the session meanwhile.
 select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = @id
@@ -141,7 +140,7 @@ for update;
 select pool_id from leases where session_id = @session_id order by pool_id;
 
 -- name: ExpiredSessions :many
--- Rows that another transaction holds are left to the next sweep: they may be locked in another order.
+-- Rows that another transaction has locked are left to the next sweep: it may lock rows in another order.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 1 and valid_until < clock_timestamp()
@@ -152,7 +151,7 @@ for no key update skip locked;
 update proxy_sessions set state = 2 where id = any(@ids::bigint[]);
 
 -- name: FencedSessions :many
--- Those that have been silent for longest.
+-- Those without a heartbeat for longest.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 2

@@ -1,5 +1,5 @@
 -- name: InsertTransaction :one
--- No row comes back if the kind and reference are booked already.
+-- Returns no row if the kind and reference are booked already.
 insert into ledger_transactions (id, kind, reference, reason, actor, request_id)
 values (@id, @kind, @reference, @reason, @actor, sqlc.narg('request_id'))
 on conflict do nothing

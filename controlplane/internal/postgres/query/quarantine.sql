@@ -1,4 +1,4 @@
--- Events that could not be settled, and what people decided about them.
+-- Events that could not be settled, and the decisions of operators.
 
 -- name: ListQuarantined :many
 select id, session_id, seq, request_id, reason, created_at, resolved_at, resolution, note
@@ -11,7 +11,7 @@ limit @row_limit;
 select id, session_id, seq, request_id, reason, payload, created_at, resolved_at, resolution, note from quarantine where id = @id;
 
 -- name: ResolveQuarantined :execrows
--- What has been released is charged, whatever was decided in the meantime.
+-- A released event has been charged, whatever was decided in the meantime.
 update quarantine
 set resolved_at = clock_timestamp(), resolution = @resolution, note = @note
 where id = @id and (resolved_at is null or (resolution = 'dismissed' and @resolution = 'released'));

@@ -1,13 +1,13 @@
--- What is removed when it can no longer matter, in small batches: each
--- statement is a transaction of its own and takes few locks.
+-- Deletion of rows that are not needed any more, in small batches: each statement
+-- is a transaction of its own and takes few locks.
 
 -- name: ClosedSessions :many
--- Closed sessions with leases or ops that are still to be removed.
+-- Closed sessions with leases or lease responses that are still to be deleted.
 select id from proxy_sessions where state = 3 and not cleared order by id limit @max_rows;
 
 -- name: RemoveLeases :execrows
--- A closed session's leases hold nothing, so conservation does not change; one that does hold something is left for the
--- self-check to find.
+-- A closed session's leases have nothing outstanding, so conservation does not change. A lease that has is left for the
+-- ledger check to find.
 delete from leases l
 where (l.pool_id, l.session_id) in (
     select o.pool_id, o.session_id
@@ -48,8 +48,8 @@ where s.id in (
 );
 
 -- name: RemoveKeyChanges :execrows
--- What every session that may still renew has applied. The newest stays, since the next change names it, and revocations
--- stay, since revoking again answers by them.
+-- The changes that every active session has applied. The newest stays, since the next change refers to it, and revocations
+-- stay, since they are the answer when a key is revoked again.
 delete from key_changes c
 where c.revision in (
     select o.revision from key_changes o

@@ -1,4 +1,4 @@
--- The exchange of master keys and peppers.
+-- Rotation of master keys and peppers.
 
 -- name: ListDataKeys :many
 select id, sealed, master_key_id from data_keys order by id;
@@ -10,11 +10,11 @@ select id, sealed, master_key_id from data_keys where id = @id;
 insert into data_keys (id, sealed, master_key_id) values (@id, @sealed, @master_key_id);
 
 -- name: LockFirstDataKey :exec
--- Replicas that start on a new database make one data key between them.
+-- Replicas that start on a new database create one data key together.
 select pg_advisory_xact_lock(7310016);
 
 -- name: IsNewDatabase :one
--- Without accounts there is nothing that an earlier release would have to read.
+-- Whether there are no secrets yet.
 select (not exists (select from data_keys) and not exists (select from accounts) and not exists (select from provider_credentials))::boolean as is_new;
 
 -- name: StaleDataKeys :many
@@ -33,7 +33,7 @@ select * from rotations where kind = @kind and finished_at is null;
 select * from rotations where kind = @kind order by id desc limit 1;
 
 -- name: ClaimRotation :one
--- No row comes back while another replica makes a step.
+-- Returns no row while another replica makes a step.
 select r.*, (extract(epoch from now() - r.started_at))::float8 as age_seconds
 from rotations r where r.finished_at is null and r.kind = @kind for update skip locked;
 
@@ -67,7 +67,7 @@ select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_
 update webhook_secrets set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;
 
 -- name: CountUnrotatedSecrets :many
--- How many data keys and, sealed directly, secrets there are under each master key.
+-- The numbers of data keys, and of secrets that are sealed directly, under each master key.
 select master_key_id::text as master_key_id, sum(data_keys)::bigint as data_keys, sum(secrets)::bigint as secrets
 from (
     select master_key_id, 1 as data_keys, 0 as secrets from data_keys
@@ -80,7 +80,7 @@ group by master_key_id
 order by master_key_id;
 
 -- name: KeysToHash :many
--- Revoked keys need no further hash, and of imported ones the text is not known.
+-- Revoked keys need no further hash, and the text of hash-only keys is not known.
 select k.id, k.lookup_hash, k.ciphertext, k.cipher_key_id
 from api_keys k
 where k.id > @position and k.revoked_at is null and k.ciphertext is not null and k.pepper_id is distinct from @pepper::text
@@ -99,7 +99,7 @@ insert into key_hashes (hash, key_id, pepper_id) values (@hash, @key_id, @pepper
 select hash from key_hashes where key_id = @key_id order by created_at, hash;
 
 -- name: HashOnlyKeys :many
--- The keys that keep an old pepper from going: not revoked, not found under the current one, and their text is not known.
+-- The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only.
 select k.id, k.account_id, k.name, coalesce(k.external_id, '') as external_id, coalesce(k.pepper_id, '') as pepper_id, k.created_at,
     coalesce((select to_char(max(u.used_on), 'YYYY-MM-DD') from usage_daily u where u.account_id = k.account_id and u.key_id = k.id), '')::text as last_used_on
 from api_keys k
@@ -109,7 +109,8 @@ order by k.id
 limit @row_limit;
 
 -- name: CountPeppers :one
--- Of the keys that are not revoked: those that can be found under a pepper, those that a rotation would give a hash under it, and those of which only a hash is known.
+-- Of the keys that are not revoked: those with a hash under a pepper, those that a rotation would give one, and hash-only
+-- keys without one.
 select count(*) filter (where k.pepper_id = @pepper::text or h.key_id is not null) as ready,
     count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is not null) as waiting,
     count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is null) as hash_only

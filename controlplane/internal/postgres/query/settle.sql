@@ -16,17 +16,17 @@ join pools l on l.key_id = k.id
 where k.id = any(@key_ids::uuid[]);
 
 -- name: SettledSeqs :many
--- What the sessions' settled numbers were a moment ago; it holds nobody off.
+-- The sessions' settled sequence numbers, without a lock.
 select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
 from proxy_sessions s
 where s.id = any(@ids::bigint[]);
 
 -- name: TransactionTime :one
--- When this transaction began. What it settles is settled at that time, as its ledger transaction is.
+-- When this transaction began, which is the time of its records and of its ledger transaction.
 select now()::timestamptz as began;
 
 -- name: UpdateRollups :exec
--- Adds sums of records that were copied into partitions, where no trigger adds them up.
+-- Adds the sums of new records to the roll-ups.
 select update_rollups(array(
     select (t.account_id, (now() at time zone 'utc')::date, t.used_on, t.key_id, t.model, t.requests, t.estimated, t.input, t.cached_input, t.cache_write,
         t.output, t.reasoning, t.audio_in, t.audio_out, t.image_in, t.image_out, t.images, t.seconds, t.server_tool_requests, t.cost)::usage_daily
@@ -57,13 +57,13 @@ insert into ledger_entries (transaction_id, kind, line, book, account_id, amount
 select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
 
 -- name: QueueForSettledSeqs :exec
--- Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
--- by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
--- wait behind who closes the session, and that one for the queue.
+-- Lets one settlement at a time write a session's settled sequence numbers. All hold a key-share lock of the row by then:
+-- without the queue, several that upgrade their lock could deadlock. One without the key-share lock would wait for a
+-- transaction that closes the session, and that one for the queue.
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest(@ids::bigint[]) as id order by 1) as s;
 
 -- name: AddSettledSeqs :many
--- Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.
+-- Adds ranges of sequence numbers to those of each session. Sessions are updated in the order of ids.
 with seqs as (
     select session_id, range_agg(int8range(lowest, highest, '[]')) as settled
     from (select unnest(@session_ids::bigint[]) as session_id, unnest(@lowest::bigint[]) as lowest, unnest(@highest::bigint[]) as highest) as e

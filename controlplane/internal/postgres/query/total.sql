@@ -1,8 +1,8 @@
--- Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
--- same in all rows, so that one order fits every grouping.
+-- Totals of usage, from the roll-ups. A column that is not grouped by is the same in
+-- all rows, so that one order fits every grouping.
 
 -- name: UsedDays :one
--- The first and the last day in a time that anything was used on, of which there may be none.
+-- The first and the last day with usage in a period; null if there is none.
 select min(used_on)::date as first_day, max(used_on)::date as last_day
 from usage_daily
 where used_on >= @from_day::date and used_on < @to_day::date;
@@ -26,7 +26,7 @@ order by t.day, t.account_id, t.key_id, t.model
 limit @row_limit;
 
 -- name: UsageTotals :many
--- The same where days do not matter: of the weeks that are whole in the time asked for, and of the days before and after them.
+-- Totals that are not by day: of the whole weeks in a period, and of the days before and after them.
 select * from (
     select (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
         (case when @by_key::boolean then key_id else '00000000-0000-0000-0000-000000000000' end)::uuid as key_id,
@@ -56,7 +56,7 @@ order by t.account_id, t.key_id, t.model
 limit @row_limit;
 
 -- name: ModelUsageTotals :many
--- The same where accounts and keys do not matter.
+-- Totals over all accounts and keys.
 select * from (
     select (case when @by_day::boolean then used_on else '0001-01-01' end)::date as day,
         (case when @by_model::boolean then model else '' end)::text as model,
@@ -73,7 +73,7 @@ order by t.day, t.model
 limit @row_limit;
 
 -- name: AccountUsageTotals :many
--- The same for one account, and by the day of the booking if that is asked for.
+-- Totals of one account, by the day of the booking or of the use.
 select * from (
     select (case when @by_day::boolean then (case when @booked::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
@@ -101,7 +101,7 @@ select account_id from api_keys where id = @id;
 select oldest_transaction()::timestamptz as began;
 
 -- name: OpeningBalance :one
--- All that was booked on an account before a day.
+-- The balance of an account at the beginning of a day.
 select (
     coalesce((select sum(e.amount)
         from ledger_entries e

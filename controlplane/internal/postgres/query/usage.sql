@@ -1,5 +1,5 @@
--- The time of a request is in its id, so bounds of time are bounds of ids,
--- which partitions and indexes go by.
+-- The time of a request is in its id, so bounds of time are bounds of ids, by which
+-- the table is partitioned and indexed.
 
 -- name: GetUsage :one
 select * from usage_records where request_id = @request_id;
@@ -14,7 +14,7 @@ order by request_id desc
 limit @row_limit;
 
 -- name: ListAccountUsage :many
--- An account's newest are among the newest of each of its keys: a key belongs to one account for ever.
+-- An account's newest records are among the newest of each of its keys: a key never changes its account.
 select * from usage_records
 where request_id = any(array(
     select r.request_id
@@ -47,7 +47,7 @@ where model = @model and request_id >= @floor and request_id < @ceiling
 order by request_id desc
 limit @row_limit;
 
--- Exports go forward.
+-- Exports are in ascending order.
 
 -- name: ExportUsage :many
 select * from usage_records

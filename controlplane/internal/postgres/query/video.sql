@@ -23,7 +23,7 @@ order by updated_at, id
 limit @max_rows;
 
 -- name: ConflictingVideoJobs :many
--- Those of the jobs that are on record as another one's.
+-- The jobs that are stored with another account, key or request.
 select j.id
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@key_ids::uuid[]) as key_id,
@@ -33,7 +33,7 @@ join video_jobs v on v.id = j.id
 where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.key_id, j.request_id);
 
 -- name: RestoreVideoJobs :exec
--- Puts jobs back, and forward to a state that was lost. What has ended stays as it is.
+-- Inserts lost jobs, and restores lost updates. A job that has ended stays as it is.
 insert into video_jobs (id, account_id, key_id, request_id, status, record, version, created_at, ended_at)
 select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.version, j.created_at,
     case when j.ended then clock_timestamp() end

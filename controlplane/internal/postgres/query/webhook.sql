@@ -1,5 +1,5 @@
--- Webhooks: events are written with their cause, laid out for the endpoints
--- that want them, and delivered by whoever claims them.
+-- Webhooks: events are written with their cause; then deliveries are created for the
+-- subscribed endpoints, and any replica claims and sends them.
 
 -- name: InsertEvents :exec
 -- Several at once, in one statement.
@@ -34,7 +34,7 @@ set low_balance_threshold = case when kind = 1 then sqlc.narg('low_balance_thres
 where id = any(@ids::bigint[]);
 
 -- name: InsertEndpoint :one
--- No row comes back if the id exists already.
+-- Returns no row if the id exists already.
 insert into webhook_endpoints (id, url, description, event_types, enabled)
 values (@id, @url, @description, @event_types, @enabled)
 on conflict do nothing
@@ -51,7 +51,7 @@ select * from webhook_secrets where endpoint_id = @endpoint_id order by id limit
 select * from webhook_secrets where id = @id and endpoint_id = @endpoint_id;
 
 -- name: ExpireWebhookSecrets :exec
--- What has ended is removed; what would end sooner stays so.
+-- Expired secrets are deleted; a secret that expires sooner keeps its time.
 with gone as (
     delete from webhook_secrets w where w.endpoint_id = @endpoint_id and w.expires_at <= now()
 )
@@ -75,7 +75,7 @@ select * from webhook_endpoints where id = @id for update;
 select * from webhook_endpoints where id > @after order by id limit @row_limit;
 
 -- name: UpdateEndpoint :one
--- One that is enabled anew starts with a clean slate.
+-- With reset, failed attempts are forgotten.
 update webhook_endpoints
 set url = @url, description = @description, event_types = @event_types, enabled = @enabled, disabled_reason = @disabled_reason,
     failures = case when @reset::boolean then 0 else failures end,
@@ -96,8 +96,8 @@ on conflict do nothing;
 select * from webhook_events where body is null order by id limit @row_limit for update skip locked;
 
 -- name: EventSubjects :many
--- What is to be said about the accounts and keys of events. Charges are read from the books: a few rows for each batch of
--- usage, whatever the number of requests.
+-- The accounts and keys of events, for their bodies. Charges are read from the ledger, which has a few rows for each batch
+-- of usage, whatever the number of requests.
 select e.id, coalesce(a.external_id, '') as account_external_id, coalesce(k.external_id, '') as key_external_id, coalesce(k.name, '') as key_name,
     coalesce(c.hour, 0)::bigint as hour, coalesce(c.day, 0)::bigint as day
 from webhook_events e
@@ -115,7 +115,7 @@ where e.id = any(@ids::uuid[]);
 update webhook_events set body = @body::bytea where id = @id;
 
 -- name: InsertDeliveries :exec
--- One delivery for each enabled endpoint that wants the event; of an event for one endpoint, for that one.
+-- One delivery for each enabled endpoint that subscribes to the type of the event, or for the endpoint of a test event.
 insert into webhook_deliveries (id, event_id, endpoint_id)
 select gen_delivery_id(), e.id, w.id
 from webhook_events e
@@ -124,7 +124,7 @@ where e.id = any(@ids::uuid[])
 on conflict do nothing;
 
 -- name: ClaimDeliveries :many
--- No endpoint has more than its share under way, and one that fails only a single one.
+-- No endpoint has more than its share of claims, and a failing one has a single claim.
 with due as (
     select d.id
     from webhook_endpoints e
@@ -154,7 +154,7 @@ join webhook_events v on v.id = c.event_id
 join webhook_endpoints e on e.id = c.endpoint_id;
 
 -- name: FinishDelivery :one
--- No row comes back if the delivery was claimed again since.
+-- Returns no row if the delivery was claimed again since.
 update webhook_deliveries
 set state = @state, attempts = attempts + 1, attempts_since_request = attempts_since_request + 1, claimed_until = null,
     next_attempt_at = clock_timestamp() + make_interval(secs => @pause_seconds::float8),
@@ -181,7 +181,7 @@ set failures = least(failures + 1, 1000000), failing_since = coalesce(failing_si
 where id = @id;
 
 -- name: DisableEndpoint :one
--- No row comes back if it is disabled already.
+-- Returns no row if it is disabled already.
 update webhook_endpoints
 set enabled = false, disabled_reason = @reason, updated_at = now()
 where id = @id and enabled
@@ -220,7 +220,7 @@ where d.id = @id;
 select * from webhook_attempts where delivery_id = @delivery_id order by number;
 
 -- name: RedeliverOne :execrows
--- A claim that is under way loses its right to say what became of it.
+-- A claim that is running becomes invalid.
 update webhook_deliveries
 set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where id = @id;

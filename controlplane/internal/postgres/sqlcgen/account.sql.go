@@ -92,7 +92,7 @@ type InsertAccountParams struct {
 	Revision              int64
 }
 
-// No row comes back if the id or the external id exists already.
+// Returns no row if the id or the external id exists already.
 func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, insertAccount,
 		arg.ID,

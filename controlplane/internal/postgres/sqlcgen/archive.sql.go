@@ -26,7 +26,7 @@ type AuditBeforeParams struct {
 	RowLimit     int32
 }
 
-// The log ends before its first entry of the time or later, so that what is moved is its beginning, without a hole.
+// The entries before the first one of the given time or later, so that the beginning of the log is archived without gaps.
 func (q *Queries) AuditBefore(ctx context.Context, arg AuditBeforeParams) ([]AuditLog, error) {
 	rows, err := q.db.Query(ctx, auditBefore, arg.AfterID, arg.BeforeMoment, arg.RowLimit)
 	if err != nil {
@@ -76,8 +76,8 @@ select (case
 end)::boolean as dropped
 `
 
-// Not as long as the kept sums of the self-check may lack something of it: what it took just before it was closed is found
-// nowhere else. Where nothing is kept, they begin with the totals of what has been dropped.
+// It is not dropped while the sums of the ledger check may lack records that were settled just before it was closed. If
+// there are no sums yet, they begin with the totals of the dropped months.
 func (q *Queries) DropUsageMonth(ctx context.Context, month pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, dropUsageMonth, month)
 	var dropped bool
@@ -153,7 +153,7 @@ const now = `-- name: Now :one
 select clock_timestamp()::timestamptz as now
 `
 
-// Months of usage and old audit entries on their way out.
+// Months of usage and old audit entries, which are exported and then deleted.
 func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, now)
 	var now time.Time

@@ -85,7 +85,7 @@ type DeleteModelsParams struct {
 	Ids      []string
 }
 
-// Usage and receipts refer to models and their prices, so they are kept.
+// Usage and receipts refer to models and their prices, so the rows stay.
 func (q *Queries) DeleteModels(ctx context.Context, arg DeleteModelsParams) error {
 	_, err := q.db.Exec(ctx, deleteModels, arg.Revision, arg.Ids)
 	return err
@@ -307,7 +307,7 @@ type ListModelsRow struct {
 	Sheet     []byte
 }
 
-// The price in force is the newest version: versions are given out under the lock of cluster_state, times are not.
+// The price in force is the newest version: versions are assigned after the revision was taken, times are not.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, listModels)
 	if err != nil {
@@ -541,7 +541,7 @@ type OldestOutboxRow struct {
 	Payload []byte
 }
 
-// Ids are given out under the lock of cluster_state, so their order is the order of commits.
+// Ids are assigned after the revision was taken, so their order is the order of commits.
 func (q *Queries) OldestOutbox(ctx context.Context, rowLimit int32) ([]OldestOutboxRow, error) {
 	rows, err := q.db.Query(ctx, oldestOutbox, rowLimit)
 	if err != nil {

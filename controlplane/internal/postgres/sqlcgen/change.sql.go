@@ -57,7 +57,7 @@ type InsertKeyChangeRow struct {
 	PreviousRevision int64
 }
 
-// The caller has taken revision from cluster_state, so no other change can come between.
+// The caller has taken the revision, so no other change can come between.
 func (q *Queries) InsertKeyChange(ctx context.Context, arg InsertKeyChangeParams) (InsertKeyChangeRow, error) {
 	row := q.db.QueryRow(ctx, insertKeyChange,
 		arg.Revision,
@@ -122,7 +122,8 @@ type RevocationOfKeyRow struct {
 	PreviousRevision int64
 }
 
-// The last of those that there are for the key's hashes, which is that of its own: it is confirmed when all are.
+// The last one of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has
+// applied all.
 func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
 	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
 	var i RevocationOfKeyRow

@@ -78,7 +78,7 @@ type CheckModelTotalsRow struct {
 	Got        int64
 }
 
-// The totals over all accounts are the sums of the totals of each.
+// The roll-up over all accounts is the sum of the roll-up by account.
 func (q *Queries) CheckModelTotals(ctx context.Context) (CheckModelTotalsRow, error) {
 	row := q.db.QueryRow(ctx, checkModelTotals)
 	var i CheckModelTotalsRow
@@ -116,7 +116,7 @@ type CheckPoolsRow struct {
 	Got       int64
 }
 
-// Conservation: total = free + settled + what is handed out.
+// Conservation: total = free + settled + outstanding.
 func (q *Queries) CheckPools(ctx context.Context) (CheckPoolsRow, error) {
 	row := q.db.QueryRow(ctx, checkPools)
 	var i CheckPoolsRow
@@ -193,7 +193,7 @@ type CheckUsageAgainstLedgerRow struct {
 	Got       int64
 }
 
-// What the totals say an account has spent on a day is what the ledger has charged it on that day.
+// The roll-up of an account and day equals the ledger's charges of that day.
 func (q *Queries) CheckUsageAgainstLedger(ctx context.Context) (CheckUsageAgainstLedgerRow, error) {
 	row := q.db.QueryRow(ctx, checkUsageAgainstLedger)
 	var i CheckUsageAgainstLedgerRow
@@ -235,7 +235,7 @@ type CheckUsageAgainstPoolsRow struct {
 	Got       int64
 }
 
-// What the totals say has been spent is what is settled on the pools of the account and of the key.
+// The roll-ups equal the settled amounts of the pools of the account and of the key.
 func (q *Queries) CheckUsageAgainstPools(ctx context.Context) (CheckUsageAgainstPoolsRow, error) {
 	row := q.db.QueryRow(ctx, checkUsageAgainstPools)
 	var i CheckUsageAgainstPoolsRow
@@ -283,7 +283,7 @@ type CheckUsageAgainstTotalsRow struct {
 	Got       int64
 }
 
-// The totals are the sums of the records, as far back as there are records.
+// The roll-ups are the sums of the records, as far back as there are records.
 func (q *Queries) CheckUsageAgainstTotals(ctx context.Context, floor ident.UUID) (CheckUsageAgainstTotalsRow, error) {
 	row := q.db.QueryRow(ctx, checkUsageAgainstTotals, floor)
 	var i CheckUsageAgainstTotalsRow
@@ -325,7 +325,7 @@ type CheckWeeklyTotalsRow struct {
 	Got       int64
 }
 
-// The totals of a week are the sums of the totals of its days.
+// The roll-up by week is the sum of the roll-up by day.
 func (q *Queries) CheckWeeklyTotals(ctx context.Context) (CheckWeeklyTotalsRow, error) {
 	row := q.db.QueryRow(ctx, checkWeeklyTotals)
 	var i CheckWeeklyTotalsRow
@@ -356,7 +356,7 @@ type CountSecretsByMasterKeyRow struct {
 	Secrets int64
 }
 
-// How many secrets rest under each master key, directly or under a data key. A data key that is missing stands for itself.
+// The number of secrets under each master key, directly or by a data key. A missing data key is counted under its own id.
 func (q *Queries) CountSecretsByMasterKey(ctx context.Context) ([]CountSecretsByMasterKeyRow, error) {
 	rows, err := q.db.Query(ctx, countSecretsByMasterKey)
 	if err != nil {

@@ -27,7 +27,7 @@ from (
     where t.created_at >= $1 and t.created_at < $2 and e.account_id is not null
     group by e.account_id
     union all
-    -- The first time, also months whose records have been dropped.
+    -- The first time, also the months whose records were dropped.
     select case when grouping(d.account_id) = 0 then d.account_id else d.key_id end, sum(d.cost), 0, 0
     from usage_daily d
     where $3::boolean and (d.used_on < usage_kept_from()
@@ -46,7 +46,7 @@ type AddLedgerCheckSumsParams struct {
 	Dropped bool
 }
 
-// Adds what was written from since to upto to the kept sums.
+// Adds the rows from since to upto to the stored sums.
 func (q *Queries) AddLedgerCheckSums(ctx context.Context, arg AddLedgerCheckSumsParams) error {
 	_, err := q.db.Exec(ctx, addLedgerCheckSums, arg.Since, arg.Upto, arg.Dropped)
 	return err
@@ -110,10 +110,10 @@ type CheckLeasesRow struct {
 	Got       int64
 }
 
-// The self-check over what was written since sums were verified and kept. The
-// kept sums hold everything up to a moment that no running transaction is
-// older than, so nothing can be written behind it.
-// No lease holds less than nothing, and those of closed sessions hold nothing.
+// The ledger check over rows that are newer than the stored sums. No running
+// transaction is older than the moment up to which rows are summed, so no row
+// can be added before it.
+// No lease has less than nothing outstanding, and leases of closed sessions have nothing outstanding.
 func (q *Queries) CheckLeases(ctx context.Context) (CheckLeasesRow, error) {
 	row := q.db.QueryRow(ctx, checkLeases)
 	var i CheckLeasesRow
@@ -195,9 +195,9 @@ type DifferingPoolsRow struct {
 	Entries int64
 }
 
-// The pools of accounts and keys that differ from records or ledger, kept sums and newer rows together. The pools are one
-// part among the others, and not joined to their sums: of those nobody can estimate how many there are, and a plan made
-// for few takes minutes for many.
+// The pools of accounts and keys that differ from records or ledger: stored sums and newer rows together. The pools are
+// united with their sums and not joined: the planner cannot estimate the number of sums, and a plan for few takes minutes
+// for many.
 func (q *Queries) DifferingPools(ctx context.Context, arg DifferingPoolsParams) ([]DifferingPoolsRow, error) {
 	rows, err := q.db.Query(ctx, differingPools, arg.MaxRows, arg.Since)
 	if err != nil {
@@ -231,7 +231,7 @@ const ledgerCheckMoment = `-- name: LedgerCheckMoment :one
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto
 `
 
-// The moment up to which sums can be kept: no transaction runs for two minutes.
+// The moment up to which rows can be summed: no transaction runs for two minutes.
 func (q *Queries) LedgerCheckMoment(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, ledgerCheckMoment)
 	var upto time.Time

@@ -25,7 +25,7 @@ type ClearRefusedCredentialsRow struct {
 	Name       string
 }
 
-// Clears those that no proxy finds refused any more.
+// Clears the credentials that no proxy reports as refused any more.
 func (q *Queries) ClearRefusedCredentials(ctx context.Context) ([]ClearRefusedCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, clearRefusedCredentials)
 	if err != nil {
@@ -70,9 +70,8 @@ type MarkRefusedCredentialsRow struct {
 	RefusedReason string
 }
 
-// Credentials that their provider refuses, as the sessions of live proxies
-// report it.
-// Notes those that some proxy finds refused, unless that is noted already.
+// Credentials that their provider refuses, as live proxies report in heartbeats.
+// Marks the credentials that some proxy reports as refused, unless they are marked.
 func (q *Queries) MarkRefusedCredentials(ctx context.Context) ([]MarkRefusedCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, markRefusedCredentials)
 	if err != nil {
@@ -119,7 +118,7 @@ type RefusedCredentialsRow struct {
 	Proxies       []string
 }
 
-// With the proxies that find them refused.
+// With the proxies that report them.
 func (q *Queries) RefusedCredentials(ctx context.Context) ([]RefusedCredentialsRow, error) {
 	rows, err := q.db.Query(ctx, refusedCredentials)
 	if err != nil {

@@ -31,8 +31,8 @@ type DeclareLossParams struct {
 	Revision     int64
 }
 
-// Usage is settled once more from an hour before what was settled last, of what is left: after an outage that may be much
-// older than its settlement. The replay of a loss a short time ago may not have ended: it is begun again.
+// Usage is settled again from an hour before the last settled event that is left: after an outage, an event may be much
+// older than its settlement. The replay of a recent loss may not have ended, so it starts again.
 func (q *Queries) DeclareLoss(ctx context.Context, arg DeclareLossParams) error {
 	_, err := q.db.Exec(ctx, declareLoss, arg.ClusterEpoch, arg.Revision)
 	return err
@@ -77,7 +77,8 @@ set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_int
 where state < 3
 `
 
-// No session from before goes on. What it holds is kept as if it had just been renewed: it may be admitting still.
+// No session of the earlier epoch continues. Its proxy may still admit requests, so it is kept as if it had just had a
+// heartbeat.
 func (q *Queries) FenceAllSessions(ctx context.Context, validSeconds float64) error {
 	_, err := q.db.Exec(ctx, fenceAllSessions, validSeconds)
 	return err
@@ -103,7 +104,7 @@ type InsertCommitMarkerParams struct {
 	ReplicaID string
 }
 
-// None if the replica has been fenced. The lock has who fences wait for this commit, and comes after it.
+// No row is written if the replica has been fenced. The lock makes a transaction that fences it wait for this commit.
 func (q *Queries) InsertCommitMarker(ctx context.Context, arg InsertCommitMarkerParams) (int64, error) {
 	result, err := q.db.Exec(ctx, insertCommitMarker, arg.Number, arg.ReplicaID)
 	if err != nil {
@@ -127,7 +128,7 @@ const lastCommitMarker = `-- name: LastCommitMarker :one
 select committed_at from commit_markers order by committed_at desc limit 1
 `
 
-// About when the last commit that is there was made: a replica makes one each second.
+// The time of the last commit that was not lost: every replica commits each second.
 func (q *Queries) LastCommitMarker(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, lastCommitMarker)
 	var committed_at time.Time
@@ -218,8 +219,8 @@ type RaiseIDsParams struct {
 	Pool    int64
 }
 
-// Prices and events in quarantine, which records and people name by their numbers, are not counted outside of Postgres: they
-// are raised by more than what can have been lost.
+// The greatest price version and quarantine id are not known outside of Postgres: they are raised by more than can have
+// been lost.
 func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 	_, err := q.db.Exec(ctx, raiseIDs, arg.Session, arg.Pool)
 	return err
@@ -239,8 +240,8 @@ type ReadHighWaterMarkRow struct {
 	Pool         int64
 }
 
-// Loss of commits: see lease.Attendant.
-// The greatest numbers given.
+// Recovery from lost commits: see package recovery.
+// The greatest revision and ids given out.
 func (q *Queries) ReadHighWaterMark(ctx context.Context) (ReadHighWaterMarkRow, error) {
 	row := q.db.QueryRow(ctx, readHighWaterMark)
 	var i ReadHighWaterMarkRow
@@ -265,7 +266,7 @@ type RegisterReplicaParams struct {
 	ClusterEpoch int64
 }
 
-// Makes a replica known, unless a loss was declared that it does not know of.
+// Registers a replica, unless a loss was declared since the epoch that it knows.
 func (q *Queries) RegisterReplica(ctx context.Context, arg RegisterReplicaParams) (int64, error) {
 	result, err := q.db.Exec(ctx, registerReplica, arg.ID, arg.ClusterEpoch)
 	if err != nil {
@@ -312,7 +313,7 @@ type RestoreSessionParams struct {
 	BootID string
 }
 
-// Makes a session known that Postgres has lost: what its proxy tells of it is taken in, and what it runs stays covered.
+// Inserts a session that Postgres has lost, so that its reports and events are accepted.
 func (q *Queries) RestoreSession(ctx context.Context, arg RestoreSessionParams) error {
 	_, err := q.db.Exec(ctx, restoreSession, arg.ID, arg.Name, arg.BootID)
 	return err

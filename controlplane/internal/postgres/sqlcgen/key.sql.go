@@ -87,7 +87,7 @@ type InsertKeyParams struct {
 	Revision    int64
 }
 
-// No row comes back if the id, the hash or the external id exists already.
+// Returns no row if the id, the hash or the external id exists already.
 func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, error) {
 	row := q.db.QueryRow(ctx, insertKey,
 		arg.ID,

@@ -145,7 +145,7 @@ type ExpiredSessionsRow struct {
 	LeftSeconds float64
 }
 
-// Rows that another transaction holds are left to the next sweep: they may be locked in another order.
+// Rows that another transaction has locked are left to the next sweep: it may lock rows in another order.
 func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, error) {
 	rows, err := q.db.Query(ctx, expiredSessions)
 	if err != nil {
@@ -221,7 +221,7 @@ type FencedSessionsRow struct {
 	LeftSeconds float64
 }
 
-// Those that have been silent for longest.
+// Those without a heartbeat for longest.
 func (q *Queries) FencedSessions(ctx context.Context) ([]FencedSessionsRow, error) {
 	rows, err := q.db.Query(ctx, fencedSessions)
 	if err != nil {
@@ -286,8 +286,7 @@ type LeaseHoldersRow struct {
 	RecalledGeneration int64
 }
 
-// The live sessions that hold units of some pools. A session counts as live until it is fenced:
-// until then its proxy may still admit.
+// The active sessions with outstanding units of some pools: until a session is fenced, its proxy may admit requests.
 func (q *Queries) LeaseHolders(ctx context.Context, poolIds []int64) ([]LeaseHoldersRow, error) {
 	rows, err := q.db.Query(ctx, leaseHolders, poolIds)
 	if err != nil {
@@ -649,7 +648,7 @@ type LockSessionForHeartbeatRow struct {
 	AppliedRevision int64
 }
 
-// Ops and settlement share the session meanwhile.
+// Lease batches and settlement can share the session meanwhile.
 func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSessionForHeartbeatRow, error) {
 	row := q.db.QueryRow(ctx, lockSessionForHeartbeat, id)
 	var i LockSessionForHeartbeatRow
@@ -742,7 +741,7 @@ type ResizePoolParams struct {
 	ID         int64
 }
 
-// What a pool was given has changed, and with it what is free and how it is shared out.
+// The total of a pool has changed, and with it the free units and the mode.
 func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 	_, err := q.db.Exec(ctx, resizePool,
 		arg.Total,
@@ -765,8 +764,8 @@ type ShareClusterStateRow struct {
 	StreamIncarnation ident.UUID
 }
 
-// Whoever holds this lock is serialised with every change of keys and
-// accounts: those lock the row to take the next revision.
+// This lock serialises the transaction with every change of keys and accounts, which
+// locks the row to take the next revision.
 func (q *Queries) ShareClusterState(ctx context.Context) (ShareClusterStateRow, error) {
 	row := q.db.QueryRow(ctx, shareClusterState)
 	var i ShareClusterStateRow
@@ -791,11 +790,11 @@ type ShareSessionsRow struct {
 	AppliedRevision int64
 }
 
-// The control plane's side of the lease protocol. Locks are taken in one
-// order everywhere: sessions by id, then pools by id, then leases. What holds
-// pools may lock session rows further only if nobody can hold them against it
-// and wait for pools: that is, when it has shared them first.
-// A key-share lock lets renewals and settlement pass, and holds off closing.
+// The control plane's side of the lease protocol. Locks are taken in one order
+// everywhere: sessions by id, then pools by id, then leases. A transaction that
+// holds pools may lock session rows more strongly only if it has shared them
+// first: then no other one can hold them and wait for pools.
+// A key-share lock does not block heartbeats and settlement, and delays closing.
 func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessionsRow, error) {
 	rows, err := q.db.Query(ctx, shareSessions, ids)
 	if err != nil {

@@ -295,7 +295,7 @@ type InsertTransactionParams struct {
 	RequestID *ident.UUID
 }
 
-// No row comes back if the kind and reference are booked already.
+// Returns no row if the kind and reference are booked already.
 func (q *Queries) InsertTransaction(ctx context.Context, arg InsertTransactionParams) (LedgerTransaction, error) {
 	row := q.db.QueryRow(ctx, insertTransaction,
 		arg.ID,

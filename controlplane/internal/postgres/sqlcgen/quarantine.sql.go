@@ -70,7 +70,7 @@ type ListQuarantinedRow struct {
 	Note       string
 }
 
-// Events that could not be settled, and what people decided about them.
+// Events that could not be settled, and the decisions of operators.
 func (q *Queries) ListQuarantined(ctx context.Context, arg ListQuarantinedParams) ([]ListQuarantinedRow, error) {
 	rows, err := q.db.Query(ctx, listQuarantined, arg.Resolution, arg.BeforeID, arg.RowLimit)
 	if err != nil {
@@ -113,7 +113,7 @@ type ResolveQuarantinedParams struct {
 	ID         int64
 }
 
-// What has been released is charged, whatever was decided in the meantime.
+// A released event has been charged, whatever was decided in the meantime.
 func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantinedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, resolveQuarantined, arg.Resolution, arg.Note, arg.ID)
 	if err != nil {

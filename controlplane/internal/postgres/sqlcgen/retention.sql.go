@@ -14,9 +14,9 @@ const closedSessions = `-- name: ClosedSessions :many
 select id from proxy_sessions where state = 3 and not cleared order by id limit $1
 `
 
-// What is removed when it can no longer matter, in small batches: each
-// statement is a transaction of its own and takes few locks.
-// Closed sessions with leases or ops that are still to be removed.
+// Deletion of rows that are not needed any more, in small batches: each statement
+// is a transaction of its own and takes few locks.
+// Closed sessions with leases or lease responses that are still to be deleted.
 func (q *Queries) ClosedSessions(ctx context.Context, maxRows int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, closedSessions, maxRows)
 	if err != nil {
@@ -71,8 +71,8 @@ type RemoveKeyChangesParams struct {
 	MaxRows    int32
 }
 
-// What every session that may still renew has applied. The newest stays, since the next change names it, and revocations
-// stay, since revoking again answers by them.
+// The changes that every active session has applied. The newest stays, since the next change refers to it, and revocations
+// stay, since they are the answer when a key is revoked again.
 func (q *Queries) RemoveKeyChanges(ctx context.Context, arg RemoveKeyChangesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, removeKeyChanges, arg.AgeSeconds, arg.MaxRows)
 	if err != nil {
@@ -124,8 +124,8 @@ type RemoveLeasesParams struct {
 	MaxRows   int32
 }
 
-// A closed session's leases hold nothing, so conservation does not change; one that does hold something is left for the
-// self-check to find.
+// A closed session's leases have nothing outstanding, so conservation does not change. A lease that has is left for the
+// ledger check to find.
 func (q *Queries) RemoveLeases(ctx context.Context, arg RemoveLeasesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, removeLeases, arg.SessionID, arg.MaxRows)
 	if err != nil {

@@ -51,7 +51,7 @@ type ClaimRotationRow struct {
 	AgeSeconds float64
 }
 
-// No row comes back while another replica makes a step.
+// Returns no row while another replica makes a step.
 func (q *Queries) ClaimRotation(ctx context.Context, kind string) (ClaimRotationRow, error) {
 	row := q.db.QueryRow(ctx, claimRotation, kind)
 	var i ClaimRotationRow
@@ -83,7 +83,8 @@ type CountPeppersRow struct {
 	HashOnly int64
 }
 
-// Of the keys that are not revoked: those that can be found under a pepper, those that a rotation would give a hash under it, and those of which only a hash is known.
+// Of the keys that are not revoked: those with a hash under a pepper, those that a rotation would give one, and hash-only
+// keys without one.
 func (q *Queries) CountPeppers(ctx context.Context, pepper string) (CountPeppersRow, error) {
 	row := q.db.QueryRow(ctx, countPeppers, pepper)
 	var i CountPeppersRow
@@ -110,7 +111,7 @@ type CountUnrotatedSecretsRow struct {
 	Secrets     int64
 }
 
-// How many data keys and, sealed directly, secrets there are under each master key.
+// The numbers of data keys, and of secrets that are sealed directly, under each master key.
 func (q *Queries) CountUnrotatedSecrets(ctx context.Context) ([]CountUnrotatedSecretsRow, error) {
 	rows, err := q.db.Query(ctx, countUnrotatedSecrets)
 	if err != nil {
@@ -344,7 +345,7 @@ type HashOnlyKeysRow struct {
 	LastUsedOn string
 }
 
-// The keys that keep an old pepper from going: not revoked, not found under the current one, and their text is not known.
+// The keys that still need an old pepper: not revoked, without a hash under the current one, and hash-only.
 func (q *Queries) HashOnlyKeys(ctx context.Context, arg HashOnlyKeysParams) ([]HashOnlyKeysRow, error) {
 	rows, err := q.db.Query(ctx, hashOnlyKeys, arg.After, arg.Pepper, arg.RowLimit)
 	if err != nil {
@@ -425,7 +426,7 @@ const isNewDatabase = `-- name: IsNewDatabase :one
 select (not exists (select from data_keys) and not exists (select from accounts) and not exists (select from provider_credentials))::boolean as is_new
 `
 
-// Without accounts there is nothing that an earlier release would have to read.
+// Whether there are no secrets yet.
 func (q *Queries) IsNewDatabase(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, isNewDatabase)
 	var is_new bool
@@ -456,7 +457,7 @@ type KeysToHashRow struct {
 	CipherKeyID *string
 }
 
-// Revoked keys need no further hash, and of imported ones the text is not known.
+// Revoked keys need no further hash, and the text of hash-only keys is not known.
 func (q *Queries) KeysToHash(ctx context.Context, arg KeysToHashParams) ([]KeysToHashRow, error) {
 	rows, err := q.db.Query(ctx, keysToHash, arg.Position, arg.Pepper, arg.RowLimit)
 	if err != nil {
@@ -512,7 +513,7 @@ type ListDataKeysRow struct {
 	MasterKeyID string
 }
 
-// The exchange of master keys and peppers.
+// Rotation of master keys and peppers.
 func (q *Queries) ListDataKeys(ctx context.Context) ([]ListDataKeysRow, error) {
 	rows, err := q.db.Query(ctx, listDataKeys)
 	if err != nil {
@@ -537,7 +538,7 @@ const lockFirstDataKey = `-- name: LockFirstDataKey :exec
 select pg_advisory_xact_lock(7310016)
 `
 
-// Replicas that start on a new database make one data key between them.
+// Replicas that start on a new database create one data key together.
 func (q *Queries) LockFirstDataKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockFirstDataKey)
 	return err

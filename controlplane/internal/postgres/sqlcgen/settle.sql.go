@@ -39,7 +39,7 @@ type AddSettledSeqsRow struct {
 	Ranges []byte
 }
 
-// Adds ranges of numbers to each session's settled ones. Sessions are updated by rising id.
+// Adds ranges of sequence numbers to those of each session. Sessions are updated in the order of ids.
 func (q *Queries) AddSettledSeqs(ctx context.Context, arg AddSettledSeqsParams) ([]AddSettledSeqsRow, error) {
 	rows, err := q.db.Query(ctx, addSettledSeqs, arg.SessionIds, arg.Lowest, arg.Highest)
 	if err != nil {
@@ -180,9 +180,9 @@ const queueForSettledSeqs = `-- name: QueueForSettledSeqs :exec
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest($1::bigint[]) as id order by 1) as s
 `
 
-// Lets one settlement after another write a session's numbers, in the order of ids. All hold a key-share lock of the row
-// by then, and several that want more of it at once can wait for each other in a circle. One that did not hold it would
-// wait behind who closes the session, and that one for the queue.
+// Lets one settlement at a time write a session's settled sequence numbers. All hold a key-share lock of the row by then:
+// without the queue, several that upgrade their lock could deadlock. One without the key-share lock would wait for a
+// transaction that closes the session, and that one for the queue.
 func (q *Queries) QueueForSettledSeqs(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, queueForSettledSeqs, ids)
 	return err
@@ -199,7 +199,7 @@ type SettledSeqsRow struct {
 	Ranges []byte
 }
 
-// What the sessions' settled numbers were a moment ago; it holds nobody off.
+// The sessions' settled sequence numbers, without a lock.
 func (q *Queries) SettledSeqs(ctx context.Context, ids []int64) ([]SettledSeqsRow, error) {
 	rows, err := q.db.Query(ctx, settledSeqs, ids)
 	if err != nil {
@@ -224,7 +224,7 @@ const transactionTime = `-- name: TransactionTime :one
 select now()::timestamptz as began
 `
 
-// When this transaction began. What it settles is settled at that time, as its ledger transaction is.
+// When this transaction began, which is the time of its records and of its ledger transaction.
 func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, transactionTime)
 	var began time.Time
@@ -269,7 +269,7 @@ type UpdateRollupsParams struct {
 	Costs              []int64
 }
 
-// Adds sums of records that were copied into partitions, where no trigger adds them up.
+// Adds the sums of new records to the roll-ups.
 func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) error {
 	_, err := q.db.Exec(ctx, updateRollups,
 		arg.AccountIds,

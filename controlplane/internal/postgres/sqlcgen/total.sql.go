@@ -88,7 +88,7 @@ type AccountUsageTotalsRow struct {
 	Cost               int64
 }
 
-// The same for one account, and by the day of the booking if that is asked for.
+// Totals of one account, by the day of the booking or of the use.
 func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotalsParams) ([]AccountUsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, accountUsageTotals,
 		arg.ByDay,
@@ -196,7 +196,7 @@ type ModelUsageTotalsRow struct {
 	Cost               int64
 }
 
-// The same where accounts and keys do not matter.
+// Totals over all accounts and keys.
 func (q *Queries) ModelUsageTotals(ctx context.Context, arg ModelUsageTotalsParams) ([]ModelUsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, modelUsageTotals,
 		arg.ByDay,
@@ -272,7 +272,7 @@ type OpeningBalanceParams struct {
 	FromDay    pgtype.Date
 }
 
-// All that was booked on an account before a day.
+// The balance of an account at the beginning of a day.
 func (q *Queries) OpeningBalance(ctx context.Context, arg OpeningBalanceParams) (int64, error) {
 	row := q.db.QueryRow(ctx, openingBalance, arg.AccountID, arg.FromMoment, arg.FromDay)
 	var balance int64
@@ -412,7 +412,7 @@ type UsageTotalsRow struct {
 	Cost               int64
 }
 
-// The same where days do not matter: of the weeks that are whole in the time asked for, and of the days before and after them.
+// Totals that are not by day: of the whole weeks in a period, and of the days before and after them.
 func (q *Queries) UsageTotals(ctx context.Context, arg UsageTotalsParams) ([]UsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, usageTotals,
 		arg.ByAccount,
@@ -592,9 +592,9 @@ type UsedDaysRow struct {
 	LastDay  pgtype.Date
 }
 
-// Totals of usage, from the sums of days and weeks. A column that is not grouped by is the
-// same in all rows, so that one order fits every grouping.
-// The first and the last day in a time that anything was used on, of which there may be none.
+// Totals of usage, from the roll-ups. A column that is not grouped by is the same in
+// all rows, so that one order fits every grouping.
+// The first and the last day with usage in a period; null if there is none.
 func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow, error) {
 	row := q.db.QueryRow(ctx, usedDays, arg.FromDay, arg.ToDay)
 	var i UsedDaysRow

@@ -29,7 +29,7 @@ type ConflictingVideoJobsParams struct {
 	RequestIds []ident.UUID
 }
 
-// Those of the jobs that are on record as another one's.
+// The jobs that are stored with another account, key or request.
 func (q *Queries) ConflictingVideoJobs(ctx context.Context, arg ConflictingVideoJobsParams) ([]interface{}, error) {
 	rows, err := q.db.Query(ctx, conflictingVideoJobs,
 		arg.Ids,
@@ -239,7 +239,7 @@ type RestoreVideoJobsParams struct {
 	Ended      []bool
 }
 
-// Puts jobs back, and forward to a state that was lost. What has ended stays as it is.
+// Inserts lost jobs, and restores lost updates. A job that has ended stays as it is.
 func (q *Queries) RestoreVideoJobs(ctx context.Context, arg RestoreVideoJobsParams) error {
 	_, err := q.db.Exec(ctx, restoreVideoJobs,
 		arg.Ids,

@@ -96,7 +96,7 @@ type ClaimDeliveriesRow struct {
 	FailingSeconds       float64
 }
 
-// No endpoint has more than its share under way, and one that fails only a single one.
+// No endpoint has more than its share of claims, and a failing one has a single claim.
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, claimDeliveries, arg.PerEndpoint, arg.RowLimit, arg.ClaimSeconds)
 	if err != nil {
@@ -165,7 +165,7 @@ type DisableEndpointParams struct {
 	ID     ident.UUID
 }
 
-// No row comes back if it is disabled already.
+// Returns no row if it is disabled already.
 func (q *Queries) DisableEndpoint(ctx context.Context, arg DisableEndpointParams) (WebhookEndpoint, error) {
 	row := q.db.QueryRow(ctx, disableEndpoint, arg.Reason, arg.ID)
 	var i WebhookEndpoint
@@ -220,8 +220,8 @@ type EventSubjectsRow struct {
 	Day               int64
 }
 
-// What is to be said about the accounts and keys of events. Charges are read from the books: a few rows for each batch of
-// usage, whatever the number of requests.
+// The accounts and keys of events, for their bodies. Charges are read from the ledger, which has a few rows for each batch
+// of usage, whatever the number of requests.
 func (q *Queries) EventSubjects(ctx context.Context, ids []ident.UUID) ([]EventSubjectsRow, error) {
 	rows, err := q.db.Query(ctx, eventSubjects, ids)
 	if err != nil {
@@ -278,7 +278,7 @@ type ExpireWebhookSecretsParams struct {
 	Keep           ident.UUID
 }
 
-// What has ended is removed; what would end sooner stays so.
+// Expired secrets are deleted; a secret that expires sooner keeps its time.
 func (q *Queries) ExpireWebhookSecrets(ctx context.Context, arg ExpireWebhookSecretsParams) error {
 	_, err := q.db.Exec(ctx, expireWebhookSecrets, arg.OverlapSeconds, arg.EndpointID, arg.Keep)
 	return err
@@ -300,7 +300,7 @@ type FinishDeliveryParams struct {
 	ClaimNumber  int64
 }
 
-// No row comes back if the delivery was claimed again since.
+// Returns no row if the delivery was claimed again since.
 func (q *Queries) FinishDelivery(ctx context.Context, arg FinishDeliveryParams) (int32, error) {
 	row := q.db.QueryRow(ctx, finishDelivery,
 		arg.State,
@@ -452,7 +452,7 @@ where e.id = any($1::uuid[])
 on conflict do nothing
 `
 
-// One delivery for each enabled endpoint that wants the event; of an event for one endpoint, for that one.
+// One delivery for each enabled endpoint that subscribes to the type of the event, or for the endpoint of a test event.
 func (q *Queries) InsertDeliveries(ctx context.Context, ids []ident.UUID) error {
 	_, err := q.db.Exec(ctx, insertDeliveries, ids)
 	return err
@@ -473,7 +473,7 @@ type InsertEndpointParams struct {
 	Enabled     bool
 }
 
-// No row comes back if the id exists already.
+// Returns no row if the id exists already.
 func (q *Queries) InsertEndpoint(ctx context.Context, arg InsertEndpointParams) (WebhookEndpoint, error) {
 	row := q.db.QueryRow(ctx, insertEndpoint,
 		arg.ID,
@@ -516,8 +516,8 @@ type InsertEventsParams struct {
 	DeduplicationKeys []string
 }
 
-// Webhooks: events are written with their cause, laid out for the endpoints
-// that want them, and delivered by whoever claims them.
+// Webhooks: events are written with their cause; then deliveries are created for the
+// subscribed endpoints, and any replica claims and sends them.
 // Several at once, in one statement.
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
 	_, err := q.db.Exec(ctx, insertEvents,
@@ -836,7 +836,7 @@ set state = 'pending', attempts_since_request = 0, claim_number = claim_number +
 where id = $1
 `
 
-// A claim that is under way loses its right to say what became of it.
+// A claim that is running becomes invalid.
 func (q *Queries) RedeliverOne(ctx context.Context, id ident.UUID) (int64, error) {
 	result, err := q.db.Exec(ctx, redeliverOne, id)
 	if err != nil {
@@ -973,7 +973,7 @@ type UpdateEndpointParams struct {
 	ID             ident.UUID
 }
 
-// One that is enabled anew starts with a clean slate.
+// With reset, failed attempts are forgotten.
 func (q *Queries) UpdateEndpoint(ctx context.Context, arg UpdateEndpointParams) (WebhookEndpoint, error) {
 	row := q.db.QueryRow(ctx, updateEndpoint,
 		arg.Url,
