@@ -245,13 +245,13 @@ create table ledger_entries (
     line integer not null,
     -- that of the transaction, so that an account's credits are found among its many charges
     kind text not null,
-    -- 'customer' entries belong to an account; the others are the operator's own books
-    book text not null check (book in ('customer', 'funding', 'adjustment', 'revenue')),
+    -- 'customer' entries belong to an account; the other ledger accounts are those of the operator
+    ledger_account text not null check (ledger_account in ('customer', 'funding', 'adjustment', 'revenue')),
     account_id uuid references accounts (id),
-    -- positive: in the book's favour
+    -- positive: in favour of the ledger account
     amount bigint not null check (amount <> 0),
     primary key (transaction_id, line),
-    check ((book = 'customer') = (account_id is not null))
+    check ((ledger_account = 'customer') = (account_id is not null))
 );
 create index ledger_entries_account_idx on ledger_entries (account_id, transaction_id) where account_id is not null;
 create index ledger_entries_movements_idx on ledger_entries (account_id, transaction_id) where account_id is not null and kind <> 'usage';

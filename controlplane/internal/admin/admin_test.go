@@ -6,7 +6,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 )
 
-func TestAllows(t *testing.T) {
+func TestScopesIncludeLowerScopes(t *testing.T) {
 	t.Parallel()
 	type scopes = []admin.Scope
 	for _, test := range []struct {

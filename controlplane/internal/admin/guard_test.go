@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 )
 
-// locked returns how long an attempt is locked out, zero if it is not.
+// locked returns how long an attempt is locked out; zero if it is not.
 func locked(t *testing.T, err error) time.Duration {
 	t.Helper()
 	if err == nil {
@@ -56,9 +56,9 @@ func TestGuardLocksAnAddress(t *testing.T) {
 	}
 }
 
-// A flood from everywhere leaves each address one attempt, and good tokens
-// from elsewhere pass.
-func TestGuardUnderAFlood(t *testing.T) {
+// During a flood from many addresses, each address has one attempt, and good tokens from other
+// addresses pass.
+func TestGuardAcceptsGoodTokensUnderAFlood(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	g := admin.NewGuard(func() time.Time { return now })
@@ -84,7 +84,7 @@ func TestGuardUnderAFlood(t *testing.T) {
 	}
 }
 
-func TestGuardTakesANetworkForOneAddress(t *testing.T) {
+func TestGuardCountsAnIPv6NetworkAsOneAddress(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	g := admin.NewGuard(func() time.Time { return now })

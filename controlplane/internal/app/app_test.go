@@ -117,7 +117,7 @@ func status(t *testing.T, url string) int {
 	return answer.StatusCode
 }
 
-func TestRun(t *testing.T) {
+func TestRunServesUntilStopped(t *testing.T) {
 	broker := natstest.New(t)
 	cfg := testConfig(pgtest.URL(t), broker.URL())
 	r := start(t, cfg)
@@ -191,7 +191,7 @@ func publishedRev(t *testing.T, url string, want int64) int64 {
 	return 0
 }
 
-func TestReadinessFollowsTheBus(t *testing.T) {
+func TestReadinessFollowsNATS(t *testing.T) {
 	broker := natstest.New(t)
 	r := start(t, testConfig(pgtest.URL(t), broker.URL()))
 	defer r.end(t)
@@ -207,7 +207,7 @@ func TestReadinessFollowsTheBus(t *testing.T) {
 	}
 }
 
-func TestRunRefuses(t *testing.T) {
+func TestRunReportsStartErrors(t *testing.T) {
 	broker := natstest.New(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -109,7 +109,7 @@ type slot[E any] struct {
 }
 
 // find returns the slot of the entry; ErrProviderNotFound or ErrModelNotFound
-// if the document lacks the object that holds its list.
+// if the document does not have the object that holds its list.
 func (p *Part[E]) find(d *Document) (slot[E], error) {
 	entries, path, err := p.list(d)
 	if err != nil {

@@ -35,7 +35,7 @@ func newService(t *testing.T) *Service {
 	return NewService(Config{Vault: v, Fleet: fleet, Log: slog.New(slog.DiscardHandler)})
 }
 
-// stored is a state with one of everything.
+// stored returns a state with one object of each kind.
 func (s *Service) stored() *State {
 	id := "crd_1"
 	return &State{
@@ -54,7 +54,7 @@ func (s *Service) stored() *State {
 	}
 }
 
-func TestEntries(t *testing.T) {
+func TestDifferingEntriesArePublished(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -101,7 +101,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-func TestEntryContents(t *testing.T) {
+func TestPublishedEntryContents(t *testing.T) {
 	t.Parallel()
 	s := newService(t)
 	entries, err := s.entries(&State{}, s.stored())
@@ -152,9 +152,8 @@ func TestEntryContents(t *testing.T) {
 	}
 }
 
-// A document that is the state changes nothing; each change of one thing shows
-// as that thing.
-func TestPlan(t *testing.T) {
+// A document that equals the state changes nothing; a change of one object gives one difference.
+func TestPlanListsDifferences(t *testing.T) {
 	t.Parallel()
 	base := `
 currency: USD
@@ -206,7 +205,7 @@ models:
 	}
 }
 
-// Maintenance is set by operators, not by documents, and survives them.
+// Maintenance is set by operators. Documents do not contain it and do not change it.
 func TestPlanKeepsMaintenance(t *testing.T) {
 	t.Parallel()
 	s := newService(t)

@@ -12,7 +12,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// parse reads a document and fails the test if it cannot be read.
+// parse parses a document.
 func parse(t *testing.T, text string) *Document {
 	t.Helper()
 	var d Document
@@ -24,7 +24,7 @@ func parse(t *testing.T, text string) *Document {
 
 const provider = `{id: p, base_url: "https://p.example"}`
 
-func TestTarget(t *testing.T) {
+func TestDocumentBecomesTarget(t *testing.T) {
 	t.Parallel()
 	got, err := parse(t, `
 currency: USD
@@ -69,7 +69,7 @@ grants: []
 	}
 }
 
-func TestTargetFaults(t *testing.T) {
+func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 	t.Parallel()
 	text := func(members string) string {
 		return "currency: USD\nproviders: [" + provider + "]\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1}" + members + "}\n"
@@ -173,7 +173,7 @@ models: [{id: m, type: image, price: {images: [{price: "1"}]}, routes: [{provide
 	}
 }
 
-func TestScalars(t *testing.T) {
+func TestAmountAndDurationAreParsedExactly(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		doc  string
@@ -193,7 +193,7 @@ func TestScalars(t *testing.T) {
 	}
 }
 
-// A sheet comes back from a document as it went in.
+// A price sheet survives the conversion to a document and back.
 func TestPriceRoundTrip(t *testing.T) {
 	t.Parallel()
 	all := `input: "1.00"

@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// world is a system in order, which a test breaks.
+// world is a healthy system, which tests break.
 type world struct {
 	postgres  diagnosis.Postgres
 	nats      diagnosis.NATS
@@ -48,7 +48,7 @@ func (w *world) Fleet(context.Context) (fleet.Fleet, error) { return w.fleet, w.
 
 func (w *world) CheckRecent(context.Context) (ledger.Report, error) { return w.ledger, w.err }
 
-// The two have methods of one name.
+// Both interfaces have a method of the same name.
 type (
 	database struct{ *world }
 	bus      struct{ *world }
@@ -68,8 +68,7 @@ func (w *world) run(t *testing.T) *diagnosis.Report {
 	}).Run(t.Context())
 }
 
-// bad are the findings that are not in order, and fails the test for one that
-// gives no advice.
+// bad returns the findings that are not OK, and fails the test for one without advice.
 func bad(t *testing.T, r *diagnosis.Report) []string {
 	t.Helper()
 	var all []string
@@ -84,7 +83,7 @@ func bad(t *testing.T, r *diagnosis.Report) []string {
 	return all
 }
 
-func TestAllIsWell(t *testing.T) {
+func TestHealthySystemHasNoFindings(t *testing.T) {
 	t.Parallel()
 	r := sound().run(t)
 	if wrong := bad(t, r); wrong != nil || r.Status() != diagnosis.OK || len(r.Findings) < 20 {
@@ -92,7 +91,7 @@ func TestAllIsWell(t *testing.T) {
 	}
 }
 
-func TestRules(t *testing.T) {
+func TestFindingsOfFacts(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
 	tests := []struct {
@@ -172,7 +171,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestNothingCanBeReached(t *testing.T) {
+func TestUnreachableServersAreFindings(t *testing.T) {
 	t.Parallel()
 	w := sound()
 	w.err = errors.New("refused")
@@ -183,7 +182,7 @@ func TestNothingCanBeReached(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotThereIsLeftOut(t *testing.T) {
+func TestAreasWithoutASourceAreSkipped(t *testing.T) {
 	t.Parallel()
 	if r := diagnosis.New(diagnosis.Config{}).Run(t.Context()); len(r.Findings) > 0 {
 		t.Errorf("found %v", r.Findings)

@@ -8,7 +8,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-func TestMatch(t *testing.T) {
+func TestIfMatchConditions(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, header      string
@@ -47,7 +47,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestOfContent(t *testing.T) {
+func TestTagOfContent(t *testing.T) {
 	t.Parallel()
 	tag := func(v any) etag.Tag {
 		text, err := etag.OfContent(v)

@@ -49,8 +49,8 @@ const (
 // target is the state that every proxy should reach.
 type target struct {
 	rev, catalogRev int64
-	// waiting, if told is set, are the only sessions that may not have applied rev: all others have confirmed it.
-	told    bool
+	// waiting, if known is set, are the only sessions that may not have applied rev: all others have confirmed it.
+	known   bool
 	waiting []wire.SessionID
 }
 
@@ -61,7 +61,7 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 	t := target{catalogRev: changes.CatalogRev}
 	if changes.Key != nil {
 		t.rev = changes.Key.Revision
-		t.waiting, t.told = w.confirm(ctx, *changes.Key)
+		t.waiting, t.known = w.confirm(ctx, *changes.Key)
 	}
 	if changes.Empty() {
 		f, err := w.fleet(ctx)
@@ -99,14 +99,14 @@ func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 	}
 	if last != nil {
 		t.rev = last.Revision
-		t.waiting, t.told = w.confirm(ctx, *last)
+		t.waiting, t.known = w.confirm(ctx, *last)
 	}
 	return nil
 }
 
 // confirm announces a change until every proxy has confirmed it or the context ends, and returns
-// the sessions that have not. told is false if these are unknown.
-func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.SessionID, told bool) {
+// the sessions that have not. known is false if these are unknown.
+func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.SessionID, known bool) {
 	for {
 		confirmed, err := w.announcer.Announce(ctx, c)
 		if err != nil {
@@ -155,6 +155,6 @@ func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
 }
 
 func (t *target) reached(d *Dataplane) bool {
-	confirmed := d.AppliedRev >= t.rev || (t.told && !slices.Contains(t.waiting, wire.SessionID(d.Session)))
+	confirmed := d.AppliedRev >= t.rev || (t.known && !slices.Contains(t.waiting, wire.SessionID(d.Session)))
 	return confirmed && d.CatalogRev >= t.catalogRev
 }

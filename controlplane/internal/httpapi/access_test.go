@@ -17,8 +17,7 @@ import (
 	"modelgateway/controlplane/api"
 )
 
-// send makes a request without the generated client, for what that would not
-// send.
+// send sends a request without the generated client, which could not send it.
 func (b *bundle) send(token, method, path, contentType, body string) (*http.Response, string) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
@@ -47,9 +46,8 @@ func (b *bundle) token(scope adminclient.Scope) string {
 	return r.Value.Secret
 }
 
-// Every operation of the document lets its scope and those above it pass, and
-// nobody else.
-func TestScopes(t *testing.T) {
+// Every operation accepts its scope and higher ones, and rejects all others.
+func TestOperationsRequireTheirScope(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ranks := []adminclient.Scope{adminclient.Read, adminclient.Cabinet, adminclient.Operator}
@@ -73,7 +71,7 @@ func TestScopes(t *testing.T) {
 			}
 			check(t, node.Decode(&op))
 			needed := op.Security[0]["adminToken"][0]
-			// Ids that name nothing: what passes ends as 400, 404 or 415, and changes nothing.
+			// Ids of nothing: an accepted request ends with 400, 404 or 415 and changes nothing.
 			at := regexp.MustCompile(`\{(account|key|provider|token|webhook|delivery)_id\}`).ReplaceAllString(
 				strings.NewReplacer("{model_id}", "m", "{request_id}", "req_1").Replace(path), "${1}_1")
 			for rank, scope := range ranks {
@@ -130,7 +128,7 @@ func TestTokens(t *testing.T) {
 	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }
 
-func TestRefusedRequests(t *testing.T) {
+func TestInvalidRequestsAreRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const bearer = "Bearer " + bootstrapToken
@@ -167,7 +165,7 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
-func TestInternalErrorsStayInside(t *testing.T) {
+func TestInternalErrorIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.db.Pool().Exec(t.Context(), "alter table accounts rename to hidden")
@@ -187,7 +185,7 @@ func TestDocumentIsServed(t *testing.T) {
 	}
 }
 
-func TestAudit(t *testing.T) {
+func TestAuditLogRecordsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)

@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func TestAccount(t *testing.T) {
+func TestCreateAndGetAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", ExternalID: new("customer-1")}))
@@ -45,7 +45,7 @@ func TestAccount(t *testing.T) {
 	b.sound()
 }
 
-func TestAccountPatch(t *testing.T) {
+func TestAccountPatchIsAnnounced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(3)
@@ -86,7 +86,7 @@ func TestAccountPatch(t *testing.T) {
 	b.sound()
 }
 
-func TestAccountPages(t *testing.T) {
+func TestAccountListIsPaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var want []string
@@ -110,7 +110,7 @@ func TestAccountPages(t *testing.T) {
 			break
 		}
 	}
-	// Accounts made within one millisecond have no order among themselves.
+	// Accounts that were created within one millisecond have no order.
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("all pages (-want +got):\n%s", diff)
 	}

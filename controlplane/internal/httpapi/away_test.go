@@ -11,9 +11,8 @@ import (
 	"modelgateway/controlplane/internal/httpapi"
 )
 
-// A database that does not answer is told in time and as such, and so is one
-// that cannot be reached; a client is to ask again.
-func TestDatabaseIsAway(t *testing.T) {
+// A database that does not respond or cannot be reached gives a 503 within the time limit.
+func TestUnavailableDatabaseIsReported(t *testing.T) {
 	t.Parallel()
 	b := setupWith(t, nil, func(cfg *httpapi.Config) { cfg.ResponseTimeout = 100 * time.Millisecond })
 	ask := func(what string) {

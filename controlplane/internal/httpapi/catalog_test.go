@@ -51,7 +51,7 @@ func (b *bundle) apply(doc string) *adminclient.CatalogChanges {
 	return r.Value
 }
 
-// summary is the changes in one line each.
+// summary returns each change as one line.
 func summary(c *adminclient.CatalogChanges) []string {
 	var lines []string
 	for _, each := range c.Changes {
@@ -64,7 +64,7 @@ func summary(c *adminclient.CatalogChanges) []string {
 	return lines
 }
 
-func TestCatalog(t *testing.T) {
+func TestCatalogIsAppliedAndExported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := []string{
@@ -88,8 +88,8 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// What is exported can be applied as it is, in both notations.
-func TestCatalogExport(t *testing.T) {
+// An exported catalog can be applied again, as JSON and as YAML.
+func TestExportedCatalogCanBeApplied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
@@ -112,7 +112,7 @@ func TestCatalogExport(t *testing.T) {
 	}
 }
 
-func TestCatalogFaults(t *testing.T) {
+func TestInvalidCatalogReportsAllFieldErrors(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.try(`
@@ -144,7 +144,7 @@ providers: [{id: sim, base_url: "ftp://x"}]
 	}
 }
 
-func TestCurrencyStandsOnceMoneyIsBooked(t *testing.T) {
+func TestCurrencyIsFixedOnceMoneyIsBooked(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	euro := strings.Replace(demoCatalog, "USD", "EUR", 1)

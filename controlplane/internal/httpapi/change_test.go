@@ -48,8 +48,8 @@ func TestIfMatch(t *testing.T) {
 	problem(t, patched.Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
-// Of changes that are meant for one state, exactly one is made.
-func TestIfMatchAtOnce(t *testing.T) {
+// Of several changes with the same If-Match, exactly one succeeds.
+func TestOneOfConcurrentConditionalChangesSucceeds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -77,7 +77,7 @@ func TestIfMatchAtOnce(t *testing.T) {
 	}
 }
 
-func TestCatalogIfMatch(t *testing.T) {
+func TestCatalogAppliesOnlyIfMatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := adminclient.CatalogDocument{Currency: "EUR"}
@@ -115,7 +115,7 @@ func (b *bundle) session(name string, applied, catalog int64) wire.SessionID {
 	return wire.SessionID(id)
 }
 
-func TestWaitApplied(t *testing.T) {
+func TestWaitAppliedReportsPendingProxies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -139,7 +139,7 @@ func TestWaitApplied(t *testing.T) {
 	b.session("proxy-1", 0, 0)
 	slow := b.session("proxy-2", 0, 0)
 	b.exec(`insert into proxy_sessions (name, boot_id, valid_until, applied_revision) values ('expired', 'x', now() - interval '1 s', 0)`)
-	// The repetition changes nothing: it waits for what was changed before, and it is not known who acts by that.
+	// The repeated change changes nothing: it waits for earlier changes, and no proxy is known to have applied them.
 	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
 	b.announcer.answer = propagation.Confirmation{Bound: time.Minute, Waiting: []wire.SessionID{slow}}
@@ -156,8 +156,8 @@ func TestWaitApplied(t *testing.T) {
 	}
 }
 
-// A catalog is applied when every live proxy has reported its revision.
-func TestWaitAppliedOfCatalog(t *testing.T) {
+// A catalog change is applied when every live proxy has reported its revision.
+func TestWaitAppliedWaitsForTheCatalog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	proxy := b.session("proxy-1", 0, 0)
@@ -195,7 +195,7 @@ func TestUnknownParameters(t *testing.T) {
 	}
 }
 
-// Every parameter that cannot be read is named.
+// Every malformed parameter is reported.
 func TestMalformedParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

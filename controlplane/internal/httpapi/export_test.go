@@ -21,8 +21,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// fill writes usage records of a key, a second apart, the last one a minute
-// ago.
+// fill writes usage records of a key, a second apart, the last one a minute ago.
 func (b *bundle) fill(k *adminclient.IssuedKey, records, padding int) {
 	b.t.Helper()
 	account, err := ident.Account.Parse(k.AccountID)
@@ -50,7 +49,7 @@ func (b *bundle) exported(params adminclient.ExportUsageParams) (string, admincl
 	return text.String(), done
 }
 
-// records reads lines of JSON.
+// records parses lines of JSON.
 func records(t *testing.T, text string) []adminclient.UsageRecord {
 	t.Helper()
 	var found []adminclient.UsageRecord
@@ -85,7 +84,7 @@ func TestExportUsage(t *testing.T) {
 		}
 	}
 
-	// Another format says the same, and any row can be gone on from.
+	// The other format has the same rows, and an export can be continued after any row.
 	format := adminclient.FormatCSV
 	table, done := b.exported(adminclient.ExportUsageParams{Format: &format, Cursor: &got[1299].RequestID})
 	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
@@ -163,7 +162,7 @@ func TestExportLedger(t *testing.T) {
 	if len(whole) != 14 || done.Rows != 14 {
 		t.Fatalf("got %d entries; want 7 transactions of two", len(whole))
 	}
-	if whole[0].Kind != "top_up" || whole[13].Kind != "usage" || whole[13].Book == whole[12].Book {
+	if whole[0].Kind != "top_up" || whole[13].Kind != "usage" || whole[13].LedgerAccount == whole[12].LedgerAccount {
 		t.Errorf("first and last: %+v, %+v", whole[0], whole[13])
 	}
 	own, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID})
@@ -200,9 +199,9 @@ func TestExportLedger(t *testing.T) {
 	}
 }
 
-// An export is far larger than what it takes in memory, and one that breaks off
-// is told from one that is whole. It measures the heap, so it runs alone.
-func TestExportHoldsNoMemory(t *testing.T) { //nolint:paralleltest // see above
+// An export is much larger than the memory that it needs, and a truncated one is recognised. The
+// test measures the heap, so it runs alone.
+func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see above
 	if testing.Short() {
 		t.Skip("writes 60 MB")
 	}
@@ -236,7 +235,7 @@ func TestExportHoldsNoMemory(t *testing.T) { //nolint:paralleltest // see above
 			}
 		}
 	}
-	// What is not sent yet cannot be read any more.
+	// Rows that are not sent yet cannot be read any more.
 	_, err = b.db.Pool().Exec(t.Context(), "drop table usage_records")
 	check(t, err)
 	answer.Body = struct {

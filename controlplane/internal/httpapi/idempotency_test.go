@@ -29,7 +29,7 @@ func TestIdempotencyKey(t *testing.T) {
 	elsewhere, err := answered(b.api.CreateKey(t.Context(), b.account(1).ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	problem(t, elsewhere.Problem, http.StatusConflict, "idempotency_conflict")
-	// Keys belong to a token: another token's are its own.
+	// Each token has keys of its own.
 	stranger, err := answered(b.as(b.token(adminclient.Cabinet)).CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	if stranger.StatusCode != http.StatusCreated || stranger.Value.ID == first.Value.ID {
@@ -38,9 +38,8 @@ func TestIdempotencyKey(t *testing.T) {
 	b.sound()
 }
 
-// A request that is not valid does not use up its key; one that an earlier
-// attempt may have done does.
-func TestIdempotencyOfRefusedRequest(t *testing.T) {
+// An invalid request does not use up its key, unless an earlier attempt may have been executed.
+func TestInvalidRequestDoesNotUseUpItsKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -56,7 +55,7 @@ func TestIdempotencyOfRefusedRequest(t *testing.T) {
 	}
 	problem(t, issue("").Problem, http.StatusConflict, "idempotency_conflict")
 
-	// The first attempt died with its process: what it did, nobody knows.
+	// The process of the first attempt crashed: its effect is unknown.
 	params.IdempotencyKey = new("unknown")
 	b.exec(`insert into idempotency_keys (actor, key, method, path, body_hash, operation_id)
 		select actor, 'unknown', method, path, sha256(convert_to($1, 'UTF8')), gen_random_uuid() from idempotency_keys where key = 'corrected'`, `{"name":""}`)
@@ -64,9 +63,9 @@ func TestIdempotencyOfRefusedRequest(t *testing.T) {
 	problem(t, issue("another").Problem, http.StatusConflict, "idempotency_conflict")
 }
 
-// The answer was lost with the process that gave it: doing the request again
-// makes nothing twice, and answers alike.
-func TestIdempotencyAfterCrash(t *testing.T) {
+// The response was lost in a crash: the repeated request creates nothing twice and gets an equal
+// response.
+func TestRepeatedRequestAfterACrashCreatesNothingTwice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	account := func() *adminclient.Account {
@@ -119,7 +118,7 @@ func TestIdempotencyAfterCrash(t *testing.T) {
 	b.sound()
 }
 
-func TestIdempotencyAtOnce(t *testing.T) {
+func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -149,9 +148,8 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	}
 }
 
-// A revocation that was not confirmed is not the last word: the same request
-// waits further.
-func TestIdempotencyOfRevoke(t *testing.T) {
+// A revocation that was not confirmed is not final: the same request waits further.
+func TestRepeatedRevocationWaitsFurther(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
@@ -167,7 +165,7 @@ func TestIdempotencyOfRevoke(t *testing.T) {
 	}
 }
 
-func TestIdempotencyKeyIsKeptSealed(t *testing.T) {
+func TestIdempotentResponseIsStoredEncrypted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)

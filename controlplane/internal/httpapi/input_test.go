@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/propagation"
 )
 
-// sendText makes a request by hand and reads the problem it is answered with.
+// sendText sends a request without the generated client and returns the problem.
 func (b *bundle) sendText(method, path, body string, headers ...string) (*http.Response, adminclient.Problem) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, strings.NewReader(body))
@@ -31,7 +31,7 @@ func (b *bundle) sendText(method, path, body string, headers ...string) (*http.R
 	return answer, p
 }
 
-// fields are the names of what a problem finds wrong, sorted.
+// fields returns the fields of a problem, sorted.
 func fields(p *adminclient.Problem) []string {
 	var names []string
 	for _, e := range p.Errors {
@@ -41,8 +41,8 @@ func fields(p *adminclient.Problem) []string {
 	return names
 }
 
-// What cannot be read and what is not allowed are told in one answer.
-func TestEveryFaultIsTold(t *testing.T) {
+// Malformed and invalid fields are reported in one response.
+func TestAllFieldErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -80,9 +80,8 @@ func TestEveryFaultIsTold(t *testing.T) {
 	}
 }
 
-// Text that the database cannot keep is the caller's fault, wherever it
-// stands.
-func TestUnreadableText(t *testing.T) {
+// Text that the database cannot store is a client error in any position.
+func TestTextThatCannotBeStoredIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, tt := range []struct {
@@ -107,8 +106,8 @@ func TestUnreadableText(t *testing.T) {
 	}
 }
 
-// A refusal says what would be taken.
-func TestRefusalsSayWhatIsWanted(t *testing.T) {
+// A field error names the expected format.
+func TestFieldErrorsNameTheExpectedFormat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	reader, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.Read}}))
@@ -134,8 +133,8 @@ func TestRefusalsSayWhatIsWanted(t *testing.T) {
 	}
 }
 
-// A patch that changes nothing leaves tag, time and audit log alone.
-func TestPatchOfNothing(t *testing.T) {
+// A patch that changes nothing changes neither ETag, time nor audit log.
+func TestEmptyPatchChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(3)
@@ -161,9 +160,9 @@ func TestPatchOfNothing(t *testing.T) {
 	}
 }
 
-// A new key changes nothing that a proxy knows. What was changed before is
-// confirmed at once, not when proxies renew.
-func TestWaitAppliedOfANewKey(t *testing.T) {
+// A new key changes nothing that a proxy has cached. Earlier changes are confirmed at once,
+// without waiting for a heartbeat.
+func TestNewKeyConfirmsEarlierChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)

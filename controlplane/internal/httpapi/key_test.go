@@ -144,7 +144,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-func TestRevokeWithoutFleet(t *testing.T) {
+func TestRevokeWithoutProxiesIsEffective(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")

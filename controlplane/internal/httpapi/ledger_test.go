@@ -56,7 +56,7 @@ func TestCredit(t *testing.T) {
 	b.sound()
 }
 
-func TestCreditRefused(t *testing.T) {
+func TestInvalidCreditIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -122,7 +122,7 @@ func TestLedgerPages(t *testing.T) {
 	}
 }
 
-// A ledger that does not add up is told, with the row.
+// A difference in the ledger is reported with its row.
 func TestLedgerCheckFindsDifferences(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

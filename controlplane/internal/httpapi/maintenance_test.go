@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// closedIn reads what the catalog says is under maintenance.
+// closedIn returns the maintenance in the catalog.
 func (b *bundle) closedIn() (system *catalogkv.Maintenance, model, provider *catalogkv.Maintenance) {
 	b.t.Helper()
 	state, err := catalogstore.New(b.db).Load(b.t.Context())
@@ -22,7 +22,7 @@ func (b *bundle) closedIn() (system *catalogkv.Maintenance, model, provider *cat
 	return state.Settings.Maintenance, state.Models["demo/image"].Spec.Maintenance, state.Providers["sim"].Spec.Maintenance
 }
 
-// outboxed counts the entries that wait for the proxies.
+// outboxed counts the entries in the outbox.
 func (b *bundle) outboxed() (n int) {
 	b.t.Helper()
 	check(b.t, b.db.Pool().QueryRow(b.t.Context(), "select count(*) from outbox").Scan(&n))
@@ -100,8 +100,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// What has come to its end stays listed, and is not active.
-func TestMaintenanceThatHasEnded(t *testing.T) {
+// Maintenance whose end has passed is listed, but not active.
+func TestEndedMaintenanceIsListedAsInactive(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)
@@ -124,7 +124,7 @@ func TestMaintenanceThatHasEnded(t *testing.T) {
 	}
 }
 
-func TestMaintenanceFaults(t *testing.T) {
+func TestInvalidMaintenanceIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)

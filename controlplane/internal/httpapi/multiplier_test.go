@@ -15,7 +15,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// record is what a proxy is told of a key.
+// record returns the key record that a proxy gets.
 func (b *bundle) record(k *adminclient.IssuedKey) *wire.KeyRecord {
 	b.t.Helper()
 	hash := b.hasher.Hash(k.Secret)
@@ -70,7 +70,7 @@ func TestPriceMultiplier(t *testing.T) {
 	b.sound()
 }
 
-func TestPriceMultiplierIsChecked(t *testing.T) {
+func TestInvalidPriceMultiplierIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for _, text := range []string{"", "0", "-1", "1e3", "0.0000001", "100.000001", "101", ".5", "1.", "0x1"} {
@@ -84,7 +84,7 @@ func TestPriceMultiplierIsChecked(t *testing.T) {
 	}
 }
 
-func TestCorrectionOfRequest(t *testing.T) {
+func TestReceiptShowsCorrections(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)

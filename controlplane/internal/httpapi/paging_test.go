@@ -11,8 +11,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// walk reads a list page by page and returns its ids. Between the pages it
-// lets something happen.
+// walk reads a list page by page and returns its ids. It calls a function between the pages.
 func walk(t *testing.T, list func(limit *int, cursor *string) (ids []string, next *string), between func()) []string {
 	t.Helper()
 	var found []string
@@ -40,9 +39,8 @@ func idsOf[E any](list []E, id func(E) string) []string {
 	return ids
 }
 
-// Every list of the catalog, and of tokens, can be read page by page, in the
-// order of the whole.
-func TestPagesOfTheCatalog(t *testing.T) {
+// Every list of the catalog, and that of tokens, can be read page by page in its order.
+func TestCatalogListsArePaged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	var doc strings.Builder
@@ -122,8 +120,8 @@ func TestPagesOfTheCatalog(t *testing.T) {
 	}
 }
 
-// What its page ended with may go: the next one goes on behind it.
-func TestPagesWhileEntriesGo(t *testing.T) {
+// If the last entry of a page is removed, the next page continues after it.
+func TestPagesContinueAfterRemovals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.catalogOf(smallCatalog)

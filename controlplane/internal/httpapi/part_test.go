@@ -33,7 +33,7 @@ func (b *bundle) catalogOf(doc string) {
 	}
 }
 
-func TestProviderParts(t *testing.T) {
+func TestProviderIsEditedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, err := answered(b.api.PutProvider(t.Context(), "new", nil, adminclient.CatalogProvider{ID: "new", BaseURL: "https://new.example"}))
@@ -84,7 +84,7 @@ func TestProviderParts(t *testing.T) {
 	problem(t, absent.Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
-func TestCredentialParts(t *testing.T) {
+func TestCredentialIsEditedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.catalogOf(smallCatalog)
@@ -119,7 +119,7 @@ func TestCredentialParts(t *testing.T) {
 	}
 }
 
-func TestModelAndRouteParts(t *testing.T) {
+func TestModelAndRouteAreEditedAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.catalogOf(smallCatalog)
@@ -190,7 +190,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A scheduled price holds from its time on and not before; versions stay.
+// A scheduled price takes effect at its time and not before; price versions stay.
 func TestScheduledPrice(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

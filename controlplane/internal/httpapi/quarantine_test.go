@@ -17,7 +17,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// faulty settles one event of a key, spoilt, and one message that is none.
+// faulty settles one corrupted event of a key, and one message that is not an event.
 func (p *proxy) faulty(accountID, keyID string) {
 	p.b.t.Helper()
 	p.n++
@@ -45,9 +45,8 @@ func (b *bundle) number(query string) (n int64) {
 	return n
 }
 
-// TestQuarantine: an event that could not be settled is shown with what it
-// says, settled once when its fault is put right, and dismissed with a reason;
-// each decision is made once and is in the audit log.
+// A quarantined event is shown with its content, settled once when the cause is fixed, and
+// dismissed with a reason. Each decision is made once and is in the audit log.
 func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -110,9 +109,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestDismissedIsNeverCharged: what an operator has given up is not settled,
-// even when its fault is put right.
-func TestDismissedIsNeverCharged(t *testing.T) {
+// A dismissed event is not settled, even when its cause is fixed.
+func TestDismissedEventIsNeverCharged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
@@ -135,7 +133,7 @@ func TestDismissedIsNeverCharged(t *testing.T) {
 	}
 }
 
-// restore makes a key that events name already.
+// restore creates the key that the events name.
 func (b *bundle) restore(keyID, accountID string) {
 	b.t.Helper()
 	key, err := ident.Key.Parse(keyID)
@@ -146,9 +144,8 @@ func (b *bundle) restore(keyID, accountID string) {
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 }
 
-// TestVideoJobs: jobs are listed by account, status, state and age; those that
-// may or may not be made, that hang, or that were given up stand out; the
-// provider's object is not shown.
+// Jobs are listed by account, status, state and age. Unknown, stuck and given-up jobs are
+// recognisable. The provider's object is not shown.
 func TestVideoJobs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -254,8 +251,7 @@ func (h hasty) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined
 	return found, err
 }
 
-// TestDismissedWhileReleased: an event that was charged is not shown as one
-// that was given up.
+// An event that was charged is not shown as dismissed.
 func TestDismissedWhileReleased(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -11,9 +11,8 @@ import (
 	"modelgateway/shared/price"
 )
 
-// A dry run tells whom each change concerns: grants, and traffic of the last
-// 30 days.
-func TestDryRunTellsWhomItConcerns(t *testing.T) {
+// A dry run reports who is affected by each change: grants, and usage of the last 30 days.
+func TestDryRunReportsAffectedAccounts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.apply(demoCatalog)

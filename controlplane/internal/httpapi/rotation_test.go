@@ -51,9 +51,8 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 }
 
-// TestMasterKeyInUse: a key under which something rests is shown, known or not,
-// and is none that may be taken away.
-func TestMasterKeyInUse(t *testing.T) {
+// A master key in use is shown, whether configured or not, and is not removable.
+func TestMasterKeyInUseIsNotRemovable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.key(b.account(5).ID, "")
@@ -87,7 +86,7 @@ func TestRotatePepper(t *testing.T) {
 	}
 }
 
-// What keeps an old pepper from going can be seen, and ends by revocation.
+// The keys that need an old pepper are listed, until they are revoked.
 func TestHashOnlyKeys(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -134,8 +133,7 @@ func TestHashOnlyKeys(t *testing.T) {
 	}
 }
 
-// An import may say under which pepper a hash is: those under the current one
-// keep no other pepper from going.
+// An import can name the pepper of a hash: keys under the current pepper need no old one.
 func TestImportUnderAPepper(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -169,7 +167,7 @@ func TestImportUnderAPepper(t *testing.T) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 
-	// What is known later is noted later; what was noted stays.
+	// A pepper that becomes known later is stored; a stored pepper stays.
 	imports[1].Pepper, imports[2].Pepper = &current, &current
 	if made := take(); made.StatusCode != http.StatusCreated {
 		t.Fatalf("import again: %s", made.Body)

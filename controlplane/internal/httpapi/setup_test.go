@@ -61,11 +61,11 @@ var discard = slog.New(slog.DiscardHandler)
 
 const bootstrapToken = "the bootstrap token of tests"
 
-// oldPepper is the id of a pepper that keys are found under beside the current one.
+// oldPepper is the id of a previous pepper.
 const oldPepper = "0123456789abcdef"
 
-// fakeAnnouncer stands for the fleet of proxies: it keeps what it was told and
-// answers as the test wants.
+// fakeAnnouncer stands for the proxies: it records announced changes and answers as the test
+// wants.
 type fakeAnnouncer struct {
 	mu     sync.Mutex
 	told   []wire.KeyChange
@@ -80,7 +80,7 @@ func (f *fakeAnnouncer) Announce(_ context.Context, c wire.KeyChange) (propagati
 	return f.answer, f.err
 }
 
-// bundle is a running admin API over a database of its own.
+// bundle is a running admin API with a database of its own.
 type bundle struct {
 	t         *testing.T
 	db        *postgres.DB
@@ -91,11 +91,11 @@ type bundle struct {
 	hooks     *webhookstore.Store
 	rotations *rotation.Service
 	logs      *logs
-	// verifier, when set, checks tokens of another place.
+	// verifier, if set, verifies tokens of an identity provider.
 	verifier admin.Verifier
 }
 
-// logs keeps what is logged.
+// logs records the log.
 type logs struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -119,8 +119,7 @@ func setup(t *testing.T) *bundle {
 	return setupWith(t, nil)
 }
 
-// setupWith is setup with somebody who checks tokens of another place, and with
-// other settings.
+// setupWith is setup with a verifier and with changed settings.
 func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) *bundle {
 	t.Helper()
 	b := &bundle{
@@ -180,10 +179,10 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	return b
 }
 
-// loadDocument reads the document that the server is held to.
+// loadDocument loads the API document, which every response is checked against.
 var loadDocument = sync.OnceValues(func() (*apitest.Document, error) { return apitest.Load(api.Document) })
 
-// as is a client with a token.
+// as returns a client with a token.
 func (b *bundle) as(token string) *adminclient.Client {
 	b.t.Helper()
 	doc, err := loadDocument()
@@ -194,14 +193,14 @@ func (b *bundle) as(token string) *adminclient.Client {
 	return c
 }
 
-// answer is a response of any status.
+// answer is a response with any status.
 type answer[T any] struct {
 	adminclient.Response[T]
 	// Problem is nil if the operation succeeded.
 	Problem *adminclient.Problem
 }
 
-// answered takes an error response for an answer; any other error stays one.
+// answered turns an error response into an answer; any other error is returned.
 func answered[T any](r *adminclient.Response[T], err error) (*answer[T], error) {
 	if e, ok := errors.AsType[*adminclient.Error](err); ok {
 		return &answer[T]{adminclient.Response[T]{StatusCode: e.StatusCode, Header: e.Header, Body: e.Body}, &e.Problem}, nil
@@ -219,7 +218,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// problem fails the test unless an answer is the problem that is wanted.
+// problem fails the test unless the response is the expected problem.
 func problem(t *testing.T, got *adminclient.Problem, status int, kind string) {
 	t.Helper()
 	if got == nil {
@@ -266,7 +265,7 @@ func (b *bundle) credit(account, amount, reference string) *adminclient.Transact
 	return r.Value
 }
 
-// sound fails the test unless every invariant holds.
+// sound fails the test unless every invariant of the ledger holds.
 func (b *bundle) sound() {
 	b.t.Helper()
 	r, err := answered(b.api.CheckLedger(b.t.Context(), nil))
@@ -276,7 +275,7 @@ func (b *bundle) sound() {
 	}
 }
 
-// exec changes the database behind the API's back.
+// exec changes the database directly.
 func (b *bundle) exec(sql string, args ...any) {
 	b.t.Helper()
 	_, err := b.db.Pool().Exec(b.t.Context(), sql, args...)

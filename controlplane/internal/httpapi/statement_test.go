@@ -67,7 +67,7 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-func TestStatementIsRefused(t *testing.T) {
+func TestInvalidStatementIsRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)

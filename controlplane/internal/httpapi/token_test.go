@@ -38,8 +38,8 @@ func TestTokenExpires(t *testing.T) {
 	problem(t, list().Problem, http.StatusUnauthorized, "token_expired")
 }
 
-// The use of a token is noted, but not at each request.
-func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
+// The use of a token is recorded, but not for each request.
+func TestTokenUseIsRecordedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	secret := b.token(adminclient.Read)
@@ -62,7 +62,7 @@ func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
-func TestLockOut(t *testing.T) {
+func TestFailedAttemptsLockAnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	good := b.token(adminclient.Read)
@@ -85,7 +85,7 @@ func TestLockOut(t *testing.T) {
 	}
 }
 
-// elsewhere knows one token of another place.
+// elsewhere is a verifier that knows one token.
 type elsewhere struct{}
 
 // Verify implements admin.Verifier.
@@ -100,7 +100,7 @@ func (elsewhere) Verify(_ context.Context, text string) (admin.Principal, error)
 	}
 }
 
-func TestTokenOfElsewhere(t *testing.T) {
+func TestIdentityProviderTokenIsAccepted(t *testing.T) {
 	t.Parallel()
 	b := setupWith(t, elsewhere{})
 	made, err := answered(b.as("a.b.c").CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example"}))
@@ -124,9 +124,9 @@ func TestTokenOfElsewhere(t *testing.T) {
 	}
 }
 
-// No secret lies anywhere in the database or the log as it is, whatever the
-// operation: keys, tokens, credentials, and what comes with refused requests.
-func TestSecretsAreNowhere(t *testing.T) {
+// No secret is stored unencrypted in the database or written to the log by any operation: keys,
+// tokens, credentials, and secrets in rejected requests.
+func TestSecretsAreNeverLoggedOrStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	secrets := []string{bootstrapToken, "sk-first", "sk-second", "sk-third", "sk-spare", "sk-wrong", "sk-marker"}
@@ -165,8 +165,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 }
 
-// everyOperation sends a text to each operation of the document wherever one
-// can be.
+// everyOperation sends a text to each operation in every possible position.
 func (b *bundle) everyOperation(marker string) {
 	b.t.Helper()
 	doc, err := loadDocument()
@@ -193,7 +192,7 @@ func (b *bundle) everyOperation(marker string) {
 	}
 }
 
-// dump is every row of every table as text, binary columns as what they hold.
+// dump returns every row of every table as text, with the content of binary columns.
 func (b *bundle) dump() string {
 	b.t.Helper()
 	rows, err := b.db.Pool().Query(b.t.Context(), `

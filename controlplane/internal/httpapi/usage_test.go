@@ -60,7 +60,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	return e.RequestID
 }
 
-// sheet reads the sheet of a model in force.
+// sheet returns the current price sheet of a model.
 func (b *bundle) sheet(model string) price.Sheet {
 	b.t.Helper()
 	var version int64
@@ -81,7 +81,7 @@ func TestUsageAndReceipt(t *testing.T) {
 	at := time.Now().Truncate(time.Millisecond)
 	id := b.proxy("p1").report(k, at, old, price.Usage{Input: 1_000_000, CachedInput: 333, Output: 200_000})
 
-	// A new price does not change what was charged.
+	// A new price does not change earlier charges.
 	b.apply(strings.Replace(demoCatalog, `input: "1.00"`, `input: "9.00"`, 1))
 
 	r, err := answered(b.api.GetUsage(t.Context(), id))

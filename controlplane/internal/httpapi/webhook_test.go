@@ -117,7 +117,7 @@ func TestDeliveries(t *testing.T) {
 	problem(t, missing.Problem, http.StatusNotFound, "not_found")
 }
 
-func TestRefusedWebhooks(t *testing.T) {
+func TestInvalidWebhooksAreRejected(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, url := range map[string]string{

@@ -14,10 +14,10 @@ type Entry struct {
 	// Line numbers the entries of a transaction from 1.
 	Line int
 	Kind Kind
-	// Book is the ledger account: "customer" for the side of the customer's account; the others belong to the
+	// LedgerAccount is "customer" for the side of the customer's account; the others belong to the
 	// operator.
-	Book string
-	// AccountID is zero unless Book is "customer".
+	LedgerAccount string
+	// AccountID is zero unless LedgerAccount is "customer".
 	AccountID account.ID
 	Amount    money.Nano
 	Reference string

@@ -174,7 +174,7 @@ type Store interface {
 // Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
-	// Announcer tells the proxies that a balance is lower; nil tells nobody.
+	// Announcer informs the proxies that a balance is lower; nil disables that.
 	Announcer propagation.Announcer
 	// Holdings may be nil: then Balance.Reserved is what the store reports.
 	Holdings account.Holdings

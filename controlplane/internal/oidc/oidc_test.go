@@ -24,7 +24,7 @@ import (
 	"modelgateway/controlplane/internal/oidc"
 )
 
-// signer is a key of a provider.
+// signer is a signing key of a provider.
 type signer struct {
 	id        string
 	algorithm jose.SignatureAlgorithm
@@ -64,7 +64,7 @@ func jwks(t *testing.T, signers ...signer) []byte {
 
 type claims map[string]any
 
-// sign makes a token with claims that are good but for those that are given.
+// sign returns a token with valid claims, except for those that are given.
 func sign(t *testing.T, s signer, issuer string, other claims) string {
 	t.Helper()
 	all := claims{
@@ -154,7 +154,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-func TestKeysOfAFileChange(t *testing.T) {
+func TestChangedKeyFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	first, second := es256(t, "1"), es256(t, "2")
 	path := file(t, jwks(t, first))
@@ -183,8 +183,7 @@ func TestKeysOfAFileChange(t *testing.T) {
 	}
 }
 
-// A provider that is down is no reason to call a token bad, and its keys may
-// change at any time.
+// While the provider is down, tokens are not reported as invalid. Its keys can change at any time.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	first, second := rs256(t, "1"), rs256(t, "2")

@@ -194,7 +194,7 @@ func (s stalledStore) Drain(ctx context.Context, publish func(context.Context, [
 }
 
 // A paused replica does not overwrite newer entries, and continues with the current state.
-func TestOvertaken(t *testing.T) {
+func TestPausedReplicaDoesNotOverwriteNewerEntries(t *testing.T) {
 	t.Parallel()
 	bucket := &fakeBucket{values: map[string]string{}}
 	store := newStore()
@@ -220,7 +220,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-func TestLeavesTheBucketToTheLeader(t *testing.T) {
+func TestOnlyTheLeaderPublishes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, bucket := newStore(), &fakeBucket{values: map[string]string{}}
@@ -238,7 +238,7 @@ func TestLeavesTheBucketToTheLeader(t *testing.T) {
 	})
 }
 
-func TestRepair(t *testing.T) {
+func TestLostEntriesAreRestored(t *testing.T) {
 	t.Parallel()
 	snapshot := func(context.Context) ([]catalog.Entry, int64, error) {
 		return []catalog.Entry{entry("model.a", "A"), entry("model.b", "B")}, 7, nil
@@ -277,7 +277,7 @@ func TestRepair(t *testing.T) {
 }
 
 // A bucket that is created anew while the publisher runs is restored.
-func TestRepairWhileIdle(t *testing.T) {
+func TestRecreatedBucketIsRestored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		bucket := &fakeBucket{values: map[string]string{}}

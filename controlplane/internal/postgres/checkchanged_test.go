@@ -48,7 +48,7 @@ func TestCheckChangedFindsEveryDifference(t *testing.T) {
 		},
 		{"record", "update usage_records set cost = cost + 1", "update usage_records set cost = cost - 1", "usage_equals_ledger account, usage_equals_pools pool"},
 		{
-			"entry", "update ledger_entries set amount = amount - 1 where book = 'customer'", "update ledger_entries set amount = amount + 1 where book = 'customer'",
+			"entry", "update ledger_entries set amount = amount - 1 where ledger_account = 'customer'", "update ledger_entries set amount = amount + 1 where ledger_account = 'customer'",
 			"ledger_sums_to_zero transaction, ledger_equals_balances account, usage_equals_ledger account",
 		},
 	}

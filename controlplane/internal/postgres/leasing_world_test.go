@@ -120,7 +120,7 @@ func (w *leaseWorld) customer(credit, limit, slots int64) *customer {
 	if credit != 0 {
 		transaction := ident.New()
 		w.exec("insert into ledger_transactions (id, kind, reference) values ($1, 'credit', $2)", transaction, ident.Transaction.Format(transaction))
-		w.exec(`insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+		w.exec(`insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
 			values ($1, 'credit', 1, 'customer', $2, $3::bigint), ($1, 'credit', 2, 'funding', null, -$3::bigint)`, transaction, c.account, credit)
 	}
 	return c

@@ -294,7 +294,7 @@ func TestLedgerIsAppendOnly(t *testing.T) {
 		"update ledger_transactions set reason = 'x'",
 		"delete from ledger_transactions",
 		"update audit_log set actor = 'x'",
-		"insert into ledger_entries (transaction_id, kind, line, book, amount) select id, kind, 9, 'revenue', 1 from ledger_transactions",
+		"insert into ledger_entries (transaction_id, kind, line, ledger_account, amount) select id, kind, 9, 'revenue', 1 from ledger_transactions",
 		"update api_keys set revoked_at = now(); update api_keys set revoked_at = null",
 	} {
 		if _, err := w.db.Pool().Exec(t.Context(), sql); err == nil {

@@ -9,7 +9,6 @@
 //
 // Invariant: an API key keeps all its hashes. A proxy may know it by any of them, so a change of
 // the key is pushed for each hash.
-// any of them, so changes of the key are told for each.
 package rotation
 
 import (

@@ -25,7 +25,7 @@ func charged(costs ...money.Nano) (lines []usage.Total) {
 	return lines
 }
 
-func TestSums(t *testing.T) {
+func TestStatementSums(t *testing.T) {
 	t.Parallel()
 	q := Query{Period: Period{day(1), day(2)}}
 	got, err := NewService(fakeStore{

@@ -76,7 +76,7 @@ func TestDecode(t *testing.T) {
 }
 
 // null means no change, unless the type defines its meaning.
-func TestNullInAPatch(t *testing.T) {
+func TestPatchRejectsNull(t *testing.T) {
 	t.Parallel()
 	var got struct {
 		Name  *string                `json:"name"`
@@ -93,7 +93,7 @@ func TestNullInAPatch(t *testing.T) {
 }
 
 // Text that looks like a broken escape but is not is decoded unchanged.
-func TestTextIsKept(t *testing.T) {
+func TestEscapesAreDecoded(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`"\ud83d\ude00"`: "😀", `"\\ud83d"`: `\ud83d`, `"\\\\ud83d \ufffd"`: `\\ud83d ` + "\ufffd", `"\"\u00e9é😀"`: `"éé😀`,
@@ -106,7 +106,7 @@ func TestTextIsKept(t *testing.T) {
 }
 
 // An unquoted YAML scalar is decoded into a string as written.
-func TestLooseStrings(t *testing.T) {
+func TestUnquotedScalarIsAString(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"12", "1.50", "true", "2026-01-02", "No", "0x10"} {
 		var got inner
@@ -116,7 +116,7 @@ func TestLooseStrings(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestDecodeReportsAllFieldErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string

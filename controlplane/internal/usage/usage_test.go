@@ -67,7 +67,7 @@ func (f fakeStore) List(_ context.Context, q usage.Query) ([]usage.Record, error
 	return page, nil
 }
 
-func TestCheckReceipts(t *testing.T) {
+func TestReceiptsEqualCharges(t *testing.T) {
 	t.Parallel()
 	sheet := &price.Sheet{Rates: price.Rates{price.Input: 1e9}}
 	for _, test := range []struct {

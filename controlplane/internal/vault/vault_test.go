@@ -44,7 +44,7 @@ func TestVault(t *testing.T) {
 	}
 }
 
-func TestVaultWithoutKey(t *testing.T) {
+func TestVaultReportsAnUnknownKey(t *testing.T) {
 	t.Parallel()
 	for name, keys := range map[string]map[string][]byte{
 		"none":    {},
@@ -58,7 +58,7 @@ func TestVaultWithoutKey(t *testing.T) {
 }
 
 // A data key survives the replacement of its master key, and nothing that it encrypts changes.
-func TestDataKeys(t *testing.T) {
+func TestDataKeySurvivesMasterKeyReplacement(t *testing.T) {
 	t.Parallel()
 	oldKey, newKey := seal.NewSecret(), seal.NewSecret()
 	first, err := vault.New("m1", map[string][]byte{"m1": oldKey}, nil)

@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func TestJudge(t *testing.T) {
+func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 	t.Parallel()
 	const near, out = webhook.Near, webhook.Out
 	balance := func(left, low int64, alarmed webhook.Alarmed) webhook.Pool {
@@ -58,9 +58,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// However a balance moves, between two reports of the same alarm lies a rise
-// well above its threshold.
-func TestJudgeOncePerCrossing(t *testing.T) {
+// Between two events of the same alarm, the balance rises well above the threshold.
+func TestAlarmIsRaisedOncePerCrossing(t *testing.T) {
 	t.Parallel()
 	const low = 1000
 	reports := 0

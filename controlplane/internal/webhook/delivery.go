@@ -94,7 +94,7 @@ const (
 // Claim is a delivery that only this replica may attempt for a while.
 type Claim struct {
 	Delivery DeliveryID
-	// Number tells this claim from later claims of the same delivery.
+	// Number distinguishes this claim from later claims of the same delivery.
 	Number int64
 	// Round counts the attempts since the last redelivery was asked for.
 	Round    int

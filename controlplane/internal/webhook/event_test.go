@@ -43,7 +43,7 @@ func TestHoursLeft(t *testing.T) {
 	}
 }
 
-func TestBody(t *testing.T) {
+func TestEventBody(t *testing.T) {
 	t.Parallel()
 	id, account, key := ident.New(), ident.New(), ident.New()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -91,7 +91,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// documented checks that the API document names every member of an event.
+// documented checks that the API document describes every member of an event.
 func documented(t *testing.T, body []byte) {
 	t.Helper()
 	strict := json.NewDecoder(bytes.NewReader(body))
@@ -101,7 +101,7 @@ func documented(t *testing.T, body []byte) {
 	}
 }
 
-// Every fact that there is comes out under a documented name.
+// Every fact appears in the event under a documented name.
 func TestEveryMemberIsDocumented(t *testing.T) {
 	t.Parallel()
 	amount := new(money.Unit)
@@ -120,9 +120,8 @@ func TestEveryMemberIsDocumented(t *testing.T) {
 	}
 }
 
-// A booking has the name that it has in the rest of the API, whatever the
-// ledger calls it.
-func TestKindOfABooking(t *testing.T) {
+// Events name ledger kinds as the rest of the API does.
+func TestEventNamesLedgerKindsAsTheAPI(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[ledger.Kind]adminclient.TransactionKind{
 		ledger.Credit: adminclient.TransactionKindTopUp, ledger.Correction: adminclient.TransactionKindCorrection,

@@ -26,10 +26,10 @@ import (
 	"modelgateway/shared/seal"
 )
 
-// receipt is a message that a receiver has taken for genuine.
+// receipt is a message with a valid signature.
 type receipt struct{ id, kind string }
 
-// receiver checks what it is sent and answers as the test wants.
+// receiver verifies messages and answers as the test wants.
 type receiver struct {
 	receipts chan receipt
 
@@ -77,7 +77,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// world is a database with an endpoint and whoever delivers to it.
+// world is a database with an endpoint and a receiver.
 type world struct {
 	t        *testing.T
 	sql      *pgxpool.Pool
@@ -105,7 +105,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// dispatcher starts a replica's Dispatcher.
+// dispatcher starts the Dispatcher of a replica.
 func (w *world) dispatcher() *webhook.Dispatcher {
 	w.t.Helper()
 	sender := webhooksender.New(webhooksender.Config{Allowed: loopback})
@@ -125,7 +125,7 @@ func (w *world) test() string {
 	return id
 }
 
-// delivery waits until the only delivery is as wanted.
+// delivery waits until the only delivery satisfies a condition.
 func (w *world) delivery(is func(*webhook.Delivery) bool) webhook.Delivery {
 	w.t.Helper()
 	for {
@@ -144,9 +144,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// Two replicas share the work: every event arrives, under its own id, and
-// without accidents none arrives twice.
-func TestShared(t *testing.T) {
+// Two replicas share the deliveries: without failures, every event arrives once, under its own id.
+func TestReplicasDeliverEachEventOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var want []string
@@ -177,9 +176,9 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// What a replica claimed that then died is delivered by another, under the
-// same id; what it says later counts for nothing.
-func TestClaimOfTheDead(t *testing.T) {
+// A delivery that a crashed replica has claimed is delivered by another replica, under the same
+// id. A late outcome of the first one is ignored.
+func TestExpiredClaimIsTakenOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.test()
@@ -205,8 +204,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	}
 }
 
-// A refused event is tried again, and can be asked for.
-func TestRetryAndRedelivery(t *testing.T) {
+// A failed delivery is retried, and can be redelivered.
+func TestFailedDeliveryIsRetriedAndRedelivered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.receiver.answer(http.StatusInternalServerError)
@@ -230,9 +229,8 @@ func TestRetryAndRedelivery(t *testing.T) {
 	}
 }
 
-// After the last pause a delivery fails for good, until all that failed are
-// asked for.
-func TestGivingUp(t *testing.T) {
+// After the last attempt a delivery fails for good, until failed deliveries are redelivered.
+func TestDeliveryFailsAfterTheLastAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.receiver.answer(http.StatusBadGateway)
@@ -257,7 +255,7 @@ func TestGivingUp(t *testing.T) {
 	w.delivery(func(d *webhook.Delivery) bool { return d.State == webhook.Delivered })
 }
 
-// While one secret takes the place of another, both sign.
+// During the overlap of a rotation, both secrets sign.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -293,9 +291,9 @@ func scalar[T any](w *world, query string) T {
 	return value
 }
 
-// An endpoint that has failed for days, or says that it is gone, is turned off,
-// which the audit log shows; what waits goes out when it is turned on again.
-func TestDisabling(t *testing.T) {
+// An endpoint that has failed for days, or answers 410 Gone, is disabled, and the audit log shows
+// it. Pending deliveries continue when it is enabled again.
+func TestFailingEndpointIsDisabled(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		status int
@@ -336,8 +334,8 @@ func TestDisabling(t *testing.T) {
 	}
 }
 
-// Endpoints get the events that they ask for, while they are on.
-func TestSubscription(t *testing.T) {
+// Enabled endpoints get the event types that they subscribe to.
+func TestEndpointsGetSubscribedEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	types := []webhook.Type{webhook.CheckFailed}
@@ -364,7 +362,7 @@ func TestSubscription(t *testing.T) {
 	}
 }
 
-// hanging never answers.
+// hanging is a sender that never finishes.
 type hanging struct{ begun chan struct{} }
 
 func (h hanging) Send(ctx context.Context, _ webhook.Message) webhook.Attempt {
@@ -373,8 +371,8 @@ func (h hanging) Send(ctx context.Context, _ webhook.Message) webhook.Attempt {
 	return webhook.Attempt{Error: webhook.TimedOut}
 }
 
-// An attempt that a stopping replica breaks off is nobody's failure.
-func TestStopGivesBack(t *testing.T) {
+// An attempt that a stopping replica cancels does not count as a failure.
+func TestStopReleasesClaims(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	sender := hanging{make(chan struct{})}

@@ -25,7 +25,7 @@ func message(url string) webhook.Message {
 	return webhook.Message{URL: url, Header: http.Header{"Webhook-Id": {"evt_1"}}, Body: []byte(`{"type":"webhook.test"}`)}
 }
 
-func TestSend(t *testing.T) {
+func TestSendReportsTheErrorClass(t *testing.T) {
 	t.Parallel()
 	var followed atomic.Bool
 	mux := http.NewServeMux()
@@ -101,7 +101,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-func TestSendTLS(t *testing.T) {
+func TestSendVerifiesCertificates(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -121,7 +121,7 @@ func TestSendTLS(t *testing.T) {
 	}
 }
 
-func TestUnreachable(t *testing.T) {
+func TestUnreachableEndpoint(t *testing.T) {
 	t.Parallel()
 	c := webhooksender.New(webhooksender.Config{Allowed: loopback})
 	t.Cleanup(c.Close)
@@ -130,8 +130,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// What is not public is not dialled, by whatever name it goes.
-func TestForbidden(t *testing.T) {
+// Private addresses are not dialled, whatever name or notation is used.
+func TestPrivateAddressIsNotDialled(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
@@ -154,7 +154,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-func TestPublic(t *testing.T) {
+func TestPublicAddresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		"1.1.1.1": true, "93.184.216.34": true, "2606:4700::1111": true, "::ffff:1.1.1.1": true,

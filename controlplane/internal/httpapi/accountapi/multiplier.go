@@ -6,8 +6,8 @@ import (
 	"modelgateway/shared/price"
 )
 
-// multipliers reads the price multipliers of an account, nil where there are
-// none. Every wrong one is told.
+// multipliers parses the price multipliers of an account; nil if there are none. It reports every
+// invalid one.
 func multipliers(own *gen.Multiplier, models *gen.ModelMultipliers) (*price.Multiplier, *map[string]price.Multiplier, error) {
 	var invalid validation.Errors
 	read := func(path, text string) price.Multiplier {

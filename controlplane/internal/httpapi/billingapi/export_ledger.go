@@ -48,7 +48,7 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 	}
 	e := &ledgerExport{export[ledger.Entry]{
 		ctx: ctx, name: "ledger", csv: csv,
-		header: []any{"transaction_id", "line", "booked_at", "kind", "book", "account_id", "amount", "currency", "reference", "reason", "actor", "request_id"},
+		header: []any{"transaction_id", "line", "booked_at", "kind", "ledger_account", "account_id", "amount", "currency", "reference", "reason", "actor", "request_id"},
 		row:    func(w *spreadsheet.Writer, r *ledger.Entry) { entryRow(w, r, currency) },
 		view:   func(r *ledger.Entry) (any, error) { return entryView(r), nil },
 		cursor: func(r *ledger.Entry) string { return r.TransactionID.String() + "/" + strconv.Itoa(r.Line) },
@@ -64,14 +64,14 @@ func (h *Handlers) ExportLedger(ctx context.Context, _ *gen.Call, r gen.ExportLe
 
 func entryView(e *ledger.Entry) gen.LedgerEntry {
 	return gen.LedgerEntry{
-		TransactionID: e.TransactionID.String(), Line: e.Line, BookedAt: e.CreatedAt, Kind: string(kindView(e.Kind)), Book: e.Book,
+		TransactionID: e.TransactionID.String(), Line: e.Line, BookedAt: e.CreatedAt, Kind: string(kindView(e.Kind)), LedgerAccount: e.LedgerAccount,
 		AccountID: convert.Optional(accountText(e.AccountID)), Amount: e.Amount.String(), Reference: e.Reference, Reason: convert.Optional(e.Reason),
 		Actor: convert.Optional(e.Actor), RequestID: convert.Optional(e.RequestID),
 	}
 }
 
 func entryRow(w *spreadsheet.Writer, e *ledger.Entry, currency string) {
-	w.Row(e.TransactionID.String(), spreadsheet.Int(int64(e.Line)), spreadsheet.Time(e.CreatedAt), string(kindView(e.Kind)), e.Book,
+	w.Row(e.TransactionID.String(), spreadsheet.Int(int64(e.Line)), spreadsheet.Time(e.CreatedAt), string(kindView(e.Kind)), e.LedgerAccount,
 		accountText(e.AccountID), spreadsheet.Raw(e.Amount.String()), currency, e.Reference, e.Reason, e.Actor, e.RequestID)
 }
 

@@ -1033,21 +1033,21 @@ type LedgerCheck struct {
 
 // LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
 type LedgerEntry struct {
-	// AccountID Absent in the operator's own books.
+	// AccountID Absent unless ledger_account is customer.
 	AccountID *string `json:"account_id,omitempty"`
 	Actor     *string `json:"actor,omitempty"`
 
 	// Amount A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Amount Money `json:"amount"`
-
-	// Book customer for the account's side; funding, adjustment and revenue are the operator's own.
-	Book     string    `json:"book"`
+	Amount   Money     `json:"amount"`
 	BookedAt time.Time `json:"booked_at"`
 
 	// Kind top_up, correction or usage.
-	Kind          string  `json:"kind"`
+	Kind string `json:"kind"`
+
+	// LedgerAccount The account of the double-entry ledger: customer, or funding, adjustment or revenue of the operator.
+	LedgerAccount string  `json:"ledger_account"`
 	Line          int     `json:"line"`
 	Reason        *string `json:"reason,omitempty"`
 	Reference     string  `json:"reference"`

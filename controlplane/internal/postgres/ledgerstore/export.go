@@ -69,7 +69,7 @@ func (s *Store) accountEntries(ctx context.Context, query *ledger.EntryQuery) ([
 
 func toEntry(row *sqlcgen.ExportLedgerRow) ledger.Entry {
 	e := ledger.Entry{
-		TransactionID: ledger.ID(row.ID), Line: int(row.Line), Kind: ledger.Kind(row.Kind), Book: row.Book, Amount: money.Nano(row.Amount),
+		TransactionID: ledger.ID(row.ID), Line: int(row.Line), Kind: ledger.Kind(row.Kind), LedgerAccount: row.LedgerAccount, Amount: money.Nano(row.Amount),
 		Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, RequestID: requestText(row.RequestID), CreatedAt: row.CreatedAt,
 	}
 	if row.AccountID != nil {

@@ -6,14 +6,14 @@ on conflict do nothing
 returning *;
 
 -- name: InsertCreditEntries :exec
-insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
 values (@transaction_id, @kind::text, 1, 'customer', @account_id::uuid, @amount::bigint),
     (@transaction_id, @kind::text, 2, @against::text, null, @negated::bigint);
 
 -- name: GetCustomerTransaction :one
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
-join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 where t.kind = @kind and t.reference = @reference;
 
 -- name: ListAccountTransactions :many
@@ -28,7 +28,7 @@ limit @row_limit;
 -- The corrections that were booked about a request, oldest first.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
-join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 where t.request_id = @request_id::uuid and t.kind = 'correction'
 order by t.created_at, t.id;
 
@@ -36,8 +36,8 @@ order by t.created_at, t.id;
 select created_at from ledger_transactions where id = @id;
 
 -- name: ExportLedger :many
--- Every entry of every book, in the order of booking.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+-- Every entry of every ledger account, in the order of booking.
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= @from_moment and t.created_at < @to_moment
@@ -48,7 +48,7 @@ limit @row_limit;
 
 -- name: ExportAccountLedger :many
 -- The entries of one account, in the order of their transactions' ids.
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = @account_id::uuid and t.created_at >= @from_moment and t.created_at < @to_moment

@@ -53,8 +53,8 @@ insert into ledger_transactions (id, kind, reference, actor) values (@id, 'usage
 
 -- name: InsertUsageEntries :exec
 -- One statement, so that the check of the sum sees all entries.
-insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
-select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@books::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
+insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
+select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@ledger_accounts::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
 
 -- name: QueueForSettledSeqs :exec
 -- Lets one settlement at a time write a session's settled sequence numbers. All hold a key-share lock of the row by then:

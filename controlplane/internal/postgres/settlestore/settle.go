@@ -177,9 +177,9 @@ func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 		return nil
 	}
 	entries := sqlcgen.InsertUsageEntriesParams{TransactionID: transaction}
-	add := func(book string, account ident.UUID, amount int64) {
+	add := func(ledgerAccount string, account ident.UUID, amount int64) {
 		entries.Lines = append(entries.Lines, int32(len(entries.Lines)+1))
-		entries.Books = append(entries.Books, book)
+		entries.LedgerAccounts = append(entries.LedgerAccounts, ledgerAccount)
 		entries.AccountIds = append(entries.AccountIds, account)
 		entries.Amounts = append(entries.Amounts, amount)
 	}

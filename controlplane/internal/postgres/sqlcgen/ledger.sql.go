@@ -15,7 +15,7 @@ import (
 const correctionsOfRequest = `-- name: CorrectionsOfRequest :many
 select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
-join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 where t.request_id = $1::uuid and t.kind = 'correction'
 order by t.created_at, t.id
 `
@@ -64,7 +64,7 @@ func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID
 }
 
 const exportAccountLedger = `-- name: ExportAccountLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id
 where e.account_id = $1::uuid and t.created_at >= $2 and t.created_at < $3
@@ -84,17 +84,17 @@ type ExportAccountLedgerParams struct {
 }
 
 type ExportAccountLedgerRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	CreatedAt time.Time
-	RequestID *ident.UUID
-	Line      int32
-	Book      string
-	AccountID *ident.UUID
-	Amount    int64
+	ID            ident.UUID
+	Kind          string
+	Reference     string
+	Reason        string
+	Actor         string
+	CreatedAt     time.Time
+	RequestID     *ident.UUID
+	Line          int32
+	LedgerAccount string
+	AccountID     *ident.UUID
+	Amount        int64
 }
 
 // The entries of one account, in the order of their transactions' ids.
@@ -123,7 +123,7 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 			&i.CreatedAt,
 			&i.RequestID,
 			&i.Line,
-			&i.Book,
+			&i.LedgerAccount,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {
@@ -138,7 +138,7 @@ func (q *Queries) ExportAccountLedger(ctx context.Context, arg ExportAccountLedg
 }
 
 const exportLedger = `-- name: ExportLedger :many
-select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.book, e.account_id, e.amount
+select t.id, t.kind, t.reference, t.reason, t.actor, t.created_at, t.request_id, e.line, e.ledger_account, e.account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id
 where t.created_at >= $1 and t.created_at < $2
@@ -158,20 +158,20 @@ type ExportLedgerParams struct {
 }
 
 type ExportLedgerRow struct {
-	ID        ident.UUID
-	Kind      string
-	Reference string
-	Reason    string
-	Actor     string
-	CreatedAt time.Time
-	RequestID *ident.UUID
-	Line      int32
-	Book      string
-	AccountID *ident.UUID
-	Amount    int64
+	ID            ident.UUID
+	Kind          string
+	Reference     string
+	Reason        string
+	Actor         string
+	CreatedAt     time.Time
+	RequestID     *ident.UUID
+	Line          int32
+	LedgerAccount string
+	AccountID     *ident.UUID
+	Amount        int64
 }
 
-// Every entry of every book, in the order of booking.
+// Every entry of every ledger account, in the order of booking.
 func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]ExportLedgerRow, error) {
 	rows, err := q.db.Query(ctx, exportLedger,
 		arg.FromMoment,
@@ -197,7 +197,7 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 			&i.CreatedAt,
 			&i.RequestID,
 			&i.Line,
-			&i.Book,
+			&i.LedgerAccount,
 			&i.AccountID,
 			&i.Amount,
 		); err != nil {
@@ -214,7 +214,7 @@ func (q *Queries) ExportLedger(ctx context.Context, arg ExportLedgerParams) ([]E
 const getCustomerTransaction = `-- name: GetCustomerTransaction :one
 select t.id, t.kind, t.reference, t.reason, t.actor, t.request_id, t.created_at, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
-join ledger_entries e on e.transaction_id = t.id and e.book = 'customer'
+join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'
 where t.kind = $1 and t.reference = $2
 `
 
@@ -253,7 +253,7 @@ func (q *Queries) GetCustomerTransaction(ctx context.Context, arg GetCustomerTra
 }
 
 const insertCreditEntries = `-- name: InsertCreditEntries :exec
-insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
 values ($1, $2::text, 1, 'customer', $3::uuid, $4::bigint),
     ($1, $2::text, 2, $5::text, null, $6::bigint)
 `

@@ -157,7 +157,7 @@ type LedgerEntry struct {
 	TransactionID ident.UUID
 	Line          int32
 	Kind          string
-	Book          string
+	LedgerAccount string
 	AccountID     *ident.UUID
 	Amount        int64
 }

@@ -72,16 +72,16 @@ func (q *Queries) EnsureUsagePartitions(ctx context.Context) (int32, error) {
 }
 
 const insertUsageEntries = `-- name: InsertUsageEntries :exec
-insert into ledger_entries (transaction_id, kind, line, book, account_id, amount)
+insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
 select $1::uuid, 'usage', unnest($2::integer[]), unnest($3::text[]), nullif(unnest($4::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest($5::bigint[])
 `
 
 type InsertUsageEntriesParams struct {
-	TransactionID ident.UUID
-	Lines         []int32
-	Books         []string
-	AccountIds    []ident.UUID
-	Amounts       []int64
+	TransactionID  ident.UUID
+	Lines          []int32
+	LedgerAccounts []string
+	AccountIds     []ident.UUID
+	Amounts        []int64
 }
 
 // One statement, so that the check of the sum sees all entries.
@@ -89,7 +89,7 @@ func (q *Queries) InsertUsageEntries(ctx context.Context, arg InsertUsageEntries
 	_, err := q.db.Exec(ctx, insertUsageEntries,
 		arg.TransactionID,
 		arg.Lines,
-		arg.Books,
+		arg.LedgerAccounts,
 		arg.AccountIds,
 		arg.Amounts,
 	)
