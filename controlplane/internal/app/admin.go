@@ -147,7 +147,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	usages := usage.NewService(records)
 	archives := archive.New(archive.Config{
 		Store: archivestore.New(a.db), ReadFunc: usages.Export, Log: a.log,
-		Dir: a.cfg.Archive.Dir, UsageMonths: a.cfg.Archive.UsageRetentionMonths, AuditMonths: a.cfg.Archive.AuditRetentionMonths,
+		Dir: a.cfg.Archive.Dir, UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths, AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
@@ -209,7 +209,7 @@ func signedIn(cfg *config.OIDC) (admin.Verifier, error) {
 		return nil, fmt.Errorf("admin.oidc.scope_mapping: %w", err)
 	}
 	v, err := oidc.New(oidc.Config{
-		Issuer: cfg.Issuer, Audience: cfg.Audience, KeysFile: cfg.JWKSFile, Claim: cfg.Claim, Scopes: scopes, Skew: cfg.ClockSkew,
+		Issuer: cfg.Issuer, Audience: cfg.Audience, JWKSFile: cfg.JWKSFile, Claim: cfg.Claim, ScopeMapping: scopes, ClockSkew: cfg.ClockSkew,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("admin.oidc: %w", err)

@@ -77,10 +77,10 @@ type Config struct {
 	Log      *slog.Logger
 	// Dir is the directory for files; empty writes none.
 	Dir string
-	// UsageMonths is the number of whole months of usage to keep, AuditMonths the same for the audit log; zero keeps
+	// UsageRetentionMonths is the number of whole months of usage to keep, AuditMonths the same for the audit log; zero keeps
 	// all.
-	UsageMonths int
-	AuditMonths int
+	UsageRetentionMonths int
+	AuditRetentionMonths int
 }
 
 // Service applies the retention policy.
@@ -99,7 +99,7 @@ func (s *Service) MarkExported(ctx context.Context, month time.Time) error {
 
 // Run executes the steps that are due. Only one replica runs at a time.
 func (s *Service) Run(ctx context.Context) error {
-	if s.cfg.UsageMonths <= 0 && s.cfg.AuditMonths <= 0 {
+	if s.cfg.UsageRetentionMonths <= 0 && s.cfg.AuditRetentionMonths <= 0 {
 		return nil
 	}
 	return s.cfg.Store.Alone(ctx, func(ctx context.Context) error {
@@ -107,7 +107,7 @@ func (s *Service) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(s.runUsage(ctx, keptFrom(now, s.cfg.UsageMonths)), s.runAudit(ctx, keptFrom(now, s.cfg.AuditMonths)))
+		return errors.Join(s.runUsage(ctx, keptFrom(now, s.cfg.UsageRetentionMonths)), s.runAudit(ctx, keptFrom(now, s.cfg.AuditRetentionMonths)))
 	})
 }
 
@@ -118,7 +118,7 @@ func keptFrom(now time.Time, months int) time.Time {
 }
 
 func (s *Service) runUsage(ctx context.Context, from time.Time) error {
-	if s.cfg.UsageMonths <= 0 {
+	if s.cfg.UsageRetentionMonths <= 0 {
 		return nil
 	}
 	if err := s.cfg.Store.CloseBefore(ctx, from); err != nil {

@@ -27,7 +27,7 @@ const maxAudit = 100_000
 // runAudit moves old audit entries to a file. Without a directory they stay: unlike usage records,
 // no totals of them are kept.
 func (s *Service) runAudit(ctx context.Context, from time.Time) error {
-	if s.cfg.AuditMonths <= 0 || s.cfg.Dir == "" {
+	if s.cfg.AuditRetentionMonths <= 0 || s.cfg.Dir == "" {
 		return nil
 	}
 	found, err := s.cfg.Store.AuditBefore(ctx, from, 0, 1)

@@ -35,7 +35,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// env is a NATS server and a database, with one customer and one session.
+// env is a NATS server and a database, with one account and one session.
 type env struct {
 	t      *testing.T
 	server *natstest.Server
@@ -83,7 +83,7 @@ func (p *env) queryInt(query string, args ...any) (n int64) {
 	return n
 }
 
-// streams counts how often the usage stream was made anew.
+// streamCounter is a bus.StreamStore that counts how often the usage stream was created.
 type streamCounter struct{ created atomic.Int64 }
 
 func (i *streamCounter) UsageReplay(context.Context) (int64, *time.Time, error) { return 1, nil, nil }
@@ -94,9 +94,9 @@ func (i *streamCounter) StreamCreated(context.Context) error {
 }
 
 // connectReplica connects the bus of one replica, with all streams declared.
-func (p *env) connectReplica(made bus.StreamStore) *bus.Bus {
+func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 	p.t.Helper()
-	b, err := bus.Connect(bus.Config{URL: p.server.URL(), Name: "replica"}, made, slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: p.server.URL(), Name: "replica"}, streams, slog.New(slog.DiscardHandler))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -112,12 +112,12 @@ func (p *env) consume(b *bus.Bus) {
 	b.ConsumeUsage(settle.New(settlestore.New(p.db)), prometheus.NewRegistry())
 }
 
-// usage is the stream message with the events of these numbers, which cost 10
+// usage returns a message with the events of these sequence numbers, which cost 10
 // each.
-func (p *env) usage(numbers ...int64) []byte {
+func (p *env) usage(seqs ...int64) []byte {
 	p.t.Helper()
 	b := event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(p.session)}
-	for _, n := range numbers {
+	for _, n := range seqs {
 		now := time.Now().UnixMilli()
 		raw, err := json.Marshal(event.Usage{
 			V: event.Version, RequestID: ident.Request.New(), Session: int64(p.session), Seq: n, AccountID: ident.Account.Format(p.account),
@@ -135,7 +135,7 @@ func (p *env) usage(numbers ...int64) []byte {
 	return payload
 }
 
-// publish puts a message on the usage stream.
+// publish publishes a message to the usage stream.
 func (p *env) publish(payload []byte) {
 	p.t.Helper()
 	js, err := jetstream.New(p.proxy)
@@ -160,7 +160,7 @@ func (p *env) subscribeWatermarks() *nats.Subscription {
 	return sub
 }
 
-// awaitWatermark returns when a watermark has come to n.
+// awaitWatermark waits until the session's watermark is n.
 func (p *env) awaitWatermark(marks *nats.Subscription, n int64) {
 	p.t.Helper()
 	for {
@@ -181,52 +181,52 @@ func (p *env) awaitWatermark(marks *nats.Subscription, n int64) {
 func (p *env) wantSettled(want int64) {
 	p.t.Helper()
 	if got := p.queryInt("select settled from pools where id = $1", p.balance); got != want {
-		p.t.Errorf("%d settled; want %d", got, want)
+		p.t.Errorf("the balance pool has %d settled; want %d", got, want)
 	}
 }
 
-func TestUsageIsSettledOnce(t *testing.T) {
+func TestTwoReplicasSettleUsageOnce(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	made := new(streamCounter)
+	streams := new(streamCounter)
 	marks := p.subscribeWatermarks()
-	first, second := p.connectReplica(made), p.connectReplica(made)
+	first, second := p.connectReplica(streams), p.connectReplica(streams)
 	p.consume(first)
 	p.consume(second)
 	var payloads [][]byte
 	for n := int64(1); n <= 60; n += 3 {
 		payloads = append(payloads, p.usage(n, n+1, n+2))
 	}
-	for _, payload := range append(payloads, payloads[:5]...) { // some of them twice
+	for _, payload := range append(payloads, payloads[:5]...) { // some are delivered twice
 		p.publish(payload)
 	}
 	p.publish([]byte("no batch at all"))
 	p.awaitWatermark(marks, 60)
 	p.wantSettled(600)
 
-	// One replica goes, and what comes in meanwhile waits for the next one.
+	// Both replicas stop. A message published meanwhile is settled by the next one.
 	second.Stop()
 	first.Stop()
 	p.publish(p.usage(61))
-	p.consume(p.connectReplica(made))
+	p.consume(p.connectReplica(streams))
 	p.awaitWatermark(marks, 61)
 	p.wantSettled(610)
-	if got := made.created.Load(); got != 1 {
-		t.Errorf("the stream was made %d times; want once", got)
+	if got := streams.created.Load(); got != 1 {
+		t.Errorf("the stream was created %d times; want once", got)
 	}
 	if got := p.queryInt("select count(*) from quarantine"); got != 1 {
-		t.Errorf("%d rows of quarantine; want 1", got)
+		t.Errorf("%d events in quarantine; want 1", got)
 	}
 }
 
-// TestStreamIsDeleted is nats_stream_deleted: the stream is made anew, that is
-// noted, and what proxies publish again is settled once.
-func TestStreamIsDeleted(t *testing.T) {
+// The creation is recorded, so that the proxies publish their unsettled events
+// again, which are settled once.
+func TestDeletedUsageStreamIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
-	made := new(streamCounter)
+	streams := new(streamCounter)
 	marks := p.subscribeWatermarks()
-	p.consume(p.connectReplica(made))
+	p.consume(p.connectReplica(streams))
 	payload := p.usage(1, 2)
 	p.publish(payload)
 	p.awaitWatermark(marks, 2)
@@ -238,7 +238,7 @@ func TestStreamIsDeleted(t *testing.T) {
 	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
 		t.Fatal(err)
 	}
-	for made.created.Load() < 2 { // the consumer notices by itself
+	for streams.created.Load() < 2 { // the consumer finds that the stream is missing
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -254,27 +254,25 @@ func TestStreamIsDeleted(t *testing.T) {
 	p.wantSettled(30)
 }
 
-// failingStore is a settle.Store that fails at first.
+// failingStore is a settle.Store whose first settlements fail.
 type failingStore struct {
 	settle.Store
-	left atomic.Int64
+	failures atomic.Int64
 }
 
 func (f *failingStore) Settle(ctx context.Context, items []settle.Item) (settle.Result, error) {
-	if f.left.Add(-1) >= 0 {
-		return settle.Result{}, errors.New("the store fails")
+	if f.failures.Add(-1) >= 0 {
+		return settle.Result{}, errors.New("settlement failed")
 	}
 	return f.Store.Settle(ctx, items)
 }
 
-// TestFailedSettlementIsRepeated: a message is acknowledged only when its
-// events are committed.
-func TestFailedSettlementIsRepeated(t *testing.T) {
+func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
 	store := &failingStore{Store: settlestore.New(p.db)}
-	store.left.Store(2)
+	store.failures.Store(2)
 	b := p.connectReplica(new(streamCounter))
 	b.ConsumeUsage(settle.New(store), prometheus.NewRegistry())
 	p.publish(p.usage(1))
@@ -290,12 +288,11 @@ func TestFailedSettlementIsRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := consumer.Info(t.Context()); err != nil || info.NumPending != 0 {
-		t.Errorf("%d messages are left, %v", info.NumPending, err)
+		t.Errorf("%d messages are not acknowledged, error %v", info.NumPending, err)
 	}
 }
 
-// TestServerRestarts: the bus comes back by itself.
-func TestServerRestarts(t *testing.T) {
+func TestBusReconnectsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
@@ -308,7 +305,7 @@ func TestServerRestarts(t *testing.T) {
 		continue
 	}
 	p.server.Start()
-	for b.Ready(t.Context()) != nil || p.proxy.Flush() != nil { // a flush ends after the subscriptions are back
+	for b.Ready(t.Context()) != nil || p.proxy.Flush() != nil { // a successful flush means that the subscriptions are restored
 		continue
 	}
 	p.publish(p.usage(2))
@@ -316,10 +313,10 @@ func TestServerRestarts(t *testing.T) {
 	p.wantSettled(20)
 }
 
-// request asks as a proxy does.
-func request[A any](p *env, name string, question any) A {
+// request sends a request as a proxy does, and returns the response.
+func request[R any](p *env, name string, body any) R {
 	p.t.Helper()
-	data, err := json.Marshal(question)
+	data, err := json.Marshal(body)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -327,17 +324,17 @@ func request[A any](p *env, name string, question any) A {
 	if err != nil {
 		p.t.Fatalf("%s: %v", name, err)
 	}
-	var answer A
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
+	var response R
+	if err := json.Unmarshal(m.Data, &response); err != nil {
 		p.t.Fatalf("%s: %v", name, err)
 	}
-	return answer
+	return response
 }
 
 func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
 	b := p.connectReplica(new(streamCounter))
-	s := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{SessionTTL: time.Minute}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
 	if err := b.Serve(s); err != nil {
@@ -346,7 +343,7 @@ func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	return b, s
 }
 
-func TestServe(t *testing.T) {
+func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b, _ := p.serve()
@@ -354,11 +351,11 @@ func TestServe(t *testing.T) {
 
 	registered := request[wire.RegisterResponse](p, subject.Register, &wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "two"})
 	if registered.Status != wire.Done || registered.Session <= p.session || registered.ValidMS != time.Minute.Milliseconds() {
-		t.Errorf("registered: %+v", registered)
+		t.Errorf("registration: %+v", registered)
 	}
 	s := registered.Session
 	if got := request[wire.HeartbeatResponse](p, subject.Heartbeat, &wire.HeartbeatRequest{Session: s, BootID: "two", AppliedRevision: registered.Revision}); got.Status != wire.Done {
-		t.Errorf("renewed: %+v", got)
+		t.Errorf("heartbeat: %+v", got)
 	}
 	loaded := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash})
 	want := &wire.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots}
@@ -369,7 +366,7 @@ func TestServe(t *testing.T) {
 	ticket := h.Reserve([]wire.Need{{Pool: p.balance, Kind: wire.Balance, Amount: 30}, {Pool: p.slots, Kind: wire.Slots, Amount: 1}})
 	reply := request[wire.LeaseResponse](p, subject.LeaseRequest, h.NextRequest())
 	if h.HandleResponse(&reply); !ticket.Granted() {
-		t.Fatalf("op: %+v", reply)
+		t.Fatalf("lease request: %+v", reply)
 	}
 	balance := request[wire.BalanceResponse](p, subject.Balance, &wire.BalanceRequest{AccountID: account, KeyID: key})
 	if balance.Balance != 1_000_000 || balance.Reserved != 30 {
@@ -384,66 +381,62 @@ func TestServe(t *testing.T) {
 			t.Errorf("close with %d events: %+v; want %s", count, got, want)
 		}
 	}
-	// What cannot be answered is said to be so.
+	// A request that fails gets the response unavailable.
 	if got := request[wire.BalanceResponse](p, subject.Balance, &wire.BalanceRequest{AccountID: "nobody"}); got.Status != wire.Unavailable {
-		t.Errorf("balance of nobody: %+v; want unavailable", got)
+		t.Errorf("balance of an invalid account id: %+v; want unavailable", got)
 	}
-	// What cannot be read is dropped, and does not stop what comes after it.
+	// A message that cannot be decoded is dropped, and later ones are handled.
 	if err := p.proxy.Publish(subject.LeaseRequest, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if got := request[wire.LeaseResponse](p, subject.LeaseRequest, &wire.LeaseRequest{Session: s, Account: account, Number: 9}); got.Status != wire.Fenced {
-		t.Errorf("op of a closed session: %+v; want fenced", got)
+		t.Errorf("lease request of a closed session: %+v; want fenced", got)
 	}
 	b.Stop()
 	if _, err := p.proxy.RequestWithContext(t.Context(), subject.Balance, nil); !errors.Is(err, nats.ErrNoResponders) {
-		t.Errorf("after Stop: %v; want no responders", err)
+		t.Errorf("request after Stop: %v; want no responders", err)
 	}
 }
 
-// TestManyRequests: more requests than workers are all answered, by either
-// connectReplica, and a stop beside them leaves nothing behind.
-func TestManyRequests(t *testing.T) {
+func TestMoreRequestsThanWorkersAreAllAnswered(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	first, _ := p.serve()
 	p.serve()
-	const asked = 300
-	answered := make(chan wire.Status, asked)
-	for range asked {
+	const requests = 300
+	statuses := make(chan wire.Status, requests)
+	for range requests {
 		go func() {
-			data, _ := json.Marshal(&wire.LoadKeyRequest{KeyHash: p.hash}) // it marshals
+			data, _ := json.Marshal(&wire.LoadKeyRequest{KeyHash: p.hash}) // cannot fail
 			m, err := p.proxy.RequestWithContext(t.Context(), subject.LoadKey, data)
 			if err != nil {
 				t.Error(err)
-				answered <- ""
+				statuses <- ""
 				return
 			}
 			var reply wire.LoadKeyResponse
 			if err := json.Unmarshal(m.Data, &reply); err != nil {
 				t.Error(err)
 			}
-			answered <- reply.Status
+			statuses <- reply.Status
 		}()
 	}
-	for range asked {
-		if got := <-answered; got != wire.Done {
-			t.Errorf("got %q", got)
+	for range requests {
+		if got := <-statuses; got != wire.Done {
+			t.Errorf("got status %q", got)
 		}
 	}
 	first.Stop()
 	if got := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash}); got.Status != wire.Done {
-		t.Errorf("after one replica stopped: %+v", got)
+		t.Errorf("request after one replica stopped: %+v", got)
 	}
 }
 
-// TestAnnounceOverTheBus: a change is pushed, and confirmed by the proxy's
-// acknowledgement.
-func TestAnnounceOverTheBus(t *testing.T) {
+func TestAnnouncedChangeIsPushedAndConfirmed(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	_, s := p.serve()
-	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // what is announced is committed
+	p.exec("update api_keys set revoked_at = now() where id = $1", p.key) // only a committed change is announced
 	want := wire.KeyChange{V: wire.Version, Revision: 8, PreviousRevision: 7, Kind: wire.KeyRevoked, KeyHash: p.hash, Account: ident.Account.Format(p.account)}
 	pushed := make(chan wire.KeyChange, 10)
 	_, err := p.proxy.Subscribe(subject.KeyChange, func(m *nats.Msg) {
@@ -453,7 +446,7 @@ func TestAnnounceOverTheBus(t *testing.T) {
 		}
 		pushed <- c
 		for _, ack := range []any{"garbage", wire.Ack{Session: p.session, Revision: 7}, wire.Ack{V: wire.Version, Session: p.session, Revision: 8}} {
-			data, _ := json.Marshal(ack) // it marshals
+			data, _ := json.Marshal(ack) // cannot fail
 			if err := m.Respond(data); err != nil {
 				t.Error(err)
 			}
@@ -467,15 +460,15 @@ func TestAnnounceOverTheBus(t *testing.T) {
 	}
 	confirmation, err := s.Announce(t.Context(), want)
 	if err != nil || !confirmation.Effective || confirmation.ConfirmedBy != 1 {
-		t.Fatalf("got %+v, %v; want it effective, by one proxy", confirmation, err)
+		t.Fatalf("got %+v, %v; want it effective and confirmed by one proxy", confirmation, err)
 	}
 	if diff := cmp.Diff(want, <-pushed); diff != "" {
 		t.Errorf("pushed change (-want +got):\n%s", diff)
 	}
 }
 
-// The catalog's bucket takes entries from whoever has seen its last change.
-func TestCatalogEntries(t *testing.T) {
+// Any replica may write, if it knows the bucket's last change.
+func TestCatalogBucketRejectsOutdatedWriters(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b, other := p.connectReplica(new(streamCounter)), p.connectReplica(new(streamCounter))
@@ -503,7 +496,7 @@ func TestCatalogEntries(t *testing.T) {
 		t.Errorf("position: got %d, %v; want %d", seen, err, at)
 	}
 	if _, err := b.Put(ctx, catalog.Entry{Subject: model, Payload: []byte("0")}, first); !errors.Is(err, outbox.ErrOvertaken) {
-		t.Errorf("over changes that were not seen: got %v", err)
+		t.Errorf("write at an outdated position: got %v; want ErrOvertaken", err)
 	}
 	if got, err := b.Get(ctx, model); err != nil || string(got) != "2" {
 		t.Errorf("got %q, %v; want the last value", got, err)
@@ -513,7 +506,7 @@ func TestCatalogEntries(t *testing.T) {
 	if diff := cmp.Diff([]string{subject.CatalogHead, model}, keys); diff != "" || err != nil {
 		t.Errorf("keys, %v (-want +got):\n%s", err, diff)
 	}
-	for range 2 { // a second time changes nothing
+	for range 2 { // deleting twice has no effect
 		put(b, model, nil)
 	}
 	for _, key := range []string{model, "never.written"} {
@@ -522,21 +515,21 @@ func TestCatalogEntries(t *testing.T) {
 		}
 	}
 	if keys, err := b.Keys(ctx); err != nil || len(keys) != 1 {
-		t.Errorf("keys after deleting: %v, %v; want the head", keys, err)
+		t.Errorf("keys after deletion: %v, %v; want only the head", keys, err)
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	if keys, err := b.Keys(over); err == nil {
-		t.Errorf("a list that was cut passes for a whole one: %v", keys)
+		t.Errorf("an incomplete list was returned without an error: %v", keys)
 	}
 }
 
-func TestConnectRefused(t *testing.T) {
+func TestConnectFailsWithoutServer(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	url := server.URL()
 	server.Stop()
 	if _, err := bus.Connect(bus.Config{URL: url}, new(streamCounter), slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("connected to a server that is not there")
+		t.Error("connected to a stopped server")
 	}
 }

@@ -30,7 +30,7 @@ func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
 	return facts
 }
 
-func TestDiagnose(t *testing.T) {
+func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
@@ -46,13 +46,13 @@ func TestDiagnose(t *testing.T) {
 		{Name: "KV_" + subject.CatalogBucket, Replicas: 1, Wanted: 1},
 	}
 	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.SyncAlways != nil {
-		t.Errorf("as declared (-want +got):\n%s", diff)
+		t.Errorf("streams as declared (-want +got):\n%s", diff)
 	}
-	if facts.Skew.Abs() > facts.Doubt+time.Second { // it is this machine's clock
-		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Doubt)
+	if facts.Skew.Abs() > facts.Doubt+time.Second { // the server uses this machine's clock
+		t.Errorf("clock skew: %v with an error of up to %v", facts.Skew, facts.Doubt)
 	}
 
-	// Somebody changes a stream, deletes a consumer and a bucket, and nobody settles.
+	// A stream is changed, a consumer and a bucket are deleted, and one event is not settled.
 	before := time.Now()
 	p.publish(p.usage(1))
 	stream, err := js.Stream(t.Context(), subject.UsageStream)
@@ -72,17 +72,17 @@ func TestDiagnose(t *testing.T) {
 	}
 	got := diagnose(t, b).Streams
 	if oldest := got[0].Oldest; got[0].Waiting != 1 || oldest.Before(before.Add(-time.Second)) || oldest.After(time.Now().Add(time.Second)) {
-		t.Errorf("lag: %+v", got[0])
+		t.Errorf("waiting and oldest message: %+v", got[0])
 	}
 	if diff := cmp.Diff([]string{"max_age is 1h0m0s instead of 168h0m0s", "max_bytes is 1048576 instead of 0"}, got[0].Faults); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	if !got[1].ConsumerMissing || !got[3].Missing {
-		t.Errorf("consumer and bucket: %+v", got[1:])
+		t.Errorf("deleted consumer and bucket are not reported as missing: %+v", got[1:])
 	}
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeReturnsWhatIsReceivedInTime(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
@@ -106,10 +106,10 @@ func TestDescribe(t *testing.T) {
 		t.Fatalf("got %+v, %v", said, err)
 	}
 	if off := said[0].Skew - time.Hour; off.Abs() > said[0].Doubt+time.Second {
-		t.Errorf("clock: %v, give or take %v", said[0].Skew, said[0].Doubt)
+		t.Errorf("clock skew: %v with an error of up to %v", said[0].Skew, said[0].Doubt)
 	}
-	// One that does not answer is not waited for longer than the context.
-	for limit := 100 * time.Millisecond; len(said) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until it is enough for the two that answer
+	// Describe waits for a proxy that does not answer no longer than until its context ends.
+	for limit := 100 * time.Millisecond; len(said) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time
 		if limit > time.Minute {
 			t.Fatalf("got %+v, %v; want the two that answer", said, err)
 		}
@@ -119,15 +119,13 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// The setting is asked of the monitoring port, which says how the server
-// writes.
-func TestSyncAlways(t *testing.T) {
+func TestDiagnoseReadsSyncAlwaysFromMonitoringPort(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]bool{`{"config":{"sync_always":true}}`: true, `{"config":{"sync_interval":120000000000}}`: false} {
 		p := newEnv(t)
 		monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/jsz" {
-				t.Errorf("asked for %s", r.URL.Path)
+				t.Errorf("requested path %s; want /jsz", r.URL.Path)
 			}
 			_, _ = io.WriteString(w, answer)
 		}))

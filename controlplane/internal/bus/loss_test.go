@@ -28,7 +28,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// restorableEnv is a plant whose database can be copied and put back.
+// restorableEnv is an env whose database can be replaced by an older copy.
 type restorableEnv struct {
 	*env
 	url, admin, name string
@@ -60,7 +60,7 @@ func (s *restorableEnv) open() {
 	s.db, s.sql = db, db.Pool()
 }
 
-// execOnServer runs one on the server, outside of the database.
+// execOnServer executes a statement on the server, connected to another database.
 func (s *restorableEnv) execOnServer(format string, args ...any) {
 	s.t.Helper()
 	conn, err := pgx.Connect(s.t.Context(), s.admin)
@@ -79,7 +79,7 @@ func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
 
 func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(leasing.Config{Valid: time.Minute}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(leasing.Config{SessionTTL: time.Minute}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service
@@ -87,11 +87,10 @@ func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 
 const sessionLength = time.Second
 
-// TestPostgresLosesCommits is pg_failover_with_loss: an older copy of the
-// database is put in its place. The loss is found, nothing is granted until the
-// sessions from before are over, what they hold is taken in again, a revocation
-// that was confirmed stands, no id is given twice, and usage is settled once
-// more, and once.
+// TestPostgresLosesCommits replaces the database by an older copy. The loss is
+// declared, nothing is granted until the sessions from before have expired, their
+// leases are restored, a confirmed revocation is restored, no id is used twice,
+// and usage is settled from the stream again, each event once.
 func TestPostgresLosesCommits(t *testing.T) {
 	t.Parallel()
 	s := newRestorableEnv(t)
@@ -103,8 +102,8 @@ func TestPostgresLosesCommits(t *testing.T) {
 	s.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", s.account, s.key)
 
 	first := s.connect()
-	keeper := s.newMonitor(first)
-	s.check(keeper)
+	monitor := s.newMonitor(first)
+	s.check(monitor)
 	s.db.Close()
 	backup := s.name + "_copy"
 	s.execOnServer("create database %s template %s", backup, s.name)
@@ -115,15 +114,15 @@ func TestPostgresLosesCommits(t *testing.T) {
 			return
 		}
 		defer func() { _ = conn.Close(context.Background()) }()
-		_, _ = conn.Exec(context.Background(), "drop database if exists "+backup+" with (force)") // it has another name if all went well
+		_, _ = conn.Exec(context.Background(), "drop database if exists "+backup+" with (force)") // it was renamed if the test succeeded
 	})
 
-	// After the copy: a session, a hold, settled usage, and a revocation that is confirmed.
+	// After the copy: a session, a reservation, settled usage, and a confirmed revocation.
 	s.open()
 	first.Close()
 	second := s.connect()
-	keeper = s.newMonitor(second)
-	s.check(keeper)
+	monitor = s.newMonitor(second)
+	s.check(monitor)
 	service := s.startLeasing(second)
 	registered, err := service.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"})
 	if err != nil {
@@ -134,20 +133,20 @@ func TestPostgresLosesCommits(t *testing.T) {
 	ticket := h.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 300}, {Pool: s.slots, Kind: wire.Slots, Amount: 1}})
 	reply := s.requestLease(service, h.NextRequest())
 	if h.HandleResponse(&reply); !ticket.Granted() {
-		t.Fatalf("op before the loss: %+v", reply)
+		t.Fatalf("lease request before the loss: %+v", reply)
 	}
 	marks := s.subscribeWatermarks()
 	second.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(1, 2))
 	s.awaitWatermark(marks, 2)
 	change := s.revoke()
-	s.check(keeper) // the roll has a witness of all that
+	s.check(monitor) // the membership now has a commit marker later than all of this
 	confirmed, err := service.Announce(t.Context(), change)
 	if err != nil || !confirmed.Effective {
 		t.Fatalf("revocation: %+v, %v", confirmed, err)
 	}
 
-	// The copy is put in place. Nothing of it is used before the loss is declared.
+	// The copy replaces the database. Nothing is served from it before the loss is declared.
 	service.Stop()
 	second.Stop()
 	second.Close()
@@ -160,7 +159,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	service = s.startLeasing(third)
 
 	if got := s.queryInt("select count(*) from api_keys where revoked_at is not null"); got != 1 {
-		t.Error("the revocation is lost")
+		t.Error("the revocation was lost")
 	}
 	again, err := service.Register(t.Context(), &wire.RegisterRequest{
 		Name: "proxy", BootID: "boot", Earlier: []wire.EarlierSession{{Session: s.session, BootID: "boot"}},
@@ -169,38 +168,38 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again.Session <= registered.Session || again.ClusterEpoch != 2 || again.Revision <= change.Revision {
-		t.Errorf("registered after the loss: %+v; before it: %+v", again, registered)
+		t.Errorf("registration after the loss: %+v; before it: %+v", again, registered)
 	}
-	old, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: s.session, BootID: "boot"})
+	old, err := service.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s.session, BootID: "boot"})
 	if err != nil || old.Status != wire.Fenced {
-		t.Errorf("renewal of a session from before: %+v, %v; want fenced", old, err)
+		t.Errorf("heartbeat of a session from before the loss: %+v, %v; want fenced", old, err)
 	}
 	h.Resync()
 	if got := s.returnUnits(service, h.NextReturn()); got.Status != wire.Done {
-		t.Errorf("restated: %+v", got)
+		t.Errorf("return that reports the totals: %+v", got)
 	}
 	h.ReturnDelivered()
 	if got := s.queryInt("select granted - returned - charged from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
 		t.Errorf("the running request holds %d slots after the loss; want 1", got)
 	}
 
-	// Nothing is granted until no session from before can admit.
+	// Nothing is granted until no session from before the loss can admit requests.
 	fresh := holder.NewHolder(again.Session, "boot", ident.Account.Format(s.account))
 	next := fresh.Reserve([]wire.Need{{Pool: s.balance, Kind: wire.Balance, Amount: 10}})
 	op := fresh.NextRequest()
 	if got := s.requestLease(service, op); got.Status != wire.Unavailable {
-		t.Errorf("op while recovering: %+v; want unavailable", got)
+		t.Errorf("lease request during the recovery wait: %+v; want unavailable", got)
 	}
 	s.exec("update cluster_state set lost_at = lost_at - interval '1 hour'")
-	if renewed, err := service.Renew(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
-		t.Errorf("renewed: %+v, %v", renewed, err)
+	if renewed, err := service.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
+		t.Errorf("heartbeat after the recovery wait: %+v, %v", renewed, err)
 	}
 	reply = s.requestLease(service, op)
 	if fresh.HandleResponse(&reply); !next.Granted() {
-		t.Errorf("op after recovering: %+v", reply)
+		t.Errorf("lease request after the recovery wait: %+v", reply)
 	}
 
-	// Usage is settled from the stream once more, and once.
+	// The usage stream is settled again, and each event is charged once.
 	third.ConsumeUsage(settle.New(settlestore.New(s.db)), prometheus.NewRegistry())
 	s.publish(s.usage(3))
 	s.awaitWatermark(marks, 3)
@@ -210,11 +209,11 @@ func TestPostgresLosesCommits(t *testing.T) {
 	}
 	if got := s.queryInt(`select count(*) from pools p where p.total <> p.free + p.settled +
 		(select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)`); got != 0 {
-		t.Errorf("I1 is broken for %d pools", got)
+		t.Errorf("I1 is violated for %d pools", got)
 	}
 }
 
-// connect connects the bus of a replica of this database.
+// connect connects the bus of a replica.
 func (s *restorableEnv) connect() *bus.Bus {
 	s.t.Helper()
 	b, err := bus.Connect(bus.Config{URL: s.server.URL(), Name: "replica"}, recoverystore.New(s.db), slog.New(slog.DiscardHandler))
@@ -229,14 +228,14 @@ func (s *restorableEnv) connect() *bus.Bus {
 	return b
 }
 
-func (s *restorableEnv) check(k *recovery.Monitor) {
+func (s *restorableEnv) check(m *recovery.Monitor) {
 	s.t.Helper()
-	if err := k.Check(s.t.Context()); err != nil {
+	if err := m.Check(s.t.Context()); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// revoke revokes the key as the store of keys does.
+// revoke revokes the key as the key store does.
 func (s *restorableEnv) revoke() wire.KeyChange {
 	s.t.Helper()
 	rev := s.queryInt("update cluster_state set revision = revision + 1 returning revision")
@@ -246,9 +245,9 @@ func (s *restorableEnv) revoke() wire.KeyChange {
 	return wire.KeyChange{V: wire.Version, Revision: rev, Kind: wire.KeyRevoked, KeyHash: s.hash, Account: ident.Account.Format(s.account)}
 }
 
-func (s *restorableEnv) requestLease(service *leasing.Service, op *wire.LeaseRequest) wire.LeaseResponse {
+func (s *restorableEnv) requestLease(service *leasing.Service, q *wire.LeaseRequest) wire.LeaseResponse {
 	replies := make(chan wire.LeaseResponse, 1)
-	service.Request(op, func(r wire.LeaseResponse) { replies <- r })
+	service.Request(q, func(r wire.LeaseResponse) { replies <- r })
 	return <-replies
 }
 

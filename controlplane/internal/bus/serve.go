@@ -27,7 +27,7 @@ func (b *Bus) Serve(s *leasing.Service) error {
 			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
 		subject.Register:  requestHandler(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Heartbeat: requestHandler(b, s.Renew, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Heartbeat: requestHandler(b, s.Heartbeat, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Close:     requestHandler(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Balance:   requestHandler(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
 	})

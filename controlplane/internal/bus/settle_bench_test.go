@@ -37,16 +37,16 @@ import (
 const (
 	benchAccounts = 1000
 	benchProxies  = 4
-	// benchBatch is how many events a proxy puts into one message under load.
+	// benchBatch is the number of events in a message, as under load.
 	benchBatch = 500
-	// benchTwice is every how many batches one is delivered twice.
-	benchTwice = 10
+	// benchDuplicateEvery makes every tenth batch be delivered twice.
+	benchDuplicateEvery = 10
 )
 
 // BenchmarkSettlement settles b.N queued events of 1,000 accounts and four
-// proxies, a tenth of the batches delivered twice, and compares the books
-// afterwards. Use -benchtime=1000000x; it reports events per second and the CPU
-// time of this process (stream server included) and of Postgres for one event.
+// proxies, a tenth of the batches delivered twice, and checks the totals
+// afterwards. Use -benchtime=1000000x. It reports events per second, and the CPU
+// time per event of this process (including the NATS server) and of Postgres.
 func BenchmarkSettlement(b *testing.B) {
 	q := newQueue(b)
 	q.fill(b.N)
@@ -67,7 +67,7 @@ func BenchmarkSettlement(b *testing.B) {
 	q.checkTotals(b.N)
 }
 
-// usageQueue is a stream of usage events that nobody has settled.
+// usageQueue is a usage stream of unsettled events.
 type usageQueue struct {
 	b        *testing.B
 	server   *natstest.Server
@@ -122,16 +122,16 @@ func newQueue(b *testing.B) *usageQueue {
 	return q
 }
 
-// fill publishes n events in batches of the proxies in turn.
+// fill publishes n events in batches, from each proxy in turn.
 func (q *usageQueue) fill(n int) {
 	q.b.Helper()
-	numbers := make([]int64, len(q.sessions))
+	seqs := make([]int64, len(q.sessions))
 	for batch := 0; n > 0; batch++ {
 		from := batch % len(q.sessions)
 		events := make([]json.RawMessage, min(n, benchBatch))
 		for i := range events {
-			numbers[from]++
-			events[i] = q.event(q.sessions[from], numbers[from])
+			seqs[from]++
+			events[i] = q.event(q.sessions[from], seqs[from])
 		}
 		n -= len(events)
 		payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(q.sessions[from]), Events: events})
@@ -139,7 +139,7 @@ func (q *usageQueue) fill(n int) {
 			q.b.Fatal(err)
 		}
 		q.publish(q.sessions[from], payload)
-		if batch%benchTwice == 0 {
+		if batch%benchDuplicateEvery == 0 {
 			q.publish(q.sessions[from], payload)
 		}
 	}
@@ -156,17 +156,17 @@ func (q *usageQueue) publish(session wire.SessionID, payload []byte) {
 	}
 }
 
-// event is a request as most are: a chat with cached input, on one of the
-// accounts.
-func (q *usageQueue) event(session wire.SessionID, n int64) json.RawMessage {
-	who := q.accounts[mathrand.IntN(len(q.accounts))]
+// event returns the event of a typical chat request with cached input, of a random
+// account.
+func (q *usageQueue) event(session wire.SessionID, seq int64) json.RawMessage {
+	customer := q.accounts[mathrand.IntN(len(q.accounts))]
 	now := time.Now().UnixMilli()
 	e := event.Usage{
-		V: event.Version, RequestID: ident.Request.New(), Session: int64(session), Seq: n, AccountID: who.account, KeyID: who.key,
+		V: event.Version, RequestID: ident.Request.New(), Session: int64(session), Seq: seq, AccountID: customer.account, KeyID: customer.key,
 		Model: "demo-chat", Format: "chat", Provider: "simulator", Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2b3", ProviderRequestID: "req_" + rand.Text(),
-		Status: event.Completed, HTTPStatus: 200, Stream: n%2 == 0, StartedMS: now - 900, FinishedMS: now, FirstByteMS: 120,
-		Usage: price.Usage{Input: 1200 + n%700, CachedInput: 512, Output: 300 + n%90, Reasoning: 64}, Rule: event.RuleReported,
-		PriceVersion: 7, Cost: money.Nano(1_000_000 + n), Reservation: 9_000_000,
+		Status: event.Completed, HTTPStatus: 200, Stream: seq%2 == 0, StartedMS: now - 900, FinishedMS: now, FirstByteMS: 120,
+		Usage: price.Usage{Input: 1200 + seq%700, CachedInput: 512, Output: 300 + seq%90, Reasoning: 64}, Rule: event.RuleReported,
+		PriceVersion: 7, Cost: money.Nano(1_000_000 + seq), Reservation: 9_000_000,
 	}
 	q.cost += e.Cost
 	raw, err := json.Marshal(e)
@@ -195,7 +195,7 @@ func (q *usageQueue) awaitEmpty() {
 	}
 }
 
-// checkTotals fails if anything was settled twice or not at all.
+// checkTotals fails the benchmark if an event was settled twice or not at all.
 func (q *usageQueue) checkTotals(n int) {
 	q.b.Helper()
 	for query, want := range map[string]int64{
@@ -228,8 +228,8 @@ func processCPU(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// databaseCPU is the CPU time of the pool's backends; zero where /proc does not
-// tell.
+// databaseCPU returns the CPU time of the Postgres processes of this database, or
+// zero where /proc has no such information.
 func (q *usageQueue) databaseCPU() (sum time.Duration) {
 	q.b.Helper()
 	rows, err := q.sql.Query(q.b.Context(), "select pid from pg_stat_activity where datname = current_database()")
@@ -245,7 +245,7 @@ func (q *usageQueue) databaseCPU() (sum time.Duration) {
 		if err != nil {
 			continue
 		}
-		_, after, _ := strings.Cut(string(stat), ") ") // the name may hold anything
+		_, after, _ := strings.Cut(string(stat), ") ") // the name may contain anything
 		fields := strings.Fields(after)
 		for _, i := range []int{11, 12} { // user and system time, in hundredths of a second
 			ticks, _ := strconv.ParseInt(fields[i], 10, 64)

@@ -13,10 +13,8 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// What was kept is read whole, the newest state of each job, or what was kept
-// since a time; also after the stream was deleted, when there is nothing, and
-// created anew by the next state.
-func TestKeptVideos(t *testing.T) {
+// A deleted stream has no backups, and the next backup creates it again.
+func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
@@ -29,13 +27,13 @@ func TestKeptVideos(t *testing.T) {
 			V: event.Version, ID: id, RequestID: ident.Request.New(), AccountID: ident.Account.New(), KeyID: ident.Key.New(), Status: event.VideoQueued, Rev: rev,
 		}
 	}
-	keep := func(id string, rev int64) {
+	backUp := func(id string, rev int64) {
 		t.Helper()
 		if err := b.BackUpVideo(t.Context(), state(id, rev)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	const jobs = 1100 // more than is read at once
+	const jobs = 1100 // more than one fetch returns
 	for range jobs {
 		v := state(ident.Video.New(), 1)
 		payload, err := json.Marshal(v)
@@ -57,18 +55,18 @@ func TestKeptVideos(t *testing.T) {
 	}
 	busy := ident.Video.New()
 	for rev := range int64(20) {
-		keep(busy, rev+1)
+		backUp(busy, rev+1)
 	}
 	read := func(since time.Time) map[string]int64 {
 		t.Helper()
-		kept, err := b.VideoBackups(t.Context(), since)
+		backups, err := b.VideoBackups(t.Context(), since)
 		if err != nil {
 			t.Fatal(err)
 		}
 		revs := map[string]int64{}
-		for _, k := range kept {
+		for _, k := range backups {
 			if k.Fault != "" || revs[k.Video.ID] != 0 {
-				t.Errorf("kept %+v", k)
+				t.Errorf("unexpected backup %+v", k)
 				continue
 			}
 			revs[k.Video.ID] = k.Video.Rev
@@ -76,29 +74,27 @@ func TestKeptVideos(t *testing.T) {
 		return revs
 	}
 	if got := read(time.Time{}); len(got) != jobs+1 || got[busy] != 20 {
-		t.Errorf("all: %d jobs, one of revision %d; want %d and 20", len(got), got[busy], jobs+1)
+		t.Errorf("all backups: %d jobs, the last one at revision %d; want %d and 20", len(got), got[busy], jobs+1)
 	}
 	if got := read(last.Time.Add(time.Nanosecond)); len(got) != 1 || got[busy] != 20 {
-		t.Errorf("since then: %v; want one job of revision 20", got)
+		t.Errorf("backups since then: %v; want one job at revision 20", got)
 	}
 	if got := read(time.Now().Add(time.Hour)); len(got) != 0 {
-		t.Errorf("since later: %d jobs", len(got))
+		t.Errorf("backups since a later time: %d jobs; want none", len(got))
 	}
 	if err := js.DeleteStream(t.Context(), subject.VideoJobStream); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(time.Time{}); len(got) != 0 {
-		t.Errorf("of no stream: %d jobs", len(got))
+		t.Errorf("backups without a stream: %d jobs; want none", len(got))
 	}
-	keep(busy, 21)
+	backUp(busy, 21)
 	if got := read(time.Time{}); got[busy] != 21 {
-		t.Errorf("of a new stream: %v", got)
+		t.Errorf("backups in a new stream: %v; want revision 21", got)
 	}
 }
 
-// However many jobs are queued at once, each is queued once, also if it was
-// before; what cannot be queued is an error.
-func TestEnqueuePolls(t *testing.T) {
+func TestEnqueuePollsQueuesEachJobOnce(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
@@ -126,6 +122,6 @@ func TestEnqueuePolls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.EnqueuePolls(t.Context(), polls...); err == nil {
-		t.Error("queued where there is no queue")
+		t.Error("no error although the stream was deleted")
 	}
 }

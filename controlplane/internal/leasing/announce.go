@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/propagation"
-	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/wire"
@@ -31,126 +30,143 @@ type Pusher interface {
 
 var _ propagation.Announcer = (*Service)(nil)
 
-// pushPause is the time between two pushes of an unconfirmed change.
-const pushPause = 250 * time.Millisecond
+// ErrChangeLost says that Postgres lost a committed change before every proxy
+// confirmed it. The change has to be made again.
+var ErrChangeLost = errors.New("leasing: the change was lost with other commits of Postgres")
 
-// Announce pushes a committed change to every proxy and waits until each live
-// session has acknowledged it or has expired, or until the service's own
-// time-out. It may be called again for the same change.
-//
-// The sessions are read after the change's commit: registration and renewal
-// are serialised with changes, so a session that is not among them already
-// knows the revision.
+// pushInterval is the time between two pushes of an unconfirmed change.
+const pushInterval = 250 * time.Millisecond
+
+// Announce pushes a committed change to every proxy, again and again, until each
+// live session has acknowledged it or has expired, or until the time-out. It may
+// be called again for the same change. It returns ErrChangeLost if Postgres lost
+// the change.
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	start := time.Now()
-	recorded := s.recordRevocation(ctx, c)
-	pending, err := s.pending(ctx, c)
-	read := time.Now() // after the reading: a slow one must not make a session end early
-	switch {
-	case err != nil && ctx.Err() != nil: // nothing is known but that no session outlives its length
-		return propagation.Confirmation{Bound: s.cfg.Valid + s.cfg.margin()}, nil
-	case err != nil:
+	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan wire.Ack, 64)}
+	confirmation, err := a.run(ctx)
+	if err != nil {
 		return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
-	w := wait{session.NewBarrier(c.Revision, pending, s.cfg.margin(), read.Sub(start)), start}
-	sound := recorded // what was read of Postgres was read after the change was recorded
-	acks := make(chan wire.Ack, 64)
-	defer s.metrics.announced(start)
+	return confirmation, nil
+}
+
+// announcement is the state of one call of Announce.
+type announcement struct {
+	service *Service
+	change  wire.KeyChange
+	start   time.Time
+	acks    chan wire.Ack
+	// barrier counts its times from start. It is nil until the pending sessions were read.
+	barrier *session.Barrier
+	// recorded is true once the change needs no record in the recovery bucket, or has one.
+	recorded bool
+	// survivesLoss is true once the pending sessions were read after the change was recorded. Before that, a loss of
+	// commits could undo the change unnoticed, so that it must not count as effective.
+	survivesLoss bool
+}
+
+// run repeats the push until the barrier is done and the change survives a loss
+// of commits, or until ctx ends.
+func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error) {
+	switch err := a.readPending(ctx); {
+	case err != nil && ctx.Err() != nil: // all that is known is the maximum lifetime of a session
+		return propagation.Confirmation{Bound: a.service.cfg.SessionTTL + a.service.cfg.margin()}, nil
+	case err != nil:
+		return propagation.Confirmation{}, err
+	}
+	defer a.service.metrics.announced(a.start)
 	for {
-		stop, err := s.pusher.Push(ctx, c, func(a wire.Ack) {
-			select {
-			case acks <- a:
-			case <-ctx.Done():
-			}
-		})
+		done, err := a.push(ctx)
 		if err != nil {
-			return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
-		}
-		done := w.gather(ctx, acks)
-		stop()
-		if ctx.Err() != nil || (done && sound) {
-			confirmation := w.confirmation(time.Now())
-			confirmation.Effective = confirmation.Effective && sound
-			return confirmation, nil
-		}
-		if recorded = recorded || s.recordRevocation(ctx, c); done && !recorded {
-			sleep.For(ctx, pushPause) // before it is tried again
-		}
-		// A session that renews has applied the change by that: it need not be waited for.
-		switch pending, err = s.pending(ctx, c); {
-		case err == nil:
-			sound = recorded
-			w.Refresh(pending, time.Since(w.start))
-		case errors.Is(err, errGone):
 			return propagation.Confirmation{}, err
-		case done:
-			sleep.For(ctx, pushPause)
+		}
+		if ctx.Err() != nil || (done && a.survivesLoss) {
+			return a.confirmation(), nil
+		}
+		if err := a.readPending(ctx); errors.Is(err, ErrChangeLost) {
+			return propagation.Confirmation{}, err
+		}
+		if done && !a.survivesLoss { // recording or reading failed
+			sleep.For(ctx, pushInterval)
 		}
 	}
 }
 
-// recordRevocation records a change outside of Postgres if it is a revocation.
-// It returns false if it has to be tried again.
-func (s *Service) recordRevocation(ctx context.Context, c wire.KeyChange) bool {
-	if c.Kind != wire.KeyRevoked {
+// readPending records the change if necessary, and then reads the sessions that
+// the barrier has to wait for. A session that has reported the change in a
+// heartbeat is not among them any more.
+//
+// The sessions are read after the commit of the change. Registrations and
+// heartbeats are serialised with changes, so a session that registers later
+// starts with the change.
+func (a *announcement) readPending(ctx context.Context) error {
+	a.recorded = a.recorded || a.recordRevocation(ctx)
+	cfg := a.service.cfg
+	pending, err := a.service.store.PendingSessions(ctx, a.change, cfg.SessionTTL, cfg.margin())
+	if err != nil {
+		return err
+	}
+	// The time is taken after the read, so that a slow read does not end a session early.
+	if now := a.elapsed(); a.barrier == nil {
+		a.barrier = session.NewBarrier(a.change.Revision, pending, cfg.margin(), now)
+	} else {
+		a.barrier.Refresh(pending, now)
+	}
+	a.survivesLoss = a.recorded
+	return nil
+}
+
+// recordRevocation records the change outside of Postgres if it is a revocation.
+// It returns false if that failed.
+func (a *announcement) recordRevocation(ctx context.Context) bool {
+	if a.change.Kind != wire.KeyRevoked {
 		return true
 	}
-	if err := s.pusher.RecordRevocation(ctx, c); err != nil {
-		s.log.WarnContext(ctx, "recording a revocation outside of Postgres failed", slog.Any("error", err))
+	if err := a.service.pusher.RecordRevocation(ctx, a.change); err != nil {
+		a.service.log.WarnContext(ctx, "recording a revocation outside of Postgres failed", slog.Any("error", err))
 		return false
 	}
 	return true
 }
 
-// errGone says that Postgres has lost a change before it was confirmed.
-var errGone = errors.New("leasing: the change was lost with other commits of postgres")
-
-// pending returns the sessions that a change waits for. It is read after the
-// change is recorded: a loss of commits later than that makes it again.
-func (s *Service) pending(ctx context.Context, c wire.KeyChange) ([]session.PendingSession, error) {
-	pending, err := s.store.Pending(ctx, c.Revision)
+// push sends the change once, and then collects acknowledgements for
+// pushInterval. It returns true as soon as the barrier is done.
+func (a *announcement) push(ctx context.Context) (done bool, err error) {
+	stop, err := a.service.pusher.Push(ctx, a.change, func(ack wire.Ack) {
+		select {
+		case a.acks <- ack:
+		case <-ctx.Done():
+		}
+	})
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	stands, since, err := s.store.Standing(ctx, c)
-	switch {
-	case err != nil:
-		return nil, err
-	case !stands:
-		return nil, errGone
-	}
-	return append(pending, rollback.UnknownSessions(since, s.cfg.Valid, s.cfg.margin())...), nil
-}
-
-// wait is the state of one announcement. Its barrier counts from start.
-type wait struct {
-	*session.Barrier
-	start time.Time
-}
-
-// gather takes acknowledgements for a while. It returns true when no session
-// is waited for any more.
-func (w wait) gather(ctx context.Context, acks <-chan wire.Ack) bool {
-	again := time.NewTimer(pushPause)
-	defer again.Stop()
+	defer stop()
+	interval := time.NewTimer(pushInterval)
+	defer interval.Stop()
 	for {
-		if w.Done(time.Since(w.start)) {
-			return true
+		if a.barrier.Done(a.elapsed()) {
+			return true, nil
 		}
 		select {
-		case a := <-acks:
-			w.Ack(a)
-		case <-again.C:
-			return false
+		case ack := <-a.acks:
+			a.barrier.Ack(ack)
+		case <-interval.C:
+			return false, nil
 		case <-ctx.Done():
-			return false
+			return false, nil
 		}
 	}
 }
 
-func (w wait) confirmation(now time.Time) propagation.Confirmation {
-	at := now.Sub(w.start)
-	return propagation.Confirmation{Effective: w.Done(at), ConfirmedBy: w.Confirmed(), Bound: w.MaxWait(at), Waiting: w.Waiting()}
+func (a *announcement) confirmation() propagation.Confirmation {
+	now := a.elapsed()
+	return propagation.Confirmation{
+		Effective: a.barrier.Done(now) && a.survivesLoss, ConfirmedBy: a.barrier.Confirmed(),
+		Bound: a.barrier.MaxWait(now), Waiting: a.barrier.Waiting(),
+	}
 }
+
+func (a *announcement) elapsed() time.Duration { return time.Since(a.start) }

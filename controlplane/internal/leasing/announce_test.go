@@ -14,24 +14,23 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// pusher is a Pusher whose proxies answer as a test says: acks is called for
-// each push, from a goroutine of its own.
-type pusher struct {
+// fakePusher is a Pusher. It calls proxies for each push, in a new goroutine.
+type fakePusher struct {
 	proxies func(push int, ack func(wire.Ack))
 	fails   error
 	pushes  int
 	stopped int
 }
 
-func (p *pusher) Recall(wire.SessionID, wire.Recall) error { return nil }
+func (p *fakePusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
-func (p *pusher) RecordRevocation(context.Context, wire.KeyChange) error { return nil }
+func (p *fakePusher) RecordRevocation(context.Context, wire.KeyChange) error { return nil }
 
-func (p *pusher) AskReserved(context.Context, wire.ReservedRequest, func(wire.ReservedResponse)) (func(), error) {
+func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(wire.ReservedResponse)) (func(), error) {
 	return nil, errPush
 }
 
-func (p *pusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) (func(), error) {
+func (p *fakePusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails
 	}
@@ -42,7 +41,7 @@ func (p *pusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) 
 	return func() { p.stopped++ }, nil
 }
 
-var errPush = errors.New("the bus fails")
+var errPush = errors.New("push failed")
 
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
@@ -51,102 +50,102 @@ func TestAnnounce(t *testing.T) {
 	two := []session.PendingSession{{Session: 1, Remaining: 10 * time.Second}, {Session: 2, Remaining: 20 * time.Second}}
 	tests := []struct {
 		name string
-		// given are the sessions at first; later is what becomes of them after a while.
-		given  []session.PendingSession
-		later  func(m *memory)
-		pusher pusher
-		slow   time.Duration
-		limit  time.Duration
-		want   propagation.Confirmation
-		after  time.Duration
-		pushes int
+		// pending are the pending sessions at first; later changes them after a second.
+		pending []session.PendingSession
+		later   func(m *fakeStore)
+		pusher  fakePusher
+		slow    time.Duration
+		limit   time.Duration
+		want    propagation.Confirmation
+		after   time.Duration
+		pushes  int
 	}{
 		{
 			name: "no session", want: propagation.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
-			name: "both acknowledge", given: two,
-			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) {
+			name: "both sessions acknowledge", pending: two,
+			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) {
 				time.Sleep(3 * time.Millisecond)
 				ack(wire.Ack{Session: 1, Revision: rev})
-				ack(wire.Ack{Session: 1, Revision: rev}) // twice is once
-				ack(wire.Ack{Session: 3, Revision: rev}) // not waited for
+				ack(wire.Ack{Session: 1, Revision: rev}) // the second one has no effect
+				ack(wire.Ack{Session: 3, Revision: rev}) // not pending
 				time.Sleep(3 * time.Millisecond)
 				ack(wire.Ack{Session: 2, Revision: rev + 1})
 			}},
 			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
 		},
 		{
-			name: "the first push is lost", given: two,
-			pusher: pusher{proxies: func(push int, ack func(wire.Ack)) {
+			name: "the first push does not reach one session", pending: two,
+			pusher: fakePusher{proxies: func(push int, ack func(wire.Ack)) {
 				ack(wire.Ack{Session: wire.SessionID(push), Revision: rev})
 			}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause, pushes: 2,
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval, pushes: 2,
 		},
 		{
-			name: "an acknowledgement between two pushes", given: two,
-			pusher: pusher{proxies: func(push int, ack func(wire.Ack)) {
+			name: "an acknowledgement arrives between two pushes", pending: two,
+			pusher: fakePusher{proxies: func(push int, ack func(wire.Ack)) {
 				if push == 1 {
 					ack(wire.Ack{Session: 1, Revision: rev})
-					time.Sleep(pushPause + time.Millisecond)
+					time.Sleep(pushInterval + time.Millisecond)
 					ack(wire.Ack{Session: 2, Revision: rev})
 				}
 			}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushPause + time.Millisecond, pushes: 2,
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval + time.Millisecond, pushes: 2,
 		},
 		{
-			name: "of an older revision", given: two[:1], limit: 1100 * time.Millisecond,
-			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
+			name: "an acknowledgement of an older revision has no effect", pending: two[:1], limit: 1100 * time.Millisecond,
+			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
 			want:   propagation.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
-			name: "one is silent until it expires", given: two,
-			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
+			name: "one session expires without an acknowledgement", pending: two,
+			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
 		},
 		{
-			name: "one renews instead", given: two,
-			later:  func(m *memory) { m.pending = m.pending[1:] },
-			pusher: pusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
+			name: "one session reports the change in a heartbeat", pending: two,
+			later:  func(m *fakeStore) { m.pending = m.pending[1:] },
+			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "one is fenced, which is no confirmation", given: []session.PendingSession{{Session: 1, Remaining: time.Second / 2}},
-			later: func(m *memory) { m.pending = nil },
+			name: "a fenced session does not count as confirmed", pending: []session.PendingSession{{Session: 1, Remaining: time.Second / 2}},
+			later: func(m *fakeStore) { m.pending = nil },
 			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "a renewal with the old revision moves no bound", given: two[:1], limit: 4900 * time.Millisecond,
-			later: func(m *memory) { m.pending = []session.PendingSession{{Session: 1, Remaining: 30 * time.Second}} },
+			name: "a heartbeat with the old revision does not change the bound", pending: two[:1], limit: 4900 * time.Millisecond,
+			later: func(m *fakeStore) { m.pending = []session.PendingSession{{Session: 1, Remaining: 30 * time.Second}} },
 			want:  propagation.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "expired before", given: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: propagation.Confirmation{Effective: true}, pushes: 1,
+			name: "the session has expired before", pending: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: propagation.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
-			name: "within its margin", given: []session.PendingSession{{Session: 1, Remaining: -time.Second}},
+			name: "the session has expired, but the margin is not over", pending: []session.PendingSession{{Session: 1, Remaining: -time.Second}},
 			want: propagation.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
 		},
 		{
-			name: "a slow reading ends no session early", given: []session.PendingSession{{Session: 1, Remaining: time.Second}}, slow: 4 * time.Second,
+			name: "a slow read does not end a session early", pending: []session.PendingSession{{Session: 1, Remaining: time.Second}}, slow: 4 * time.Second,
 			want: propagation.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
 		},
 		{
-			name: "its own time-out", given: []session.PendingSession{{Session: 1, Remaining: time.Hour}},
+			name: "the confirm timeout ends the wait", pending: []session.PendingSession{{Session: 1, Remaining: time.Hour}},
 			want:  propagation.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []wire.SessionID{1}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
-			name: "the time is over before the sessions are known", given: two, slow: time.Second, limit: time.Millisecond,
-			want: propagation.Confirmation{Bound: valid.Valid + valid.margin()}, after: time.Second,
+			name: "ctx ends before the sessions are read", pending: two, slow: time.Second, limit: time.Millisecond,
+			want: propagation.Confirmation{Bound: valid.SessionTTL + valid.margin()}, after: time.Second,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				store := newMemory(0, 0)
-				store.pending, store.slow = tt.given, tt.slow
+				store := newFakeStore(0, 0)
+				store.pending, store.slow = tt.pending, tt.slow
 				s := newService(store, &tt.pusher)
 				if tt.later != nil {
 					time.AfterFunc(time.Second-time.Millisecond, func() {
@@ -169,11 +168,11 @@ func TestAnnounce(t *testing.T) {
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("confirmation (-want +got):\n%s", diff)
 				}
-				// What is waited for longer than a pause is looked at after each pause.
-				if took := time.Since(start); took < tt.after || took >= tt.after+pushPause {
+				// Announce checks for changes once per push interval.
+				if took := time.Since(start); took < tt.after || took >= tt.after+pushInterval {
 					t.Errorf("took %v; want %v", took, tt.after)
 				}
-				if tt.pushes == anyPushes { // the end of the time falls together with a push
+				if tt.pushes == anyPushes { // the timeout is at the same time as a push
 					tt.pushes = tt.pusher.pushes
 				}
 				if tt.pusher.pushes != tt.pushes || tt.pusher.stopped != tt.pushes {
@@ -185,37 +184,36 @@ func TestAnnounce(t *testing.T) {
 	}
 }
 
-// TestAnnounceFails: when proxies may not have been told, that is an error.
-func TestAnnounceFails(t *testing.T) {
+func TestAnnounceReturnsErrorsOfPushAndStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(0, 0)
+		store := newFakeStore(0, 0)
 		store.pending = []session.PendingSession{{Session: 1, Remaining: time.Second}}
-		if _, err := newService(store, &pusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
+		if _, err := newService(store, &fakePusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}
 		store.fails = errStore
-		if _, err := newService(store, &pusher{}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errStore) {
+		if _, err := newService(store, &fakePusher{}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errStore) {
 			t.Errorf("got %v; want %v", err, errStore)
 		}
 	})
 }
 
-// keeper is a Pusher that records a revocation at the second attempt, when the
-// store has lost it.
-type keeper struct {
-	pusher
-	store *memory
-	tries int
+// lossyPusher is a Pusher that records a revocation at the second attempt, after
+// which the store has lost the revocation.
+type lossyPusher struct {
+	fakePusher
+	store    *fakeStore
+	attempts int
 }
 
-func (k *keeper) RecordRevocation(context.Context, wire.KeyChange) error {
-	if k.tries++; k.tries == 1 {
+func (p *lossyPusher) RecordRevocation(context.Context, wire.KeyChange) error {
+	if p.attempts++; p.attempts == 1 {
 		return errPush
 	}
-	k.store.mu.Lock()
-	defer k.store.mu.Unlock()
-	k.store.lost = true
+	p.store.mu.Lock()
+	defer p.store.mu.Unlock()
+	p.store.lost = true
 	return nil
 }
 
@@ -224,11 +222,11 @@ func (k *keeper) RecordRevocation(context.Context, wire.KeyChange) error {
 func TestLostRevocationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(0, 0)
-		k := &keeper{store: store}
-		got, err := newService(store, k).Announce(t.Context(), wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked})
-		if !errors.Is(err, errGone) || got.Effective {
-			t.Errorf("got %+v, %v; want %v", got, err, errGone)
+		store := newFakeStore(0, 0)
+		p := &lossyPusher{store: store}
+		got, err := newService(store, p).Announce(t.Context(), wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked})
+		if !errors.Is(err, ErrChangeLost) || got.Effective {
+			t.Errorf("got %+v, %v; want %v", got, err, ErrChangeLost)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"modelgateway/shared/wire"
@@ -25,14 +24,14 @@ func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Ba
 	if reply.Reserved == 0 && reply.KeyReserved == 0 {
 		return reply, nil
 	}
-	held, complete, err := s.reserved(ctx, r.AccountID)
+	reserved, complete, err := s.reserved(ctx, r.AccountID)
 	if err != nil {
 		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
 	}
 	if complete {
-		reply.Reserved = min(held[reply.BalancePool], reply.Reserved)
+		reply.Reserved = min(reserved[reply.BalancePool], reply.Reserved)
 		if reply.Limited {
-			reply.KeyReserved = min(held[reply.LimitPool], reply.KeyReserved)
+			reply.KeyReserved = min(reserved[reply.LimitPool], reply.KeyReserved)
 		}
 	}
 	return reply, nil
@@ -41,20 +40,20 @@ func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Ba
 // reserved adds up the reserved amounts that the live sessions report, by pool.
 // complete is false if one of them did not answer.
 func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.PoolID]int64, complete bool, err error) {
-	live, err := s.store.Pending(ctx, math.MaxInt64)
+	live, err := s.store.LiveSessions(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	waiting := map[wire.SessionID]bool{}
-	for _, p := range live {
-		waiting[p.Session] = true
+	for _, id := range live {
+		waiting[id] = true
 	}
 	ctx, cancel := context.WithTimeout(ctx, reservedWait)
 	defer cancel()
 	answers := make(chan wire.ReservedResponse, len(live)+1)
-	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(h wire.ReservedResponse) {
+	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(a wire.ReservedResponse) {
 		select {
-		case answers <- h:
+		case answers <- a:
 		case <-ctx.Done():
 		}
 	})
@@ -65,10 +64,10 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 	sum = map[wire.PoolID]int64{}
 	for len(waiting) > 0 {
 		select {
-		case h := <-answers:
-			if waiting[h.Session] {
-				delete(waiting, h.Session)
-				for pool, amount := range h.Reserved {
+		case a := <-answers:
+			if waiting[a.Session] {
+				delete(waiting, a.Session)
+				for pool, amount := range a.Reserved {
 					sum[pool] += amount
 				}
 			}
@@ -82,10 +81,10 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 // Running returns the units of an account's pool that running requests reserve.
 // complete is false if a live proxy did not answer.
 func (s *Service) Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool) {
-	held, complete, err := s.reserved(ctx, account)
+	reserved, complete, err := s.reserved(ctx, account)
 	if err != nil {
 		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
 		return 0, false
 	}
-	return held[pool], complete
+	return reserved[pool], complete
 }

@@ -100,7 +100,7 @@ func (s *Service) runBatch(ctx context.Context, tx *allocator.Transaction) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })()
 	err := s.store.Batch(begun, tx.Requests(), tx.Returns(), func(b *allocator.Batch) {
-		b.Recovering = rollback.InRecoveryWait(b.SinceLoss, s.cfg.Valid, s.cfg.margin())
+		b.Recovering = rollback.InRecoveryWait(b.SinceLoss, s.cfg.SessionTTL, s.cfg.margin())
 		tx.Decide(b)
 	})
 	s.metrics.batch(tx.Len(), time.Since(start))

@@ -38,7 +38,7 @@ func waitTime(d time.Duration) {
 func TestLinger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, newMemory(100, 1))
+		s := start(t, newFakeStore(100, 1))
 		r := newReplies()
 		s.Request(request(1, 1), r.op)
 		if !granted(<-r.ops) {
@@ -66,7 +66,7 @@ func TestLinger(t *testing.T) {
 func TestNothingLingersForItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := start(t, newMemory(100, 1))
+		s := start(t, newFakeStore(100, 1))
 		r := newReplies()
 		op := request(1, 1)
 		op.Needs = append(op.Needs, op.Needs[0])
@@ -84,7 +84,7 @@ func TestNothingLingersForItself(t *testing.T) {
 func TestFirstComeFirstServed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(100, 1)
+		store := newFakeStore(100, 1)
 		s := start(t, store)
 		first, second := newReplies(), newReplies()
 		s.Request(request(1, 1), first.op)
@@ -111,7 +111,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestRepeatedWhileLingering(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(100, 1)
+		store := newFakeStore(100, 1)
 		store.repeat = true
 		s := start(t, store)
 		r := newReplies()
@@ -143,7 +143,7 @@ func TestRepeatedWhileLingering(t *testing.T) {
 func TestBatchesGather(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(1_000_000, 1_000_000)
+		store := newFakeStore(1_000_000, 1_000_000)
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
 		s := start(t, store)
 		r := newReplies()
@@ -178,15 +178,15 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 	}
 	tests := []struct {
 		name string
-		run  func(t *testing.T, s *Service, store *memory, r *replies)
+		run  func(t *testing.T, s *Service, store *fakeStore, r *replies)
 		want map[wire.Status]int
 	}{
-		{"full queue", func(_ *testing.T, s *Service, _ *memory, r *replies) {
+		{"full queue", func(_ *testing.T, s *Service, _ *fakeStore, r *replies) {
 			for no := range int64(maxQueue + 5) { // not started: nobody takes any out
 				s.Request(request(1, no+1), r.op)
 			}
 		}, map[wire.Status]int{wire.Unavailable: 5}},
-		{"failing store", func(t *testing.T, s *Service, store *memory, r *replies) {
+		{"failing store", func(t *testing.T, s *Service, store *fakeStore, r *replies) {
 			store.fails = errStore
 			s.Start(t.Context())
 			s.Request(request(1, 1), r.op)
@@ -194,7 +194,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			waitTime(time.Second)
 			s.Stop()
 		}, map[wire.Status]int{wire.Unavailable: 2}},
-		{"stop while one lingers and another comes", func(t *testing.T, s *Service, _ *memory, r *replies) {
+		{"stop while one lingers and another comes", func(t *testing.T, s *Service, _ *fakeStore, r *replies) {
 			s.Start(t.Context())
 			s.Request(request(1, 1), r.op)
 			waitTime(0)
@@ -205,7 +205,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			s.Return(returning(1), r.ret)
 			waitTime(time.Second)
 		}, map[wire.Status]int{wire.Done: 1, wire.Unavailable: 3}},
-		{"stop while a transaction runs", func(t *testing.T, s *Service, store *memory, r *replies) {
+		{"stop while a transaction runs", func(t *testing.T, s *Service, store *fakeStore, r *replies) {
 			store.hold, store.begun = make(chan bool), make(chan bool, 1)
 			s.Start(t.Context())
 			s.Request(request(1, 1), r.op)
@@ -217,7 +217,7 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 			close(store.hold) // what is begun is committed and answered
 			<-stopped
 		}, map[wire.Status]int{wire.Done: 1, wire.Unavailable: 1}},
-		{"session that is over", func(t *testing.T, s *Service, store *memory, r *replies) {
+		{"session that is over", func(t *testing.T, s *Service, store *fakeStore, r *replies) {
 			store.state.Sessions[1].State = session.Closed
 			s.Start(t.Context())
 			s.Request(request(1, 1), r.op)
@@ -229,8 +229,8 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, r := newMemory(100, 1), newReplies()
-				tt.run(t, attentive(store), store, r)
+				store, r := newFakeStore(100, 1), newReplies()
+				tt.run(t, newAnsweringService(store), store, r)
 				if diff := cmp.Diff(tt.want, statuses(r)); diff != "" {
 					t.Errorf("answers (-want +got):\n%s", diff)
 				}
@@ -244,9 +244,9 @@ func TestEverythingIsAnsweredOnce(t *testing.T) {
 func TestStopWhileTheStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(1000, 1000)
+		store := newFakeStore(1000, 1000)
 		store.hold, store.begun = make(chan bool), make(chan bool, 10)
-		s, r := attentive(store), newReplies()
+		s, r := newAnsweringService(store), newReplies()
 		s.Start(t.Context())
 		const ops = 3 * maxBatch
 		for no := range int64(ops) {
@@ -274,7 +274,7 @@ func TestStopWhileTheStoreHangs(t *testing.T) {
 func TestRepeatedOpsJoin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(100, 5)
+		store := newFakeStore(100, 5)
 		store.hold, store.begun = make(chan bool), make(chan bool, 1)
 		s := start(t, store)
 		r := newReplies()
@@ -307,8 +307,8 @@ func TestRepeatedOpsJoin(t *testing.T) {
 func TestNoRefusalWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemory(100, 1)
-		s := attentive(store)
+		store := newFakeStore(100, 1)
+		s := newAnsweringService(store)
 		s.pusher.(*sessions).deaf.Store(true) //nolint:forcetypeassert // attentive has made it
 		s.Start(t.Context())
 		t.Cleanup(s.Stop)

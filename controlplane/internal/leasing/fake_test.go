@@ -17,30 +17,30 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// memory is a Store of one account in memory: balance pool 1 and slots pool 2.
-type memory struct {
-	Store // for what a test does not use
+// fakeStore is a Store of one account in memory: balance pool 1 and slots pool 2.
+type fakeStore struct {
+	Store // panics if a test calls another method
 
 	mu      sync.Mutex
 	state   allocator.Batch
 	pending []session.PendingSession
-	// fails makes Batch and Pending fail; slow is how long the first Pending takes.
+	// fails makes Batch and PendingSessions fail; slow is how long the first PendingSessions takes.
 	fails error
 	slow  time.Duration
-	// sizes records the batches.
+	// sizes has the number of messages in each batch.
 	sizes []int
-	// hold, when set, stops Batch before it decides, until it is closed; begun hears of it.
+	// hold, if not nil, blocks Batch before it decides until hold is closed. A blocked Batch sends to begun.
 	hold, begun chan bool
-	// repeat makes Batch run its closure twice, as a repeated transaction does.
+	// repeat makes Batch call decide twice, as a repeated transaction does.
 	repeat bool
-	// lost: Postgres has lost the change that is announced.
+	// lost makes PendingSessions return ErrChangeLost.
 	lost bool
 }
 
-var errStore = errors.New("the store fails")
+var errStore = errors.New("store failed")
 
-func newMemory(balance, slots int64) *memory {
-	m := &memory{state: allocator.Batch{
+func newFakeStore(balance, slots int64) *fakeStore {
+	m := &fakeStore{state: allocator.Batch{
 		Allocator: allocator.New(), SinceLoss: time.Hour, Sessions: map[wire.SessionID]*session.Record{}, Results: map[allocator.RequestKey]*allocator.Result{},
 	}}
 	for id := range wire.SessionID(3) {
@@ -51,7 +51,7 @@ func newMemory(balance, slots int64) *memory {
 	return m
 }
 
-func (m *memory) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
+func (m *fakeStore) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	if m.hold != nil {
 		m.begun <- true
 		select {
@@ -74,8 +74,8 @@ func (m *memory) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []
 	return nil
 }
 
-// copied is the state as a transaction reads it.
-func (m *memory) copied() *allocator.Batch {
+// copied returns the state as a transaction reads it.
+func (m *fakeStore) copied() *allocator.Batch {
 	state := &allocator.Batch{SinceLoss: m.state.SinceLoss, Allocator: allocator.New(), Sessions: m.state.Sessions, Results: maps.Clone(m.state.Results)}
 	for id, p := range m.state.Allocator.Pools {
 		pool := *p
@@ -88,19 +88,18 @@ func (m *memory) copied() *allocator.Batch {
 	return state
 }
 
-func (m *memory) Pending(ctx context.Context, _ int64) ([]session.PendingSession, error) {
+func (m *fakeStore) PendingSessions(ctx context.Context, _ wire.KeyChange, _, _ time.Duration) ([]session.PendingSession, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.lost {
+		return nil, ErrChangeLost
+	}
 	return m.pending, errors.Join(m.fails, ctx.Err())
 }
 
-func (m *memory) Standing(context.Context, wire.KeyChange) (bool, time.Duration, error) {
-	return !m.lost, time.Hour, nil
-}
-
-func (m *memory) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {
+func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {
 	return 0, 0, nil
 }
 
@@ -109,18 +108,18 @@ func newService(store Store, pusher Pusher) *Service {
 	return New(Config{}, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
 
-// sessions answer recalls at once: they hold nothing idle, and nothing that
-// they had given back is under way.
+// sessions is a Pusher whose sessions answer each recall at once: they have no idle
+// units, and none of their returns are in transit.
 type sessions struct {
-	Pusher // announcements are not made
+	Pusher // panics if a test announces a change
 	s      *Service
 	store  Store
-	// deaf ones answer nothing.
+	// deaf makes the sessions ignore recalls.
 	deaf atomic.Bool
 }
 
-// attentive returns a Service whose sessions answer recalls.
-func attentive(store Store) *Service {
+// newAnsweringService returns a Service whose sessions answer recalls.
+func newAnsweringService(store Store) *Service {
 	answering := &sessions{store: store}
 	answering.s = newService(store, answering)
 	return answering.s
@@ -130,7 +129,7 @@ func (p *sessions) Recall(session wire.SessionID, r wire.Recall) error {
 	if p.deaf.Load() {
 		return nil
 	}
-	m := p.store.(*memory) //nolint:forcetypeassert // there is no other store here
+	m := p.store.(*fakeStore) //nolint:forcetypeassert // there is no other store here
 	m.mu.Lock()
 	l := m.state.Allocator.Leases[allocator.LeaseKey{Pool: r.Pool, Session: session}]
 	view := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation, GrantedSeen: l.Granted, Returned: l.Returned}
@@ -139,16 +138,16 @@ func (p *sessions) Recall(session wire.SessionID, r wire.Recall) error {
 	return nil
 }
 
-// start starts a Service for the length of the test.
+// start starts a Service that stops when the test ends.
 func start(t *testing.T, store Store) *Service {
 	t.Helper()
-	s := attentive(store)
+	s := newAnsweringService(store)
 	s.Start(t.Context())
 	t.Cleanup(s.Stop)
 	return s
 }
 
-// replies collects what an asker hears.
+// replies collects the responses to one proxy.
 type replies struct {
 	ops     chan wire.LeaseResponse
 	returns chan wire.ReturnResponse

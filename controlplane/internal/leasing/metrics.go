@@ -16,29 +16,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	return &metrics{
 		batchSize: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_lease_batch_size", Help: "Ops and returns in one transaction.",
+			Name: "mgw_lease_batch_size", Help: "Number of lease requests and returns in one transaction.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
 		}),
 		batchSeconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_lease_batch_seconds", Help: "Time of one transaction of ops and returns.",
+			Name: "mgw_lease_batch_seconds", Help: "Duration of one transaction of lease requests and returns.",
 			Buckets: []float64{.0005, .001, .002, .004, .008, .016, .032, .064, .128, .5, 2},
 		}),
 		lookupSize: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_key_lookup_batch_size", Help: "Key records read in one statement.",
+			Name: "mgw_key_lookup_batch_size", Help: "Number of key records read by one statement.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256},
 		}),
 		stale: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_key_lookups_stale_total", Help: "Lookups of keys that were dropped because nobody waited for them any more.",
+			Name: "mgw_key_lookups_stale_total", Help: "Key lookups that were dropped because their proxies no longer waited for them.",
 		}),
 		announceSeconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "mgw_revocation_lag_seconds", Help: "Time until every proxy has confirmed a change of keys or accounts.",
+			Name: "mgw_revocation_lag_seconds", Help: "Time that a key change waited until every proxy had confirmed it, or until the wait timed out.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .5, 1, 5, 30, 60},
 		}),
 		recalls: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_recalls_sent_total", Help: "Recalls of idle units sent to proxies.",
 		}),
 		refused: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_lease_queue_refused_total", Help: "Messages turned away because the queue was full.",
+			Name: "mgw_lease_queue_refused_total", Help: "Lease requests, returns and key lookups refused because the queue was full.",
 		}),
 	}
 }
@@ -48,11 +48,11 @@ func (m *metrics) batch(size int, d time.Duration) {
 	m.batchSeconds.Observe(d.Seconds())
 }
 
-// lookups notes how many of those that came were still wanted.
-func (m *metrics) lookups(wanted, came int) {
-	m.stale.Add(float64(came - wanted))
-	if wanted > 0 {
-		m.lookupSize.Observe(float64(wanted))
+// lookups records a batch of lookups: how many there were, and for how many a proxy still waited.
+func (m *metrics) lookups(awaited, total int) {
+	m.stale.Add(float64(total - awaited))
+	if awaited > 0 {
+		m.lookupSize.Observe(float64(awaited))
 	}
 }
 

@@ -1,11 +1,10 @@
-// Package leasing owns the control plane's side of sessions and leases:
-// batches of ops and returns, registration and renewal of proxies, their
-// fencing and closing, key records, and the confirmation of changes of keys
-// and accounts.
+// Package leasing owns the control plane's side of sessions and leases: lease
+// requests and returns, registration, heartbeats and closing of proxy sessions,
+// key records, and the confirmation of key changes.
 //
-// All state is in Postgres; a Service is one of any number of equal replicas.
-// What a lease may do is decided by lease.Book; this package gathers, locks,
-// commits and answers. Nothing is answered before it is committed.
+// All state is in Postgres, so that any replica can handle any message. Package
+// allocator decides about leases; this package collects messages into batches,
+// commits them and sends the responses, always after the commit.
 package leasing
 
 import (
@@ -21,51 +20,52 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Config holds the times of the protocol; zero values take the defaults.
+// Config has the times of the protocol. Zero values mean the defaults.
 type Config struct {
-	// Valid is the length of a session; the default is 30 s.
-	Valid time.Duration
-	// Rest is how long a fenced session's leases are kept for events that may still come; the default is 15 min.
-	Rest time.Duration
-	// Calm is how long a pool must have had room before sessions may hold idle units of it; the default is 5 s, and a
-	// negative one keeps every pool central.
-	Calm time.Duration
-	// Linger is how long a refusal that waiting could cure is held back for returns; the default is 50 ms.
-	Linger time.Duration
-	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is Valid plus margin plus 5 s.
+	// SessionTTL is how long a session is valid after a heartbeat; the default is 30 s.
+	SessionTTL time.Duration
+	// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported; the default
+	// is 15 min.
+	CloseAfter time.Duration
+	// HeadroomPeriod is how long a pool must have had headroom before it switches to escrow mode; the default is 5 s. A
+	// negative one keeps every pool in central mode.
+	HeadroomPeriod time.Duration
+	// RefusalGracePeriod is how long a refusal that returned units could prevent is delayed; the default is 50 ms.
+	RefusalGracePeriod time.Duration
+	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is SessionTTL plus margin plus 5 s.
 	ConfirmTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
-	if c.Valid == 0 {
-		c.Valid = 30 * time.Second
+	if c.SessionTTL == 0 {
+		c.SessionTTL = 30 * time.Second
 	}
-	if c.Rest == 0 {
-		c.Rest = 15 * time.Minute
+	if c.CloseAfter == 0 {
+		c.CloseAfter = 15 * time.Minute
 	}
-	if c.Calm == 0 {
-		c.Calm = 5 * time.Second
+	if c.HeadroomPeriod == 0 {
+		c.HeadroomPeriod = 5 * time.Second
 	}
-	if c.Linger == 0 {
-		c.Linger = defaultRefusalGrace
+	if c.RefusalGracePeriod == 0 {
+		c.RefusalGracePeriod = defaultRefusalGrace
 	}
 	if c.ConfirmTimeout == 0 {
-		c.ConfirmTimeout = c.Valid + c.margin() + 5*time.Second
+		c.ConfirmTimeout = c.SessionTTL + c.margin() + 5*time.Second
 	}
 	return c
 }
 
-// margin is what is added to a session's length before it counts as over:
-// clocks drift and processes are scheduled late.
-func (c Config) margin() time.Duration { return 500*time.Millisecond + c.Valid/20 }
+// margin is added to the TTL of a session before it counts as expired: clocks
+// drift, and processes are scheduled late.
+func (c Config) margin() time.Duration { return 500*time.Millisecond + c.SessionTTL/20 }
 
-// defaultRefusalGrace is the default of Config.Linger.
+// defaultRefusalGrace is the default of Config.RefusalGracePeriod.
 const defaultRefusalGrace = 50 * time.Millisecond
 
-// sweepPause is the time between two sweeps.
-const sweepPause = time.Second
+// sweepInterval is the time between two sweeps.
+const sweepInterval = time.Second
 
-// Service is one replica. Start it once, then Stop.
+// Service is the leasing service of one replica. Start it once, then Stop it.
 type Service struct {
 	cfg     Config
 	store   Store
@@ -89,22 +89,22 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 		cfg: cfg, store: store, pusher: pusher, log: log, metrics: newMetrics(reg),
 		started: time.Now(), arrived: make(chan struct{}, 1), lookups: lookups{queue: make(chan *lookup, maxQueue)},
 		batcher: allocator.NewBatcher(allocator.BatcherConfig{
-			MaxBatch: maxBatch, MaxQueue: maxQueue, RefusalGrace: cfg.Linger, RecallTimeout: recallTimeout, RecallInterval: recallInterval,
-			Escrow: cfg.Calm >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: cfg.Calm},
+			MaxBatch: maxBatch, MaxQueue: maxQueue, RefusalGrace: cfg.RefusalGracePeriod, RecallTimeout: recallTimeout, RecallInterval: recallInterval,
+			Escrow: cfg.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
 		}),
 	}
 }
 
-// Start begins to work off batches and lookups, and to sweep.
+// Start starts the goroutines that run batches, lookups and sweeps.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(ctx)
 	s.done.Go(func() { s.runBatches(ctx) })
 	s.done.Go(func() { s.runLookups(ctx) })
-	s.done.Go(func() { s.sweeps(ctx) })
+	s.done.Go(func() { s.runSweeps(ctx) })
 }
 
-// Stop ends them all, after the transaction that is under way, and answers what
-// is still queued, and whatever comes later, as unavailable.
+// Stop ends these goroutines after their current transactions. Messages that are
+// still queued, and later ones, get the response unavailable.
 func (s *Service) Stop() {
 	s.stop()
 	s.done.Wait()
@@ -112,27 +112,27 @@ func (s *Service) Stop() {
 
 // Register opens a session.
 func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
-	reply, err := s.store.Register(ctx, r, s.cfg.Valid)
+	reply, err := s.store.Register(ctx, r, s.cfg.SessionTTL)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
 	}
-	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("dataplane", r.Name))
+	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil
 }
 
-// maxChanges bounds the changes in one renewal.
-const maxChanges = 500
+// maxHeartbeatChanges bounds the changes in one heartbeat response.
+const maxHeartbeatChanges = 500
 
-// Renew extends a session.
-func (s *Service) Renew(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
-	reply, err := s.store.Renew(ctx, r, s.cfg.Valid, maxChanges)
+// Heartbeat extends a session and returns the changes that its proxy has not applied.
+func (s *Service) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+	reply, err := s.store.Heartbeat(ctx, r, s.cfg.SessionTTL, maxHeartbeatChanges)
 	if err != nil {
-		return nil, fmt.Errorf("renew session %d: %w", r.Session, err)
+		return nil, fmt.Errorf("extend session %d: %w", r.Session, err)
 	}
 	return reply, nil
 }
 
-// Close ends a session when its events are settled.
+// Close fences a session, and closes it if all its events are settled.
 func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
 	closed, err := s.store.Close(ctx, r)
 	if err != nil {
@@ -145,8 +145,9 @@ func (s *Service) Close(ctx context.Context, r *wire.CloseRequest) (*wire.CloseR
 	return &wire.CloseResponse{V: wire.Version, Status: wire.Done}, nil
 }
 
-func (s *Service) sweeps(ctx context.Context) {
-	ticker := time.NewTicker(sweepPause)
+// runSweeps fences expired sessions, and closes them after Config.CloseAfter.
+func (s *Service) runSweeps(ctx context.Context) {
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -154,12 +155,12 @@ func (s *Service) sweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(ctx, s.cfg.margin(), s.cfg.Rest)
+		fenced, closed, err := s.store.Sweep(ctx, s.cfg.margin(), s.cfg.CloseAfter)
 		if err != nil && ctx.Err() == nil {
-			s.log.Error("sweep sessions", slog.Any("error", err))
+			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}
 		if fenced+closed > 0 {
-			s.log.Warn("sessions ended without a word", slog.Int("fenced", fenced), slog.Int("closed", closed))
+			s.log.Warn("sessions expired without being closed by their proxies", slog.Int("fenced", fenced), slog.Int("closed", closed))
 		}
 	}
 }

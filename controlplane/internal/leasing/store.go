@@ -10,27 +10,32 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Store is what the Service needs of Postgres. Functions passed to it may run
-// twice, when a transaction is repeated.
+// Store is the Service's view of Postgres. A function passed to it may run twice,
+// if a transaction is repeated.
 type Store interface {
-	// Batch locks everything that the ops and returns name, lets decide change it, and writes it in one transaction.
-	Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error
-	// Register inserts a session, serialised with every change of keys and accounts.
-	Register(ctx context.Context, r *wire.RegisterRequest, valid time.Duration) (*wire.RegisterResponse, error)
-	// Renew extends an active session, serialised likewise, and returns up to limit changes that it lacks. A session
-	// that is not active gets the status Fenced.
-	Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error)
-	// Close fences a session and, when all its events are settled, closes it and frees its leases.
+	// Batch locks the pools, leases and sessions of the lease requests and returns, calls decide, and writes the changes
+	// that decide made, all in one transaction.
+	Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error
+	// Register inserts a session that is valid for ttl. It is serialised with every change of keys and accounts.
+	Register(ctx context.Context, r *wire.RegisterRequest, ttl time.Duration) (*wire.RegisterResponse, error)
+	// Heartbeat extends an active session by ttl from now, and returns up to limit changes that it has not applied. It is
+	// serialised with changes, too. A session that is not active gets the status Fenced.
+	Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, ttl time.Duration, limit int) (*wire.HeartbeatResponse, error)
+	// Close fences a session. If all its events are settled, it also closes the session and frees its leases.
 	Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error)
-	// Sweep fences sessions expired by more than margin, and closes those that have been silent for longer than rest.
-	Sweep(ctx context.Context, margin, rest time.Duration) (fenced, closed int, err error)
-	// LoadKeys reads the records of keys and the revision of the reading. An unknown key gives a nil Record; one that
-	// cannot be read is missing, and in the error.
+	// Sweep fences the sessions that have been expired for more than margin, and closes those that have been expired for
+	// more than closeAfter.
+	Sweep(ctx context.Context, margin, closeAfter time.Duration) (fenced, closed int, err error)
+	// LoadKeys returns the records of keys and the revision at which they were read. The record of an unknown key is nil.
+	// A key that cannot be read is missing, and the reason is in the error.
 	LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error)
-	// Balance reads the figures of an account and one of its keys.
+	// Balance returns the balance of an account and the limit of one of its keys. The reserved amounts include idle
+	// units and unsettled charges.
 	Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error)
-	// Pending returns the sessions that may still admit without knowing revision rev, with the time that each has left.
-	Pending(ctx context.Context, rev int64) ([]session.PendingSession, error)
-	// Standing tells whether a change is in force still, and how long ago Postgres lost commits.
-	Standing(ctx context.Context, c wire.KeyChange) (stands bool, sinceLoss time.Duration, err error)
+	// LiveSessions returns the active sessions.
+	LiveSessions(ctx context.Context) ([]wire.SessionID, error)
+	// PendingSessions returns the sessions that may still admit requests without having applied a committed change. During
+	// the recovery wait after a loss of commits, which ttl and margin determine, they include one for all sessions that
+	// Postgres does not know. If the change itself was lost, the error is ErrChangeLost.
+	PendingSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.PendingSession, error)
 }

@@ -25,15 +25,15 @@ import (
 type Config struct {
 	// Issuer and Audience are required in a token.
 	Issuer, Audience string
-	// KeysFile is a file with the provider's keys (JWKS); empty uses discovery.
-	KeysFile string
+	// JWKSFile is a file with the provider's keys (JWKS); empty uses discovery.
+	JWKSFile string
 	// Claim is the path of the claim that scopes are read from, a list or a text with spaces. A dot selects a member
 	// of an object.
 	Claim string
-	// Scopes maps values of the claim to scopes.
-	Scopes map[string]admin.Scope
-	// Skew is the tolerated clock difference to the provider.
-	Skew time.Duration
+	// ScopeMapping maps values of the claim to scopes.
+	ScopeMapping map[string]admin.Scope
+	// ClockSkew is the tolerated clock difference to the provider.
+	ClockSkew time.Duration
 	// Client calls the provider; nil means a client with a timeout.
 	Client *http.Client
 }
@@ -68,8 +68,8 @@ func New(cfg Config) (*Verifier, error) {
 		cfg.Client = &http.Client{Timeout: providerTimeout}
 	}
 	v := &Verifier{cfg: cfg}
-	if cfg.KeysFile != "" {
-		keys := &fileKeys{path: cfg.KeysFile}
+	if cfg.JWKSFile != "" {
+		keys := &fileKeys{path: cfg.JWKSFile}
 		if err := keys.load(); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (v *Verifier) checks() *oidclib.Config {
 	return &oidclib.Config{
 		ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms,
 		// The library itself tolerates a clock ahead of ours.
-		Now: func() time.Time { return time.Now().Add(-v.cfg.Skew) },
+		Now: func() time.Time { return time.Now().Add(-v.cfg.ClockSkew) },
 	}
 }
 
@@ -136,7 +136,7 @@ func (v *Verifier) found(ctx context.Context) (*oidclib.IDTokenVerifier, error) 
 func (v *Verifier) scopes(claims map[string]any) []admin.Scope {
 	var scopes []admin.Scope
 	for _, value := range values(claims, v.cfg.Claim) {
-		if scope, known := v.cfg.Scopes[value]; known {
+		if scope, known := v.cfg.ScopeMapping[value]; known {
 			scopes = append(scopes, scope)
 		}
 	}

@@ -94,8 +94,8 @@ const issuer = "https://id.example"
 
 func config(keys string) oidc.Config {
 	return oidc.Config{
-		Issuer: issuer, Audience: "gateway", KeysFile: keys, Claim: "groups", Skew: time.Minute,
-		Scopes: map[string]admin.Scope{"admins": admin.Operator, "support": admin.Read},
+		Issuer: issuer, Audience: "gateway", JWKSFile: keys, Claim: "groups", ClockSkew: time.Minute,
+		ScopeMapping: map[string]admin.Scope{"admins": admin.Operator, "support": admin.Read},
 	}
 }
 

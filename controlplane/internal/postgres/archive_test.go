@@ -61,7 +61,7 @@ func (w *world) archives(dir string) *archive.Service {
 func (w *world) archivesOf(store archive.Store, dir string) *archive.Service {
 	return archive.New(archive.Config{
 		Store: store, ReadFunc: usage.NewService(usagestore.New(w.db)).Export,
-		Log: slog.New(slog.DiscardHandler), Dir: dir, UsageMonths: 1, AuditMonths: 1,
+		Log: slog.New(slog.DiscardHandler), Dir: dir, UsageRetentionMonths: 1, AuditRetentionMonths: 1,
 	})
 }
 

@@ -66,7 +66,7 @@ func TestRegisterWaitsForChanges(t *testing.T) {
 	if got := (<-registered).Revision; got != before+1 {
 		t.Errorf("registered at revision %d; want %d", got, before+1)
 	}
-	if pending, err := store.Pending(t.Context(), before+1); err != nil || len(pending) != 0 {
+	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: before + 1}, sessionLength, 0); err != nil || len(pending) != 0 {
 		t.Errorf("pending %+v, %v; want none", pending, err)
 	}
 }
@@ -82,7 +82,7 @@ func TestHeartbeatWaitsForChanges(t *testing.T) {
 	renew := func() <-chan *wire.HeartbeatResponse {
 		renewed := make(chan *wire.HeartbeatResponse, 1)
 		go func() {
-			reply, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
+			reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
 			if err != nil {
 				t.Error(err)
 			}
@@ -124,7 +124,7 @@ func TestHeartbeatWaitsForChanges(t *testing.T) {
 		t.Errorf("the renewal got %+v; want no change", got)
 	}
 	<-committed
-	pending, err := store.Pending(t.Context(), rev+1)
+	pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: rev + 1}, sessionLength, 0)
 	if err != nil || len(pending) != 1 || pending[0].Remaining < sessionLength/2 {
 		t.Errorf("pending %+v, %v; want the session with its new length", pending, err)
 	}
@@ -142,7 +142,7 @@ func TestRenew(t *testing.T) {
 		w.exec(addChange, c.account)
 	}
 	renew := func(applied int64, boot string) *wire.HeartbeatResponse {
-		reply, err := store.Renew(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: applied}, sessionLength, 2)
+		reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: applied}, sessionLength, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,11 +168,11 @@ func TestRenew(t *testing.T) {
 	if got := renew(first, "proxy").Status; got != wire.Fenced {
 		t.Errorf("renewal of an expired session: %s; want fenced", got)
 	}
-	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
+	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: first + 4}, sessionLength, 0); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
 		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
 	}
 	w.exec("update proxy_sessions set state = 2")
-	if pending, err := store.Pending(t.Context(), first+4); err != nil || len(pending) != 0 {
+	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: first + 4}, sessionLength, 0); err != nil || len(pending) != 0 {
 		t.Errorf("pending %+v, %v; want none that is fenced", pending, err)
 	}
 }

@@ -214,7 +214,7 @@ func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *l
 }
 
 func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, calm time.Duration) *leasing.Service {
-	s := leasing.New(leasing.Config{Valid: sessionLength, Calm: calm}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: calm}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s

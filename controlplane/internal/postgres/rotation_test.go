@@ -337,7 +337,7 @@ func TestRotatePepper(t *testing.T) {
 	if diff := cmp.Diff(told, again); diff != "" {
 		t.Errorf("revoked again (-first +again):\n%s", diff)
 	}
-	renewed, err := leases.Renew(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: "proxy", AppliedRevision: rev}, time.Minute, 100)
+	renewed, err := leases.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: "proxy", AppliedRevision: rev}, time.Minute, 100)
 	w.must(err)
 	want := []wire.KeyChange{
 		{V: wire.Version, Revision: rev + 1, PreviousRevision: renewed.Changes[0].PreviousRevision, Kind: wire.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},

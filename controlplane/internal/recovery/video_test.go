@@ -23,7 +23,7 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// videoEnv makes video jobs for one customer.
+// videoEnv is a site with one account that has video jobs.
 type videoEnv struct {
 	*site
 	account, key ident.UUID
@@ -50,7 +50,7 @@ func (r *replica) videos() *video.Service {
 	return video.New(videostore.New(r.db), r.bus, r.bus, slog.New(slog.DiscardHandler))
 }
 
-// job is a record as a proxy makes it.
+// job returns a new record, as a proxy makes it.
 func (p *videoEnv) job() *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: ident.Account.Format(p.account), KeyID: ident.Key.Format(p.key),
@@ -59,8 +59,9 @@ func (p *videoEnv) job() *event.Video {
 	}
 }
 
-// advance has a job go through states, the first of which makes it unless it is
-// made: "up" gives it its provider's id. It returns the record.
+// advance records states of a job one after another, and returns the last record.
+// The first state creates the job unless it exists. The state "up" means in
+// progress with the provider's id.
 func (r *replica) advance(v *event.Video, states ...string) *event.Video {
 	r.t.Helper()
 	for _, state := range states {
@@ -68,11 +69,11 @@ func (r *replica) advance(v *event.Video, states ...string) *event.Video {
 		if next.Status = state; state == "up" {
 			next.Status, next.UpstreamID = event.VideoInProgress, "up_1"
 		}
-		record := r.videos().Update
+		save := r.videos().Update
 		if v.Rev == 0 {
-			record = r.videos().Create
+			save = r.videos().Create
 		}
-		reply, err := record(r.t.Context(), &next)
+		reply, err := save(r.t.Context(), &next)
 		if err != nil || reply.Status != event.VideoDone {
 			r.t.Fatalf("%s: %+v, %v", state, reply, err)
 		}
@@ -81,7 +82,7 @@ func (r *replica) advance(v *event.Video, states ...string) *event.Video {
 	return v
 }
 
-// state is how a job is on record.
+// state returns the recorded revision, status and provider's id of a job.
 func (r *replica) state(v *event.Video) string {
 	r.t.Helper()
 	reply, err := r.videos().Get(r.t.Context(), &event.VideoGet{V: event.Version, ID: v.ID, AccountID: v.AccountID})
@@ -94,7 +95,7 @@ func (r *replica) state(v *event.Video) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", reply.Video.Rev, reply.Video.Status, reply.Video.UpstreamID))
 }
 
-// publishBackup puts something among what is kept.
+// publishBackup adds a backup.
 func (p *videoEnv) publishBackup(id string, payload []byte) {
 	p.t.Helper()
 	js, err := jetstream.New(p.nats.Connect())
@@ -106,7 +107,7 @@ func (p *videoEnv) publishBackup(id string, payload []byte) {
 	}
 }
 
-// usage is the bill of a job that completed.
+// usage returns the usage event of a completed job.
 func usage(v *event.Video) []settle.Item {
 	payload, err := json.Marshal(event.Usage{
 		V: event.Version, RequestID: v.RequestID, Session: 1, Seq: 1, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: "videos",
@@ -126,116 +127,116 @@ func usage(v *event.Video) []settle.Item {
 func (r *replica) settle(v *event.Video) {
 	r.t.Helper()
 	if result, err := settle.New(settlestore.New(r.db)).Settle(r.t.Context(), usage(v)); err != nil || result.Quarantined > 0 {
-		r.t.Fatalf("bill: %+v, %v", result, err)
+		r.t.Fatalf("settlement: %+v, %v", result, err)
 	}
 }
 
-// An older copy of Postgres takes its place. What became of video jobs since is
-// there before anybody is served: jobs that were made, went on and ended, as
-// they were last. What had ended in the copy stays so, and what cannot be put
-// back waits in quarantine and keeps nothing else.
-func TestVideoJobsOutliveALoss(t *testing.T) {
+// Postgres is replaced by an older copy. Before anything is served from it, the
+// video jobs get their last states from the backups. A job that has ended in the
+// copy does not change. A backup that cannot be restored goes into quarantine and
+// does not stop the others.
+func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	t.Parallel()
 	p := newVideoEnv(t)
 	r := p.replica()
 	r.check(nil)
-	untouched, went := r.advance(p.job(), event.VideoQueued), r.advance(p.job(), event.VideoQueued)
-	givenUp := r.advance(p.job(), event.VideoQueued, event.VideoFailed)
-	altered := r.advance(p.job(), event.VideoQueued, "up")
+	unchanged, continued := r.advance(p.job(), event.VideoQueued), r.advance(p.job(), event.VideoQueued)
+	endedBefore := r.advance(p.job(), event.VideoQueued, event.VideoFailed)
+	reassigned := r.advance(p.job(), event.VideoQueued, "up")
 	p.restart(p.copy)
 	r.check(nil)
 
-	// All this is lost.
-	made := r.advance(p.job(), event.VideoQueued)
-	went = r.advance(went, "up")
+	// The commits of everything below are lost.
+	created := r.advance(p.job(), event.VideoQueued)
+	continued = r.advance(continued, "up")
 	running := r.advance(p.job(), event.VideoQueued, "up")
 	completed := r.advance(p.job(), event.VideoQueued, "up", event.VideoCompleted)
 	r.settle(completed)
 	failed := r.advance(p.job(), event.VideoQueued, event.VideoFailed)
-	uncommitted := p.job() // whoever recorded it died first
+	uncommitted := p.job() // its replica died before the commit
 	uncommitted.Rev = 1
 	if err := r.bus.BackUpVideo(t.Context(), uncommitted); err != nil {
 		t.Fatal(err)
 	}
-	late := *givenUp // what a proxy wanted that had an old record
-	late.Status, late.UpstreamID, late.Rev = event.VideoInProgress, "up_1", givenUp.Rev+1
+	late := *endedBefore // the rejected update of a proxy with an outdated record
+	late.Status, late.UpstreamID, late.Rev = event.VideoInProgress, "up_1", endedBefore.Rev+1
 	if err := r.bus.BackUpVideo(t.Context(), &late); err != nil {
 		t.Fatal(err)
 	}
-	stranger := &videoEnv{p.site, ident.New(), ident.New()}
-	stranger.customer(stranger.account, stranger.key)
-	lost := r.advance(stranger.job(), event.VideoQueued)
-	other := *altered
-	other.AccountID, other.Rev = lost.AccountID, altered.Rev+1
-	if err := r.bus.BackUpVideo(t.Context(), &other); err != nil {
+	other := &videoEnv{p.site, ident.New(), ident.New()}
+	other.customer(other.account, other.key)
+	keyLost := r.advance(other.job(), event.VideoQueued)
+	moved := *reassigned
+	moved.AccountID, moved.Rev = keyLost.AccountID, reassigned.Rev+1
+	if err := r.bus.BackUpVideo(t.Context(), &moved); err != nil {
 		t.Fatal(err)
 	}
-	unholdable := r.advance(p.job(), event.VideoQueued)
-	unholdable.Model, unholdable.Rev = "a\x00b", 2
-	if err := r.bus.BackUpVideo(t.Context(), unholdable); err != nil {
+	unstorable := r.advance(p.job(), event.VideoQueued)
+	unstorable.Model, unstorable.Rev = "a\x00b", 2
+	if err := r.bus.BackUpVideo(t.Context(), unstorable); err != nil {
 		t.Fatal(err)
 	}
-	p.publishBackup("poison", []byte(`{"v":1,"id":"poison\u0000"`))
+	p.publishBackup("malformed", []byte(`{"v":1,"id":"malformed\u0000"`))
 
 	p.restart(p.putBack)
-	if _, err := r.videos().Get(t.Context(), &event.VideoGet{V: event.Version, ID: made.ID}); err == nil {
-		t.Error("a job was looked for in a copy that has not been entered")
+	if _, err := r.videos().Get(t.Context(), &event.VideoGet{V: event.Version, ID: created.ID}); err == nil {
+		t.Error("the copy was used before the loss was declared")
 	}
-	for again := range 2 {
-		if again > 0 { // and once more by hand, when all of it has gone on
+	for round := range 2 {
+		if round > 0 { // declare another loss, which restores the same backups
 			running = r.advance(running, event.VideoCompleted)
 			if err := p.replica().monitor.Declare(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		r.check(nil)
-		p.epochIs(int64(again) + 2)
+		p.epochIs(int64(round) + 2)
 		for name, tt := range map[string]struct {
 			job  *event.Video
 			want string
 		}{
-			"untouched":     {untouched, "1 queued"},
-			"made":          {made, "1 queued"},
-			"went on":       {went, "2 in_progress up_1"},
-			"running":       {running, []string{"2 in_progress up_1", "3 completed up_1"}[again]},
-			"completed":     {completed, "3 completed up_1"},
-			"failed":        {failed, "2 failed"},
-			"given up":      {givenUp, "2 failed"},
-			"uncommitted":   {uncommitted, "1 queued"},
-			"altered":       {altered, "2 in_progress up_1"},
-			"of a key lost": {lost, event.VideoNotFound},
+			"unchanged":    {unchanged, "1 queued"},
+			"created":      {created, "1 queued"},
+			"continued":    {continued, "2 in_progress up_1"},
+			"running":      {running, []string{"2 in_progress up_1", "3 completed up_1"}[round]},
+			"completed":    {completed, "3 completed up_1"},
+			"failed":       {failed, "2 failed"},
+			"ended before": {endedBefore, "2 failed"},
+			"uncommitted":  {uncommitted, "1 queued"},
+			"reassigned":   {reassigned, "2 in_progress up_1"},
+			"key lost":     {keyLost, event.VideoNotFound},
 		} {
 			if got := r.state(tt.job); got != tt.want {
-				t.Errorf("time %d, %s: %s; want %s", again, name, got, tt.want)
+				t.Errorf("round %d, %s: got %s; want %s", round, name, got, tt.want)
 			}
 		}
 		if got := p.number("select count(*) from quarantine where resolved_at is null"); got != 4 {
-			t.Errorf("time %d: %d in quarantine; want what is altered, has lost its key, and cannot be held or read", again, got)
+			t.Errorf("round %d: %d backups in quarantine; want 4: reassigned, key lost, unstorable and malformed", round, got)
 		}
 	}
 
-	// Billed before, and seen completed again: once. What is lost is none of it.
+	// The completed job is reported twice more, and charged once.
 	r.settle(completed)
 	r.settle(completed)
 	if got := p.number("select sum(settled) from pools where kind = 1"); got != 40 {
-		t.Errorf("%d settled; want one job's cost", got)
+		t.Errorf("%d settled; want 40, the cost of one job", got)
 	}
 	quarantine := settle.NewQuarantine(quarantinestore.New(r.db), settle.New(settlestore.New(r.db)))
 	if _, err := quarantine.Release(t.Context(), p.number("select min(id) from quarantine where request_id <> ''")); !errors.Is(err, settle.ErrCannotSettle) {
-		t.Errorf("released a record: %v; want that it cannot be", err)
+		t.Errorf("release of a video job's record: got %v; want ErrCannotSettle", err)
 	}
-	// A job that is put back is polled again when its time has come.
+	// A restored job that is open is polled again when it is due.
 	p.number("with aged as (update video_jobs set updated_at = updated_at - interval '1 hour' returning 1) select count(*) from aged")
 	open, err := videostore.New(r.db).Open(t.Context(), 30*time.Second, video.Place{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]bool{untouched.ID: true, made.ID: true, went.ID: true, uncommitted.ID: true, altered.ID: true}
+	want := map[string]bool{unchanged.ID: true, created.ID: true, continued.ID: true, uncommitted.ID: true, reassigned.ID: true}
 	got := map[string]bool{}
 	for _, job := range open {
 		got[job.Poll.ID] = true
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("open (-want +got):\n%s", diff)
+		t.Errorf("open jobs (-want +got):\n%s", diff)
 	}
 }

@@ -201,8 +201,8 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 	return reply, postgres.Translate("register session", err)
 }
 
-// Renew implements leasing.Store.
-func (l *Store) Renew(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
+// Heartbeat implements leasing.Store.
+func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
 	reply := &wire.HeartbeatResponse{V: wire.Version}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -357,22 +357,6 @@ func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, er
 		return q.FenceSessions(ctx, over)
 	})
 	return fenced, err
-}
-
-// Pending implements leasing.Store.
-func (l *Store) Pending(ctx context.Context, rev int64) ([]session.PendingSession, error) {
-	rows, err := l.db.Queries().ActiveSessions(ctx)
-	if err != nil {
-		return nil, postgres.Translate("list sessions", err)
-	}
-	var pending []session.PendingSession
-	for _, row := range rows {
-		t := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRevision}
-		if t.Behind(rev) {
-			pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
-		}
-	}
-	return pending, nil
 }
 
 // LoadKeys implements leasing.Store.

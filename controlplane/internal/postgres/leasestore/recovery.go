@@ -6,22 +6,53 @@ import (
 	"fmt"
 	"time"
 
+	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
-// Standing implements leasing.Store.
-func (l *Store) Standing(ctx context.Context, c wire.KeyChange) (stands bool, sinceLoss time.Duration, err error) {
-	since, err := l.db.Queries().SinceLoss(ctx)
+// LiveSessions implements leasing.Store.
+func (l *Store) LiveSessions(ctx context.Context) ([]wire.SessionID, error) {
+	rows, err := l.db.Queries().ActiveSessions(ctx)
+	live := make([]wire.SessionID, len(rows))
+	for i, row := range rows {
+		live[i] = wire.SessionID(row.ID)
+	}
+	return live, postgres.Translate("list sessions", err)
+}
+
+// PendingSessions implements leasing.Store. The sessions are read before the
+// state of the cluster: if commits are lost in between, the state shows it.
+func (l *Store) PendingSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.PendingSession, error) {
+	rows, err := l.db.Queries().ActiveSessions(ctx)
 	if err != nil {
-		return false, 0, postgres.Translate("read epoch", err)
+		return nil, postgres.Translate("list sessions", err)
 	}
-	if stands = true; c.Kind == wire.KeyRevoked {
-		stands, err = l.db.Queries().IsRevoked(ctx, c.KeyHash[:])
+	var pending []session.PendingSession
+	for _, row := range rows {
+		r := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRevision}
+		if r.Behind(c.Revision) {
+			pending = append(pending, session.PendingSession{Session: r.ID, Remaining: r.Remaining})
+		}
 	}
-	return stands, pgconv.Seconds(since), postgres.Translate("read revocation", err)
+	sinceLoss, err := l.db.Queries().SinceLoss(ctx)
+	if err != nil {
+		return nil, postgres.Translate("read time of the last loss", err)
+	}
+	if c.Kind == wire.KeyRevoked {
+		revoked, err := l.db.Queries().IsRevoked(ctx, c.KeyHash[:])
+		if err != nil {
+			return nil, postgres.Translate("read revocation", err)
+		}
+		if !revoked {
+			return nil, leasing.ErrChangeLost
+		}
+	}
+	return append(pending, rollback.UnknownSessions(pgconv.Seconds(sinceLoss), ttl, margin)...), nil
 }
 
 // restore inserts the earlier sessions of a proxy that Postgres has lost.
