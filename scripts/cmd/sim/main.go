@@ -1,5 +1,5 @@
-// Command sim plays the fault simulation of the lease protocol over many seeds,
-// or one seed again with its trace.
+// Command sim runs the fault simulation of the lease protocol with many seeds, or
+// one seed with its trace.
 package main
 
 import (
@@ -23,15 +23,15 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("sim", flag.ContinueOnError)
-	seeds := flags.Uint64("seeds", 2000, "how many seeds to play")
-	first := flags.Uint64("first", 1, "the first of them")
-	seed := flags.Uint64("seed", 0, "play this seed alone")
-	trace := flags.Bool("trace", false, "print the trace of the seed")
-	mutations := flags.Bool("mutations", false, "play each seeded fault until it is found")
-	fault := flags.String("fault", "", "of the seeded faults, only those whose name has this in it")
-	budget := flags.Uint64("budget", 0, "seeds for each fault; zero takes its own")
+	seeds := flags.Uint64("seeds", 2000, "number of seeds to run")
+	first := flags.Uint64("first", 1, "first seed")
+	seed := flags.Uint64("seed", 0, "run only this seed")
+	trace := flags.Bool("trace", false, "print the trace of the seed given by -seed")
+	mutations := flags.Bool("mutations", false, "run each mutation of the protocol until the simulation finds it")
+	fault := flags.String("fault", "", "run only mutations whose name contains this text")
+	budget := flags.Uint64("budget", 0, "maximum number of seeds for each mutation; zero means the default of the mutation")
 	if err := flags.Parse(args); err != nil {
-		return err //nolint:wrapcheck // it has been printed with the usage
+		return err //nolint:wrapcheck // the flag package has printed it
 	}
 	switch {
 	case *mutations:
@@ -41,10 +41,10 @@ func run(args []string, out io.Writer) error {
 		fmt.Fprint(out, r.Trace)
 		return report(out, r)
 	}
-	return play(*first, *seeds, out)
+	return search(*first, *seeds, out)
 }
 
-// report prints what became of one seed.
+// report prints the result of one seed, or returns its violation as an error.
 func report(out io.Writer, r sim.Result) error {
 	if r.Violation == "" {
 		fmt.Fprintf(out, "seed %d (%s): %d steps, %d admitted, %d refused, no violation\n", r.Seed, r.Profile.Name, r.Stats.Steps, r.Stats.Admitted, r.Stats.Refused)
@@ -53,26 +53,27 @@ func report(out io.Writer, r sim.Result) error {
 	return fmt.Errorf("seed %d (%s): %s", r.Seed, r.Profile.Name, r.Violation)
 }
 
-// tail is how much of a trace is printed with a violation.
-const tail = 6000
+// maxTrace is the length of the end of a trace that is printed with a violation, in bytes.
+const maxTrace = 6000
 
-func play(first, count uint64, out io.Writer) error {
-	begun := time.Now()
+// search runs seeds until one violates an invariant, and prints the statistics.
+func search(first, count uint64, out io.Writer) error {
+	start := time.Now()
 	var total sim.Stats
 	var bad *sim.Result
-	played := uint64(0)
+	seeds := uint64(0)
 	sim.Search(first, count, sim.Correct, func(r sim.Result) bool {
-		played++
+		seeds++
 		total.Add(r.Stats)
 		if r.Violation != "" {
 			bad = &r
 		}
 		return bad == nil
 	})
-	took := time.Since(begun)
+	took := time.Since(start)
 	fmt.Fprintf(out, "%d seeds in %s: %.0f seeds/s, %d steps, %.0f steps/s\n",
-		played, took.Round(time.Millisecond), float64(played)/took.Seconds(), total.Steps, float64(total.Steps)/took.Seconds())
-	fmt.Fprintf(out, "%d requests: %d admitted, %d refused; %d op messages\n", total.Requests, total.Admitted, total.Refused, total.Messages)
+		seeds, took.Round(time.Millisecond), float64(seeds)/took.Seconds(), total.Steps, float64(total.Steps)/took.Seconds())
+	fmt.Fprintf(out, "%d requests: %d admitted, %d refused; %d lease requests\n", total.Requests, total.Admitted, total.Refused, total.Messages)
 	var names []string
 	for name := range total.Faults {
 		names = append(names, name)
@@ -86,38 +87,39 @@ func play(first, count uint64, out io.Writer) error {
 	}
 	again := sim.Run(bad.Seed, sim.Correct(), true)
 	text := again.Trace
-	if len(text) > tail {
-		text = "…" + text[len(text)-tail:]
+	if len(text) > maxTrace {
+		text = "…" + text[len(text)-maxTrace:]
 	}
 	fmt.Fprint(out, text)
 	return report(out, *bad)
 }
 
+// mutate runs mutations of the protocol, and returns an error unless all are found.
 func mutate(fault string, budget uint64, out io.Writer) error {
-	missed, tried := 0, 0
+	missed, count := 0, 0
 	for _, m := range sim.Mutations() {
 		if !strings.Contains(m.Name, fault) {
 			continue
 		}
-		tried++
+		count++
 		limit := m.Budget
 		if budget > 0 {
 			limit = budget
 		}
-		begun := time.Now()
-		found, played := m.Find(limit)
+		start := time.Now()
+		found, seeds := m.Find(limit)
 		if found == nil {
 			missed++
-			fmt.Fprintf(out, "NOT FOUND in %d seeds: %s\n", played, m.Name)
+			fmt.Fprintf(out, "NOT FOUND in %d seeds: %s\n", seeds, m.Name)
 			continue
 		}
-		fmt.Fprintf(out, "%-70s %6d seeds %8s  seed %d, %s\n", m.Name, played, time.Since(begun).Round(time.Millisecond), found.Seed, found.Violation)
+		fmt.Fprintf(out, "%-70s %6d seeds %8s  seed %d, %s\n", m.Name, seeds, time.Since(start).Round(time.Millisecond), found.Seed, found.Violation)
 	}
 	if missed > 0 {
-		return fmt.Errorf("%d of %d seeded faults were not found", missed, tried)
+		return fmt.Errorf("%d of %d mutations were not found", missed, count)
 	}
-	if tried == 0 {
-		return fmt.Errorf("no seeded fault has %q in its name", fault)
+	if count == 0 {
+		return fmt.Errorf("no mutation has %q in its name", fault)
 	}
 	return nil
 }

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// cabinets is the number of concurrent clients, each of which runs through rounds of all
-	// that a cabinet does.
+	// cabinets is the number of concurrent clients. Each repeats a round of all requests that a
+	// cabinet backend sends.
 	cabinets = 4
-	// kills is the number of times that a control plane is killed meanwhile.
+	// kills is how often a control plane is killed during the test.
 	kills = 6
 )
 
@@ -44,13 +44,13 @@ func TestAdminAPIWhileControlPlanesAreKilled(t *testing.T) {
 	over.Store(true)
 	working.Wait()
 	if c.repeated.Load() == 0 {
-		t.Error("no request was repeated: nothing was put to the test")
+		t.Error("no request was repeated, so that the kills had no effect")
 	}
 	t.Logf("%d requests, %d of them repeated, over %d kills", c.asked.Load(), c.repeated.Load(), kills)
 	r.AwaitSessions(t)
 	check, err := r.Admin.CheckLedger(t.Context(), nil)
 	if err != nil || !check.Value.OK {
-		t.Errorf("ledger check: %s, %v", check, err)
+		t.Errorf("ledger check: got %s, %v", check, err)
 	}
 }
 
@@ -81,7 +81,7 @@ func do[T any](
 		if err != nil {
 			return err
 		}
-		if a.StatusCode == http.StatusAccepted { // a revocation that is not effective yet
+		if a.StatusCode == http.StatusAccepted { // a revocation that is not confirmed yet
 			return fmt.Errorf("status %d", a.StatusCode)
 		}
 		got = a
@@ -103,8 +103,8 @@ func (c *cabinet) round(id string) {
 	})
 	of := account.Value.ID
 	for n := range 2 {
-		// A booking whose answer was lost is answered 201 again because of the key, or 200
-		// because of the reference.
+		// The repetition of a booking whose answer was lost gets 201 because of its idempotency
+		// key, or 200 because of its reference.
 		rig.Await(c.t, "credit", func(ctx context.Context) error {
 			c.asked.Add(1)
 			_, err := c.admins[n].CreateCredit(ctx, of, &adminclient.CreateCreditParams{IdempotencyKey: key(fmt.Sprint("credit", n))},
@@ -128,11 +128,11 @@ func (c *cabinet) round(id string) {
 	do(c, "revoke a key", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.Revocation], error) {
 		return a.RevokeKey(ctx, keys[1], &adminclient.RevokeKeyParams{IdempotencyKey: key("revoke")})
 	})
-	c.once(of, *key("account"))
+	c.checkOnce(of, *key("account"))
 }
 
-// once checks that every object of a round exists once.
-func (c *cabinet) once(account, externalID string) {
+// checkOnce checks that every object of a round exists once.
+func (c *cabinet) checkOnce(account, externalID string) {
 	found := do(c, "find the account", http.StatusOK, func(ctx context.Context, a *adminclient.Client) (*adminclient.Response[adminclient.AccountList], error) {
 		return a.ListAccounts(ctx, &adminclient.ListAccountsParams{ExternalID: &externalID})
 	})

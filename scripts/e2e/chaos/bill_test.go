@@ -37,7 +37,7 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 			t.Fatal(err)
 		}
 		total += cost
-		if _, twice := charged[u.RequestID]; twice {
+		if _, found := charged[u.RequestID]; found {
 			t.Errorf("%s is charged twice", u.RequestID)
 		}
 		charged[u.RequestID] = u
@@ -48,28 +48,28 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 		u, found := charged[q.id]
 		switch {
 		case !answered(q):
-			if q.status != 0 && q.status != 200 && found && u.Cost != "0.00" { // a request of a revoked key may have begun
-				t.Errorf("%v was refused and charged %s", q, u.Cost)
+			if q.status != 0 && q.status != 200 && found && u.Cost != "0.00" { // a request may have run when its key was revoked
+				t.Errorf("%v was refused, but charged %s", q, u.Cost)
 			}
 		case !found:
 			t.Errorf("%v is not charged", q)
 		case u.Status != adminclient.UsageRecordStatusCompleted || u.Estimated || u.ProviderRequestID == nil || *u.ProviderRequestID != q.answerID:
-			t.Errorf("%v is charged as %s, estimated %t, of the provider's answer %v; want it as reported in %s",
+			t.Errorf("%v is charged as %s, estimated %t, with provider request id %v; want the usage that the provider reported for %s",
 				q, u.Status, u.Estimated, u.ProviderRequestID, q.answerID)
 		default:
 			whole++
 		}
 	}
 	if balance != credit-total {
-		t.Errorf("the balance is %v; want %v, the credit without the %v of the usage records", balance, credit-total, total)
+		t.Errorf("the balance is %v; want %v, the credit less the %v of the usage records", balance, credit-total, total)
 	}
 	checkInvariants(t, l.r)
 	t.Logf("%d requests, %d of them answered; %d charged: %v", len(asked), whole, len(usage), statuses)
 }
 
 // checkInvariants checks the invariants over all accounts and leases: ledger, pools and usage
-// records agree, a closed session holds nothing, and no pool is overdrawn by more than was
-// charged beyond its grants.
+// records agree, a closed session has no outstanding units, and no pool is overdrawn by more
+// than its overrun and late charges.
 func checkInvariants(t *testing.T, r *rig.Rig) {
 	t.Helper()
 	r.CheckLedger(t)
@@ -97,19 +97,19 @@ func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted ma
 	}
 	entry, found := noted[*u.ProviderRequestID]
 	if !found {
-		t.Errorf("%s is charged for %s, which the provider never gave", u.RequestID, *u.ProviderRequestID)
+		t.Errorf("%s is charged for %s, an answer that the provider never sent", u.RequestID, *u.ProviderRequestID)
 		return
 	}
 	most := money.Nano(entry.PromptCount*inputPrice + 20*outputPrice)
 	if entry.Counts != nil {
 		most = money.Nano(entry.Counts.Input*inputPrice + entry.Counts.Output*outputPrice)
 	}
-	if u.Estimated { // from the length of the text, which may exceed the count of the provider
-		reserve, err := money.Parse(u.Reserve)
+	if u.Estimated { // an estimate from the text length may exceed the provider's token count
+		reservation, err := money.Parse(u.Reserve)
 		if err != nil {
 			t.Fatal(err)
 		}
-		most = reserve
+		most = reservation
 	}
 	if u.Status == adminclient.UsageRecordStatusCompleted && cost != most || cost > most {
 		t.Errorf("%s (%s, estimated %t) cost %v; the provider reported %v", u.RequestID, u.Status, u.Estimated, cost, most)

@@ -40,7 +40,7 @@ func TestChaos_burst_10k_accounts(t *testing.T) {
 	for before := 0; before < accounts; before = b.served() {
 		rig.Await(t, "another account to be served", func(context.Context) error {
 			if n := b.served(); n == before {
-				return fmt.Errorf("%d are, as before", n)
+				return fmt.Errorf("still %d accounts were served", n)
 			}
 			return nil
 		})
@@ -61,7 +61,7 @@ func TestChaos_burst_10k_accounts(t *testing.T) {
 		t.Errorf("%d accounts were charged, %d of them once, %v; want all %d", served, once, err, accounts)
 	}
 	checkInvariants(t, r)
-	t.Logf("%d accounts at once: %v", accounts, b.got)
+	t.Logf("responses to %d accounts, by status: %v", accounts, b.got)
 }
 
 // burst holds the results of the clients.
@@ -110,8 +110,9 @@ func (b *burst) serve(t *testing.T, i int) {
 // burstName is the name of the accounts that multiply creates.
 const burstName = "burst"
 
-// multiply creates copies of an account, each with its money and a key, and returns the keys.
-// The rows are copied, because ten thousand times three calls would take longer than the test.
+// multiply creates copies of an account, each with its balance and a key, and returns the keys.
+// It copies rows, because three admin API calls for each of ten thousand accounts would take
+// too long.
 func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []string) {
 	t.Helper()
 	hasher := r.Hasher(t)
@@ -133,7 +134,7 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(context.Background()) }() // nothing, once it is committed
+	defer func() { _ = tx.Rollback(context.Background()) }() // no effect after the commit
 	made := `create temporary table made on commit drop as select account, key, transaction, hash from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[]) as m (account, key, transaction, hash)`
 	if _, err := tx.Exec(t.Context(), made, accounts, ids, transactions, hashes); err != nil {
 		t.Fatal(err)
@@ -155,7 +156,7 @@ func multiply(t *testing.T, r *rig.Rig, pattern *rig.Account, n int) (keys []str
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conn.Exec(t.Context(), `analyze`); err != nil { // autovacuum would do so later
+	if _, err := conn.Exec(t.Context(), `analyze`); err != nil { // otherwise autovacuum would do so during the test
 		t.Fatal(err)
 	}
 	return keys

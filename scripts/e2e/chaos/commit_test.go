@@ -14,12 +14,13 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A control plane is killed after its transaction is committed and before it sees the commit,
-// so that it has answered nobody. The repeated lease request of the proxy gets the stored
-// response, and the money is granted once. The usage is delivered again and charged once.
+// A control plane is killed after its transaction is committed and before it learns of the
+// commit, so that it has sent no response. The repeated lease request of the proxy gets the
+// stored response, and the money is granted once. The usage is delivered again and charged
+// once.
 //
 // The test makes Postgres wait after each commit for a standby that does not exist: the
-// transaction is durable, and the control plane is not told.
+// transaction is durable, but the control plane gets no answer.
 func TestChaos_cp_crash_after_commit(t *testing.T) {
 	r := rig.Get(t)
 	for _, table := range []string{"lease_responses", "ledger_transactions"} {
@@ -29,14 +30,14 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 			r.AwaitSettled(t)
 			conn := r.Postgres(t)
 			mark(t, conn, table)
-			goOn := awaitStandby(t, conn)
+			release := awaitStandby(t, conn)
 			statuses := crowd(t, r, 1, account.Key, model, 0)
 			killed := awaitCommit(t, conn, table)
 			restarted := r.Kill(t, killed)
-			goOn()
+			release()
 			status := <-statuses
 			restarted()
-			if status != 200 && status != 503 { // it may have waited too long
+			if status != 200 && status != 503 { // 503 if it waited too long
 				t.Errorf("got %d; want 200 or 503", status)
 			}
 			r.AwaitSettled(t)
@@ -48,8 +49,8 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 	}
 }
 
-// mark makes each transaction that writes a table show this in the name of its connection, and
-// makes its commit wait for a standby.
+// mark makes each transaction that writes a table add the table to the application name of its
+// connection, and makes its commit wait for a standby.
 func mark(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
 	const function = `create or replace function chaos_mark() returns trigger language plpgsql as $$ begin
@@ -76,8 +77,8 @@ func undo(t *testing.T, conn *pgx.Conn, statements ...string) {
 }
 
 // awaitStandby makes commits of marked transactions wait for a standby that does not exist,
-// until goOn is called or the test ends.
-func awaitStandby(t *testing.T, conn *pgx.Conn) (goOn func()) {
+// until release is called or the test ends.
+func awaitStandby(t *testing.T, conn *pgx.Conn) (release func()) {
 	t.Helper()
 	const reload = `select pg_reload_conf()`
 	reset := []string{`alter system reset synchronous_standby_names`, `alter system reset synchronous_commit`, reload}
@@ -106,7 +107,7 @@ func awaitCommit(t *testing.T, conn *pgx.Conn, table string) (part string) {
 		var name string
 		err := conn.QueryRow(ctx, `select application_name from pg_stat_activity where wait_event = 'SyncRep' and starts_with(application_name, $1)`,
 			"chaos "+table+" ").Scan(&name)
-		part = name[strings.LastIndexByte(name, ' ')+1:] // each statement marks the name again
+		part = name[strings.LastIndexByte(name, ' ')+1:] // each statement adds the table again
 		return err
 	})
 	return part
@@ -121,9 +122,9 @@ func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 		t.Fatal(err)
 	}
 	if len(usage) == 0 {
-		return // it was refused, and its grant was returned
+		return // the request was refused, and the granted units were returned
 	}
-	reserve, err := money.Parse(usage[0].Reserve)
+	reservation, err := money.Parse(usage[0].Reserve)
 	if err != nil || len(usage) != 1 {
 		t.Fatalf("got %d usage records, %v; want one", len(usage), err)
 	}
@@ -134,7 +135,7 @@ func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 	var granted int64
 	err = conn.QueryRow(t.Context(), `select coalesce(sum(l.g), 0) from leases l join pools p on p.id = l.pool_id where p.kind = 1 and p.account_id = $1`,
 		[16]byte(id)).Scan(&granted)
-	if err != nil || granted != int64(reserve) {
-		t.Errorf("%v was granted, %v; want %v, once", money.Nano(granted), err, reserve)
+	if err != nil || granted != int64(reservation) {
+		t.Errorf("%v was granted, %v; want %v, once", money.Nano(granted), err, reservation)
 	}
 }

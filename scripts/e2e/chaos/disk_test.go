@@ -13,8 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// A proxy with a full disk admits nothing, because it could not bill it. Requests that ran
-// when the disk filled up are billed.
+// A proxy with a full disk admits no requests, because it could not bill them. Requests that
+// were running when the disk filled up are billed.
 func TestChaos_disk_full_no_admit(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -31,7 +31,7 @@ func TestChaos_disk_full_no_admit(t *testing.T) {
 	for range 20 {
 		answer := r.Do(t, rig.Request{Proxy: full, Path: "/v1/chat/completions", Key: dead.Key, Body: question(model)})
 		if answer.Status != http.StatusServiceUnavailable {
-			t.Errorf("with a full disk: got %s; want 503", answer)
+			t.Errorf("request with a full disk: got %s; want 503", answer)
 		}
 	}
 	if n := len(r.Sim.Journal(t, model)); n != 0 {
@@ -64,7 +64,7 @@ func smallDisk(t *testing.T, r *rig.Rig, part string) (dir string) {
 	if err := syscall.Unmount(probe, 0); err != nil {
 		t.Fatal(err)
 	}
-	r.End(t, part) // its spool is empty then
+	r.End(t, part) // an orderly stop leaves the spool empty
 	if err := syscall.Mount("spool", dir, "tmpfs", 0, options); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func fill(t *testing.T, dir string) (name string) {
 		_, err := file.Write(block)
 		switch {
 		case errors.Is(err, syscall.ENOSPC):
-			block = block[:len(block)/2] // the last bytes too
+			block = block[:len(block)/2] // fill the last bytes, too
 		case err != nil:
 			t.Fatal(err)
 		}

@@ -46,13 +46,13 @@ func TestDataplaneDrainsStreams(t *testing.T) {
 		return nil
 	})
 	if n := ended.Load(); n != 0 {
-		t.Errorf("%d streams have ended; want all of this while they run", n)
+		t.Errorf("%d streams have already ended; want readiness checked while all are running", n)
 	}
 	h.Release()
 	readers.Wait()
 	for i := range streams {
 		if faults[i] != nil || !strings.HasSuffix(bodies[i], "data: [DONE]\n\n") {
-			t.Errorf("stream %d ended with %v after %d bytes; want it whole", i, faults[i], len(bodies[i]))
+			t.Errorf("stream %d ended with %v after %d bytes; want a complete stream", i, faults[i], len(bodies[i]))
 		}
 	}
 	restarted()
@@ -62,7 +62,7 @@ func TestDataplaneDrainsStreams(t *testing.T) {
 	for _, u := range account.AwaitUsage(t, streams) {
 		cost, err := money.Parse(u.Cost)
 		if err != nil || u.Status != "completed" || u.Estimated {
-			t.Errorf("%s: got %s, estimated %t, %v; want it as reported", u.RequestID, u.Status, u.Estimated, err)
+			t.Errorf("%s: got %s, estimated %t, %v; want the usage that the provider reported", u.RequestID, u.Status, u.Estimated, err)
 		}
 		charged += cost
 	}

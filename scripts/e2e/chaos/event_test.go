@@ -16,8 +16,8 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// batchMost is the maximum number of events in one message: NATS accepts at most one megabyte.
-const batchMost = 500
+// maxBatch is the maximum number of events in one message: NATS accepts at most one megabyte.
+const maxBatch = 500
 
 // All events of the usage stream are published again, reordered, in other batches and some of
 // them twice, while requests run. Nothing is charged twice.
@@ -35,7 +35,7 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 			events = append(events, events[:len(events)/2]...)
 			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 			for len(events) > 0 {
-				n := 1 + rand.N(min(len(events), batchMost))
+				n := 1 + rand.N(min(len(events), maxBatch))
 				publish(t, js, session, events[:n]...)
 				events, published = events[n:], published+n
 			}
@@ -51,7 +51,7 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 // An event of a settled request with other figures is quarantined and changes nothing.
 func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 	l := startLoad(t, clients)
-	l.settled(t, 4) // their events are in the stream then
+	l.settled(t, 4) // then their events are in the stream
 	js := l.r.JetStream(t)
 	altered := map[string]event.Usage{}
 	for _, b := range batches(t, js) {
@@ -78,7 +78,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.r.AwaitUsage(t, e.RequestID)
-			publish(t, js, b.Session, raw, text, raw) // the valid events beside it are settled
+			publish(t, js, b.Session, raw, text, raw) // the valid duplicates in the same batch are accepted
 			altered[e.RequestID] = before
 		}
 	}
@@ -96,7 +96,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 			return err
 		})
 		if usage := l.r.AwaitUsage(t, id); usage.Cost != before.Cost.String() {
-			t.Errorf("%s is charged %s; want %s as before", id, usage.Cost, before.Cost)
+			t.Errorf("%s is charged %s; want %s, the original charge", id, usage.Cost, before.Cost)
 		}
 	}
 	asked := l.finish()
@@ -115,7 +115,7 @@ func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	messages, err := consumer.Messages() // it fetches ahead
+	messages, err := consumer.Messages() // fetches several messages at once
 	if err != nil {
 		t.Fatal(err)
 	}

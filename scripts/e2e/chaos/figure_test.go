@@ -10,8 +10,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// Four proxies serve an account with a large balance. At least 95 of 100 requests are admitted
-// from units that the proxies hold, without a round trip.
+// Four proxies serve an account with a large balance. They admit at least 95 of 100 requests
+// from idle units, without a lease request.
 func TestAccountWithLargeBalanceIsAdmittedLocally(t *testing.T) {
 	r := rig.Get(t)
 	l := startLoad(t, clients)
@@ -20,10 +20,10 @@ func TestAccountWithLargeBalanceIsAdmittedLocally(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rig.Await(t, part+" to hold a slice", func(ctx context.Context) error {
+		rig.Await(t, part+" to admit from idle units", func(ctx context.Context) error {
 			now, err := admissions(ctx, r, "local", part)
 			if err == nil && now == before {
-				err = fmt.Errorf("proxy %d admits as before", proxy)
+				err = fmt.Errorf("proxy %d has not admitted from idle units", proxy)
 			}
 			return err
 		})
@@ -35,14 +35,14 @@ func TestAccountWithLargeBalanceIsAdmittedLocally(t *testing.T) {
 		}
 		return n
 	}
-	before, asked := count("local"), count("synchronous")
+	local, synchronous := count("local"), count("synchronous")
 	l.await(t, 1000, answered)
-	without, with := count("local")-before, count("synchronous")-asked
+	local, synchronous = count("local")-local, count("synchronous")-synchronous
 	const least = 0.95
-	if share := without / (without + with); share < least {
-		t.Errorf("%.1f %% of %v were admitted without a hop; want at least %.0f %%", 100*share, without+with, 100*least)
+	if share := local / (local + synchronous); share < least {
+		t.Errorf("%.1f %% of %v of requests were admitted without a lease request; want at least %.0f %%", 100*share, local+synchronous, 100*least)
 	} else {
-		t.Logf("%.1f %% of %v were admitted without a hop", 100*share, without+with)
+		t.Logf("%.1f %% of %v of requests were admitted without a lease request", 100*share, local+synchronous)
 	}
 	all := l.finish()
 	checkOnlyUnavailable(t, all)
@@ -50,7 +50,7 @@ func TestAccountWithLargeBalanceIsAdmittedLocally(t *testing.T) {
 }
 
 // admissions returns the number of requests that proxies admitted in a mode: "local", from
-// units that they held, or "synchronous".
+// idle units, or "synchronous", by a lease request.
 func admissions(ctx context.Context, r *rig.Rig, mode string, parts ...string) (float64, error) {
 	return r.Sum(ctx, `mgw_lease_admissions_total{mode="`+mode+`"}`, parts...)
 }

@@ -20,10 +20,10 @@ type gate struct {
 	model string
 
 	mu sync.Mutex
-	// waiting holds the expected and the arrived requests, by the token in their text.
-	waiting map[string]*visit
-	made    int
-	came    int
+	// waiting has the expected and the arrived requests, by the token in their text.
+	waiting  map[string]*visit
+	made     int
+	released int
 }
 
 type visit struct {
@@ -40,7 +40,7 @@ func newGate(t *testing.T, r *rig.Rig) *gate {
 	t.Helper()
 	g := &gate{waiting: map[string]*visit{}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		body, _ := io.ReadAll(q.Body) // a body that breaks off has no token
+		body, _ := io.ReadAll(q.Body) // an incomplete body has no token
 		g.mu.Lock()
 		v := g.waiting[tokenText.FindString(string(body))]
 		g.mu.Unlock()
@@ -64,10 +64,10 @@ func newGate(t *testing.T, r *rig.Rig) *gate {
 	return g
 }
 
-// reserve is the reservation of each request, whatever the length of its token.
-func (g *gate) reserve(t *testing.T, r *rig.Rig) money.Nano {
+// reservation returns the reservation of each request. It does not depend on the token.
+func (g *gate) reservation(t *testing.T, r *rig.Rig) money.Nano {
 	t.Helper()
-	return reserveOf(t, r, g.model)
+	return reservationOf(t, r, g.model)
 }
 
 // expect returns a token for a request, and a channel that is closed when the request arrives.
@@ -81,26 +81,26 @@ func (g *gate) expect() (token string, arrived <-chan struct{}) {
 	return token, v.arrived
 }
 
-// let allows the answer to a request.
-func (g *gate) let(token string) {
+// release allows the answer to a request.
+func (g *gate) release(token string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	close(g.waiting[token].let)
 	delete(g.waiting, token)
-	g.came++
+	g.released++
 }
 
-// awaitMore waits until n more requests were allowed.
+// awaitMore waits until n more requests were released.
 func (g *gate) awaitMore(t *testing.T, n int) {
 	t.Helper()
 	g.mu.Lock()
-	from := g.came
+	from := g.released
 	g.mu.Unlock()
-	rig.Await(t, "more requests", func(context.Context) error {
+	rig.Await(t, "more requests to be released", func(context.Context) error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if g.came < from+n {
-			return fmt.Errorf("%d came; want %d", g.came-from, n)
+		if g.released < from+n {
+			return fmt.Errorf("%d were; want %d", g.released-from, n)
 		}
 		return nil
 	})

@@ -153,7 +153,7 @@ func (h *history) check(t *testing.T, model porcupine.Model) {
 		t.Fatalf("the history has %d calls; want 1 to %d", len(h.ops), most)
 	}
 	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
-		t.Errorf("the history of %d calls is %s; want it to be possible", len(h.ops), got)
+		t.Errorf("the linearizability check of %d calls returned %s", len(h.ops), got)
 	}
 }
 
@@ -197,13 +197,13 @@ func TestCheckerRejectsImpossibleHistories(t *testing.T) {
 }
 
 // Clients of several accounts take and return money and slots, while a proxy and a control
-// plane are killed. Nobody is refused while there is enough, and nobody gets more than there
-// is.
+// plane are killed. No request is refused while units are free, and no more units are granted
+// than the pool has.
 func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 	r := rig.Get(t)
 	gate := newGate(t, r)
 	const size, clients = 3, 6
-	reserve := gate.reserve(t, r)
+	reservation := gate.reservation(t, r)
 	type party struct {
 		account *rig.Account
 		refusal int
@@ -212,7 +212,7 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 	var parties []*party
 	for range 3 {
 		parties = append(parties,
-			&party{account: r.Account(t, rig.AccountSpec{Credit: (size * reserve).String()}), refusal: http.StatusPaymentRequired},
+			&party{account: r.Account(t, rig.AccountSpec{Credit: (size * reservation).String()}), refusal: http.StatusPaymentRequired},
 			&party{account: r.Account(t, rig.AccountSpec{Slots: size}), refusal: http.StatusTooManyRequests})
 	}
 	var (
@@ -328,7 +328,7 @@ func awaitCalls(t *testing.T, h *history, n int) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(h.ops) < n {
-			return fmt.Errorf("%d came; want %d", len(h.ops), n)
+			return fmt.Errorf("there are %d calls; want %d", len(h.ops), n)
 		}
 		return nil
 	})
@@ -353,7 +353,7 @@ func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key strin
 	case <-arrived:
 	case answer := <-answered:
 		select {
-		case <-arrived: // and broke off
+		case <-arrived: // and was aborted
 			h.add(client, take, from, now())
 			h.add(client, giveBack, now(), open)
 		default:
@@ -364,7 +364,7 @@ func (g *gate) round(t *testing.T, r *rig.Rig, h *history, client int, key strin
 	h.add(client, take, from, now())
 	time.Sleep(holdFor())
 	from = now()
-	g.let(token)
+	g.release(token)
 	if answer := <-answered; err != nil || answer.Status != http.StatusOK {
 		h.add(client, giveBack, from, open)
 		return

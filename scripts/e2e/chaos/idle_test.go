@@ -18,7 +18,7 @@ func crowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <
 	return crowdBy(t, r.Try, n, key, model, proxies...)
 }
 
-// retryingCrowd is a crowd that retries after a 503: its statuses are decisions.
+// retryingCrowd is like crowd, but retries after a 503, so that each status is a final decision.
 func retryingCrowd(t *testing.T, r *rig.Rig, n int, key, model string, proxies ...int) <-chan int {
 	t.Helper()
 	return crowdBy(t, r.Ask, n, key, model, proxies...)
@@ -45,9 +45,9 @@ func crowdBy(t *testing.T, ask func(context.Context, rig.Request) (*rig.Answer, 
 // provider answer, and counts the statuses.
 func outcome(t *testing.T, statuses <-chan int, n int, h *rig.BlockingProvider) (got map[int]int) {
 	t.Helper()
-	rig.Await(t, "all to be decided", func(context.Context) error {
+	rig.Await(t, "all requests to be refused or to reach the provider", func(context.Context) error {
 		if decided := len(statuses) + int(h.Arrived()); decided < n {
-			return fmt.Errorf("%d of %d are", decided, n)
+			return fmt.Errorf("%d of %d have", decided, n)
 		}
 		return nil
 	})
@@ -63,8 +63,8 @@ func question(model string) map[string]any {
 	return map[string]any{"model": model, "messages": []any{map[string]any{"role": "user", "content": "Are you still there?"}}}
 }
 
-// newAccountWithIdleUnits returns an account with a balance of which every proxy holds idle units, and with
-// room for some more requests.
+// newAccountWithIdleUnits returns an account of whose balance every proxy holds idle units. The
+// balance is enough for some more requests.
 func newAccountWithIdleUnits(t *testing.T, r *rig.Rig) *rig.Account {
 	t.Helper()
 	account := r.Account(t, rig.AccountSpec{Credit: "0.04"})
@@ -78,8 +78,8 @@ func newAccountWithIdleUnits(t *testing.T, r *rig.Rig) *rig.Account {
 	return account
 }
 
-// collectIdleUnits sends requests through one proxy until it admits from units that it holds. No other
-// test may use the account there.
+// collectIdleUnits sends requests through one proxy until it admits from idle units. No other
+// test may use the account at this proxy.
 func collectIdleUnits(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
 	t.Helper()
 	before, err := admissions(t.Context(), r, "local", part)
@@ -94,31 +94,30 @@ func collectIdleUnits(t *testing.T, r *rig.Rig, account *rig.Account, model stri
 		}
 		now, err := admissions(ctx, r, "local", part)
 		if err == nil && now == before {
-			err = fmt.Errorf("%v requests were admitted so", now)
+			err = fmt.Errorf("%v requests were admitted from idle units", now)
 		}
 		return err
 	})
 }
 
-// fits returns the number of concurrent requests that the balance of the account has room for.
-func fits(t *testing.T, account *rig.Account, reserve money.Nano) int {
+// fits returns the number of concurrent requests for which the balance of the account is enough.
+func fits(t *testing.T, account *rig.Account, reservation money.Nano) int {
 	t.Helper()
 	b, err := account.Balance(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(b.Balance / reserve)
+	return int(b.Balance / reservation)
 }
 
-// Proxies return idle units before anyone is refused: exactly as many requests are served as
-// the balance has room for.
-func TestIdleUnitsAreReturnedBeforeAnyoneIsRefused(t *testing.T) {
+// Exactly as many requests are served as the balance is enough for.
+func TestIdleUnitsAreReturnedBeforeRequestsAreRefused(t *testing.T) {
 	r := rig.Get(t)
 	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
-	reserve := reserveOf(t, r, open.Model)
+	reservation := reservationOf(t, r, open.Model)
 	account := newAccountWithIdleUnits(t, r)
-	fit := fits(t, account, reserve)
+	fit := fits(t, account, reservation)
 	const more = 30
 	got := outcome(t, retryingCrowd(t, r, fit+more, account.Key, h.Model, 0, 1), fit+more, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != more {
@@ -127,22 +126,22 @@ func TestIdleUnitsAreReturnedBeforeAnyoneIsRefused(t *testing.T) {
 	r.AwaitSettled(t)
 	account.AwaitIdle(t)
 	checkInvariants(t, r)
-	t.Logf("%d fit", fit)
+	t.Logf("the balance was enough for %d requests", fit)
 }
 
-// Idle units of a proxy that does not answer make the decision uncertain, which is a 503:
-// nobody is told that the balance is exhausted while it is not.
+// While a proxy with idle units does not answer, the free balance is uncertain. Then requests
+// get 503 and not 402.
 func TestSilentProxyCausesNoRefusal(t *testing.T) {
 	r := rig.Get(t)
 	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
-	reserve := reserveOf(t, r, open.Model)
-	account := newAccountWithIdleUnits(t, r) // last, because proxies return idle units after a while
-	fit := fits(t, account, reserve)
+	reservation := reservationOf(t, r, open.Model)
+	account := newAccountWithIdleUnits(t, r) // created last, because proxies return idle units after some seconds
+	fit := fits(t, account, reservation)
 	resume := r.Pause(t, rig.DataPlane1)
 	got := outcome(t, crowd(t, r, fit, account.Key, h.Model, 1), fit, h)
 	if got[http.StatusServiceUnavailable] == 0 || got[http.StatusOK]+got[http.StatusServiceUnavailable] != fit {
-		t.Errorf("while a proxy is silent: got %v of %d that fit; want answers, and 503 for what it holds", got, fit)
+		t.Errorf("while a proxy is silent: got %v with a balance for %d requests; want 200 and 503 only", got, fit)
 	}
 	resume()
 	r.AwaitSessions(t)

@@ -17,8 +17,8 @@ const credit = 100 * money.Unit
 // clients is the number of concurrent requests, on all proxies together.
 const clients = 12
 
-// A proxy is killed twice while streams run through it. The part that was delivered before is
-// charged once, after the next process has recovered it from the spool.
+// A proxy is killed twice while streams run through it. The part of each stream that was
+// delivered is charged once, after the next process has recovered it from the spool.
 func TestChaos_kill9_midstream(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
@@ -26,13 +26,13 @@ func TestChaos_kill9_midstream(t *testing.T) {
 	for range 2 {
 		ids := openStreams(t, l.r, account, 3)
 		restarted := l.r.Kill(t, rig.DataPlane1)
-		l.await(t, 10, on(1)) // the other proxies serve meanwhile
+		l.await(t, 10, on(1)) // meanwhile the other proxies serve requests
 		restarted()
 		l.await(t, 20, on(0))
 		for _, id := range ids {
 			usage := l.r.AwaitUsage(t, id)
 			if cost, err := money.Parse(usage.Cost); usage.Status != "aborted" || !usage.Estimated || cost <= 0 || err != nil {
-				t.Errorf("a stream that was cut is charged %s as %s, estimated %t, %v; want what was delivered",
+				t.Errorf("an interrupted stream is charged %s as %s, estimated %t, %v; want the charge of the delivered part",
 					usage.Cost, usage.Status, usage.Estimated, err)
 			}
 		}
@@ -40,10 +40,10 @@ func TestChaos_kill9_midstream(t *testing.T) {
 	asked := l.finish()
 	for _, q := range asked {
 		if q.proxy != 0 && !answered(q) {
-			t.Errorf("a proxy that lived: %v", q)
+			t.Errorf("a proxy that was not killed did not answer: %v", q)
 		}
 		if q.proxy == 0 && q.status != 0 && q.status != 200 && q.status != 503 {
-			t.Errorf("a wrong refusal: %v", q)
+			t.Errorf("refused although money and slots are free: %v", q)
 		}
 	}
 	checkBills(t, l, asked, credit)
@@ -51,7 +51,7 @@ func TestChaos_kill9_midstream(t *testing.T) {
 }
 
 // openStreams opens long streams at the first proxy and returns their ids when each has
-// delivered words and the proxy has recorded progress.
+// delivered words and the proxy has recorded its progress in the spool.
 func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []string) {
 	t.Helper()
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 20_000, Directives: "out=15000,chunk=20ms"}) // five minutes
@@ -79,7 +79,7 @@ func openStreams(t *testing.T, r *rig.Rig, account *rig.Account, n int) (ids []s
 
 // checkCharged checks that the balance of an account is its credit less the cost of its usage
 // records, and that nothing is reserved. It waits for the settlement first: requests that have
-// ended may be unsettled.
+// ended may still be unsettled.
 func checkCharged(t *testing.T, r *rig.Rig, account *rig.Account) {
 	t.Helper()
 	r.AwaitSettled(t)
@@ -89,7 +89,7 @@ func checkCharged(t *testing.T, r *rig.Rig, account *rig.Account) {
 		t.Fatal(err)
 	}
 	if total := sum(t, usage); balance != credit-total {
-		t.Errorf("the balance is %v; want %v, the credit without the %v of the usage records", balance, credit-total, total)
+		t.Errorf("the balance is %v; want %v, the credit less the %v of the usage records", balance, credit-total, total)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestChaos_restart_fleet_cold(t *testing.T) {
 	asked := l.finish()
 	for _, q := range asked {
 		if q.status != 0 && q.status != 200 && q.status != 503 {
-			t.Errorf("a wrong refusal: %v", q)
+			t.Errorf("refused although money and slots are free: %v", q)
 		}
 	}
 	checkBills(t, l, asked, credit)
@@ -188,7 +188,7 @@ func checkOnlyUnavailable(t *testing.T, asked []request) {
 		case q.status == 503 && q.code == "service_unavailable" && q.retryAfter != "" && q.whole:
 			refused++
 		default:
-			t.Errorf("a wrong refusal: %v", q)
+			t.Errorf("refused although money and slots are free: %v", q)
 		}
 	}
 	t.Logf("%d requests got a 503", refused)

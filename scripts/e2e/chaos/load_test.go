@@ -24,8 +24,8 @@ type load struct {
 	clients sync.WaitGroup
 
 	mu sync.Mutex
-	// asked are the requests that have ended, in that order. Each of them closes more and
-	// replaces it.
+	// asked has the requests that have ended, in the order of their ends. After each of them,
+	// more is closed and replaced.
 	asked []request
 	more  chan struct{}
 }
@@ -40,7 +40,7 @@ type request struct {
 	code   string
 	// retryAfter is the header retry-after.
 	retryAfter string
-	// whole reports that the response is complete.
+	// whole is true if the response is complete.
 	whole bool
 	// id is the request id of the gateway, answerID the id of the provider's answer.
 	id, answerID string
@@ -68,7 +68,7 @@ func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
 	for i := range clients {
 		l.clients.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				// Running requests are awaited.
+				// The context does not end with the load, so that running requests complete.
 				q := l.ask(context.WithoutCancel(ctx), i%len(r.Proxies), n%2 == 1)
 				l.note(q)
 				if q.status != 200 {
@@ -97,7 +97,7 @@ func (l *load) note(q request) {
 	l.more = make(chan struct{})
 }
 
-// await waits until n more requests ended that which selects.
+// await waits until n more requests have ended for which is returns true.
 func (l *load) await(t *testing.T, n int, is func(request) bool) {
 	t.Helper()
 	l.mu.Lock()
@@ -120,7 +120,7 @@ func (l *load) await(t *testing.T, n int, is func(request) bool) {
 			select {
 			case <-more:
 			case <-ctx.Done():
-				return fmt.Errorf("%d came", found)
+				return fmt.Errorf("%d have ended", found)
 			}
 		}
 	})

@@ -16,8 +16,8 @@ import (
 
 // An older copy of Postgres takes over, as in a failover to a lagging standby. All later
 // commits are lost, including those of settled usage. The loss is detected, nothing is granted
-// until all sessions are known, and all usage is settled again, once. Video jobs that were
-// created since, ended or running, stay visible to their clients all the time, and are billed
+// until the recovery wait is over, and all usage is settled again, each event once. Video jobs
+// that were created since the copy stay visible to their clients all the time, and are billed
 // once.
 func TestChaos_pg_failover_with_loss(t *testing.T) {
 	long(t)
@@ -47,7 +47,7 @@ func failOver(t *testing.T, lost int) {
 	l.await(t, 20, on(1))
 	watched()
 	if epoch, err := r.Number(t.Context(), "select cluster_epoch from cluster_state"); err != nil || epoch != 2 {
-		t.Errorf("epoch %d, %v; want one loss declared, and none for the restart before it", epoch, err)
+		t.Errorf("cluster epoch %d, %v; want one loss declared, for the copy and not for the restart before it", epoch, err)
 	}
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
@@ -61,7 +61,7 @@ func (l *load) settled(t *testing.T, records int) (found int) {
 	rig.Await(t, fmt.Sprintf("%d usage records", records), func(ctx context.Context) error {
 		usage, err := l.account.Usage(ctx)
 		if found = len(usage); err == nil && found < records {
-			err = fmt.Errorf("there are %d", found)
+			err = fmt.Errorf("there are %d usage records", found)
 		}
 		return err
 	})
@@ -109,7 +109,7 @@ func watchVideos(t *testing.T, r *rig.Rig, account *rig.Account, ids []string) (
 			answer, err := r.Try(t.Context(), rig.Request{Proxy: i % 2, Path: "/v1/videos/" + id, Key: account.Key})
 			switch {
 			case answer != nil && answer.Status == http.StatusNotFound:
-				t.Errorf("%s is not found any more", id)
+				t.Errorf("job %s is no longer found", id)
 				return
 			case err == nil && answer.Status == http.StatusOK:
 				left--

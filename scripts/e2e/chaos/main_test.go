@@ -3,7 +3,7 @@
 // again.
 //
 // The stack has four data planes and two control planes. Sessions are short, so that tests
-// need not wait long for their end.
+// do not wait long for their expiry.
 package chaos
 
 import (
@@ -38,6 +38,6 @@ const allVariable = "CHAOS"
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv(allVariable) != "all" {
-		t.Skipf("takes long; %s=all runs it, as make chaos does", allVariable)
+		t.Skipf("slow test; set %s=all to run it, as make chaos does", allVariable)
 	}
 }

@@ -29,13 +29,13 @@ func TestNATSIsRestartedUnderLoad(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
-// NATS loses recent writes, as in a power cut: it restarts with an earlier state of its files,
-// the last record torn. The proxies publish the events that it had acknowledged since and
-// nobody had settled again.
+// NATS loses recent writes, as in a power cut: it restarts with an earlier state of its files
+// and a truncated last record. The lost events were acknowledged but not settled. The proxies
+// publish them again.
 func TestChaos_nats_powercut_replay(t *testing.T) {
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
-	letGo := holdSettlement(t, l)
+	release := holdSettlement(t, l)
 	l.await(t, 20, answered)
 	copied := filepath.Join(t.TempDir(), "nats")
 	l.r.RestartNATS(t, func(dir string) error { return os.CopyFS(copied, os.DirFS(dir)) })
@@ -45,7 +45,7 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 	l.r.RestartNATS(t, func(dir string) error {
 		return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(copied)), tear(dir))
 	})
-	// The proxies publish again at once, and the number may belong to another message by now.
+	// The proxies publish again at once, so that the sequence number may belong to another message.
 	switch again, err := usageStream(t, l.r).GetMsg(t.Context(), lost.Sequence); {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 	case err != nil:
@@ -53,7 +53,7 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 	case again.Time.Equal(lost.Time):
 		t.Errorf("message %d is still there; want it to be lost", lost.Sequence)
 	}
-	letGo()
+	release()
 	for proxy := range l.r.Proxies {
 		l.await(t, 10, on(proxy))
 	}
@@ -68,13 +68,13 @@ func TestChaos_nats_stream_deleted(t *testing.T) {
 	long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
-	letGo := holdSettlement(t, l)
+	release := holdSettlement(t, l)
 	l.await(t, 60, answered)
 	js := l.r.JetStream(t)
 	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
 		t.Fatal(err)
 	}
-	letGo()
+	release()
 	for proxy := range l.r.Proxies {
 		l.await(t, 20, on(proxy))
 	}
@@ -85,7 +85,7 @@ func TestChaos_nats_stream_deleted(t *testing.T) {
 
 // holdSettlement blocks settlement by a lock in Postgres, until it is released or the test
 // ends.
-func holdSettlement(t *testing.T, l *load) (letGo func()) {
+func holdSettlement(t *testing.T, l *load) (release func()) {
 	t.Helper()
 	return lockTable(t, l.r, "usage_records")
 }

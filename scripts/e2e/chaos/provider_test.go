@@ -26,8 +26,8 @@ type videoProvider struct {
 	mu sync.Mutex
 	// polls counts the polls of each job.
 	polls map[string]int
-	// at is the step at which requests block. reached is closed when a request is there, and
-	// the request continues when let is closed.
+	// at is the step at which requests block. reached is closed when a request has arrived
+	// there, and the request continues when let is closed.
 	at           string
 	reached, let chan struct{}
 }
@@ -67,13 +67,13 @@ func newVideoProvider(t *testing.T, r *rig.Rig) *videoProvider {
 
 func show(w http.ResponseWriter, id, status string) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // fails only if the client has disconnected
 		"id": id, "object": "video", "model": "studio", "status": status, "progress": 0, "created_at": 1_700_000_000, "size": "720x1280", "seconds": "4",
 	})
 }
 
-// waitAt blocks the first request that reaches a step. The returned function waits for that;
-// let continues the request.
+// waitAt blocks the first request that reaches a step, and then closes reached. let makes the
+// request continue.
 func (s *videoProvider) waitAt(step string) (reached <-chan struct{}, let func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *videoProvider) pause(ctx context.Context, step string) {
 	}
 }
 
-// made returns the number of videos that the provider was asked for.
+// made returns the number of jobs that the provider created.
 func (s *videoProvider) made() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,43 +13,43 @@ import (
 )
 
 // A hundred clients on four proxies send requests at once while the balance has room for
-// exactly 37. These are served, and the others get 402. Nobody gets a 503, and nobody is
-// served twice.
+// exactly 37. These are served, and the others get 402. No request gets 503, and none reaches
+// the provider twice.
 func TestChaos_last_cent_race(t *testing.T) {
 	const asking, fit = 100, 37
 	r := rig.Get(t)
 	open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 	open.Release()
-	reserve := reserveOf(t, r, open.Model)
-	account := r.Account(t, rig.AccountSpec{Credit: (fit * reserve).String()})
+	reservation := reservationOf(t, r, open.Model)
+	account := r.Account(t, rig.AccountSpec{Credit: (fit * reservation).String()})
 	got := outcome(t, retryingCrowd(t, r, asking, account.Key, h.Model, 0, 1, 2, 3), asking, h)
 	if got[http.StatusOK] != fit || got[http.StatusPaymentRequired] != asking-fit {
-		t.Errorf("got %v; want %d answers and %d times 402", got, fit, asking-fit)
+		t.Errorf("got %v; want %d times 200 and %d times 402", got, fit, asking-fit)
 	}
 	if n := h.Arrived(); n != fit {
 		t.Errorf("%d requests reached the provider; want %d", n, fit)
 	}
 	total := sum(t, account.AwaitUsage(t, fit))
-	if balance := account.AwaitIdle(t); balance != fit*reserve-total {
-		t.Errorf("the balance is %v; want %v", balance, fit*reserve-total)
+	if balance := account.AwaitIdle(t); balance != fit*reservation-total {
+		t.Errorf("the balance is %v; want %v", balance, fit*reservation-total)
 	}
 	r.AwaitSettled(t)
 	checkInvariants(t, r)
 }
 
-// reserveOf returns the reservation of a request to a model.
-func reserveOf(t *testing.T, r *rig.Rig, model string) money.Nano {
+// reservationOf returns the reservation of a request to a model.
+func reservationOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 	t.Helper()
 	answer := r.AwaitStatus(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)}, http.StatusOK)
-	reserve, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
-	if err != nil || reserve <= 0 {
-		t.Fatalf("the reserve is %v, %v", reserve, err)
+	reservation, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
+	if err != nil || reservation <= 0 {
+		t.Fatalf("the reservation is %v, %v", reservation, err)
 	}
-	return reserve
+	return reservation
 }
 
-// Ten clients share ten slots through sixteen proxies, each through any of them. Nobody is
-// ever refused, and a request costs two messages with the control plane.
+// Ten clients share ten slots. Each sends its requests through all of sixteen proxies. No
+// request is refused, and a request takes two messages to the control plane.
 func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 	long(t)
 	const planes, places, requests = 16, 10, 1000
@@ -93,7 +93,7 @@ func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
 	checkInvariants(t, r)
-	t.Logf("%d proxies, %d places: %v, %.2f messages a request", planes, places, got, each)
+	t.Logf("%d proxies, %d slots: %v, %.2f messages per request", planes, places, got, each)
 }
 
 // messages returns the number of lease requests and returns that the control planes have
@@ -133,7 +133,7 @@ func TestChaos_settle_two_workers_no_deadlock(t *testing.T) {
 	for i, part := range r.ControlPlanes() {
 		rig.Await(t, part+" to settle", func(context.Context) error {
 			if now := settledBy(t, r, part); now == settled[i] {
-				return fmt.Errorf("%v events as before", now)
+				return fmt.Errorf("still %v events", now)
 			}
 			return nil
 		})

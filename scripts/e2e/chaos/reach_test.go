@@ -11,8 +11,8 @@ import (
 )
 
 // A proxy that is cut off from NATS does not learn of a revocation. The revocation waits for
-// the end of the session of that proxy, and no longer. When it has returned, the proxy refuses
-// the key, too.
+// the end of that proxy's session, but no longer. After it has returned, the proxy refuses the
+// key, too.
 func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
@@ -31,9 +31,9 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	}
 	revoked := time.Now()
 	if n, err := r.Number(t.Context(), `select count(*) from proxy_sessions where name = $1 and state <> 3`, rig.DataPlane(cut)); n != 1 || err != nil {
-		t.Errorf("%d sessions of the proxy are not closed yet, %v; want the call to wait for the end of one, and not for that of its leases", n, err)
+		t.Errorf("%d sessions of the proxy are open, %v; want 1: the revocation must not wait until the expired session is closed", n, err)
 	}
-	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // a proxy that renews just then need not confirm
+	if got := answer.Value.ConfirmedBy; got >= dataPlanes { // a heartbeat just then makes a confirmation unnecessary
 		t.Errorf("%d proxies have confirmed; want less than %d", got, dataPlanes)
 	}
 	for proxy := range r.Proxies {
@@ -43,35 +43,35 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 			want = http.StatusServiceUnavailable
 		}
 		if answer.Status != want {
-			t.Errorf("proxy %d, after the revocation: got %s; want %d", proxy, answer, want)
+			t.Errorf("proxy %d after the revocation: got %s; want %d", proxy, answer, want)
 		}
 	}
-	// The proxy could serve this request without asking. Only the end of its session stops it.
+	// The proxy has idle units for this request. It is refused only because the session has expired.
 	if answer := r.Do(t, rig.Request{Proxy: cut, Path: "/v1/chat/completions", Key: rich.Key, Body: question(model)}); answer.Status != http.StatusServiceUnavailable {
-		t.Errorf("with money at hand, after the session: got %s; want 503", answer)
+		t.Errorf("request after the end of the session: got %s; want 503", answer)
 	}
 	l.await(t, 2*clients, func(q request) bool { return q.status == http.StatusUnauthorized && q.proxy != cut })
 	l.await(t, 10, func(q request) bool { return q.status == http.StatusServiceUnavailable && q.proxy == cut })
 	mend()
 	r.AwaitStatus(t, rig.Request{Proxy: cut, Path: "/v1/chat/completions", Key: l.account.Key, Body: question(l.model)}, http.StatusUnauthorized)
 	asked := l.finish()
-	checkDeadSince(t, asked, revoked)
+	checkRefusedSince(t, asked, revoked)
 	checkBills(t, l, asked, credit)
-	t.Logf("the revocation took %s, of a session of %s", revoked.Sub(began).Round(time.Millisecond), sessionTTL)
+	t.Logf("the revocation took %s with a session TTL of %s", revoked.Sub(began).Round(time.Millisecond), sessionTTL)
 }
 
-// checkDeadSince checks that no request that began after a moment was admitted.
-func checkDeadSince(t *testing.T, asked []request, revoked time.Time) {
+// checkRefusedSince checks that no request that began after the revocation was admitted.
+func checkRefusedSince(t *testing.T, asked []request, revoked time.Time) {
 	t.Helper()
 	for _, q := range asked {
 		if q.began.After(revoked) && q.status != http.StatusUnauthorized && q.status != http.StatusServiceUnavailable {
-			t.Errorf("begun after the revocation: %v", q)
+			t.Errorf("admitted after the revocation: %v", q)
 		}
 	}
 }
 
-// A proxy that hangs for longer than its session continues. Requests that have waited for it
-// must run neither with its outdated state nor with a key that was revoked meanwhile.
+// A proxy is paused for longer than its session, and continues. Requests that have waited for
+// it must not be admitted with its outdated state, nor with a key that was revoked meanwhile.
 //
 // A minute is two sessions of the default duration. Here they are shorter, and so is the
 // pause: it lasts until the control plane has closed the session.
@@ -81,19 +81,19 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	const paused = 1
 	part := rig.DataPlane(paused)
 	revoked, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	collectIdleUnits(t, r, revoked, model, paused, part) // it can admit without asking then
+	collectIdleUnits(t, r, revoked, model, paused, part) // now it can admit without a lease request
 	l := startLoad(t, clients)
 	l.await(t, 10, on(paused))
 	served := len(r.Sim.Journal(t, model))
 	resume := r.Pause(t, part)
 	before := l.endedCount()
-	waiting := crowd(t, r, clients, revoked.Key, model, paused) // they reach the socket of the paused process
+	waiting := crowd(t, r, clients, revoked.Key, model, paused) // they wait at the socket of the paused process
 	revoked.Revoke(t, revoked.KeyID)
 	rig.Await(t, "the session of the silent proxy to be closed", func(ctx context.Context) error {
 		fleet, err := r.Fleet(ctx)
 		for _, d := range fleet {
 			if d.Name == part {
-				err = fmt.Errorf("it is %s", d.State)
+				err = fmt.Errorf("the session is %s", d.State)
 			}
 		}
 		return err
@@ -111,5 +111,5 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
 	checkBills(t, l, asked, credit)
-	t.Logf("%d requests were asked meanwhile", len(asked)-before)
+	t.Logf("%d requests were sent meanwhile", len(asked)-before)
 }

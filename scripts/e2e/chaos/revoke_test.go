@@ -13,8 +13,8 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// When a revocation has returned, no proxy accepts the key, however many requests with it are
-// running, and even if proxies look the key up for the first time at that moment.
+// After a revocation has returned, no proxy accepts the key, even if many requests with the key
+// are running, or proxies read its record for the first time at that moment.
 func TestChaos_revoke_vs_load_race(t *testing.T) {
 	r := rig.Get(t)
 	l := startLoad(t, clients)
@@ -29,7 +29,7 @@ func TestChaos_revoke_vs_load_race(t *testing.T) {
 	events := bufio.NewReader(running.Body)
 	for line := ""; !strings.Contains(line, `"content":"`) || strings.Contains(line, `"content":""`); {
 		if line, err = events.ReadString('\n'); err != nil {
-			t.Fatalf("waiting for the first word: %v", err)
+			t.Fatalf("wait for the first word: %v", err)
 		}
 	}
 	var rest []byte
@@ -47,17 +47,17 @@ func TestChaos_revoke_vs_load_race(t *testing.T) {
 	l.await(t, 2*clients, func(q request) bool { return q.status == http.StatusUnauthorized })
 	for _, q := range l.finish() {
 		if q.began.After(revoked) && q.status != http.StatusUnauthorized {
-			t.Errorf("begun after the revocation: %v", q)
+			t.Errorf("admitted after the revocation: %v", q)
 		}
 	}
 
 	reader.Wait()
 	if !bytes.Contains(rest, []byte(`"invalid_api_key"`)) {
-		t.Errorf("the running stream ended without the reason: %s", rest[max(0, len(rest)-200):])
+		t.Errorf("the running stream ended without the error of the revocation: %s", rest[max(0, len(rest)-200):])
 	}
 	usage := r.AwaitUsage(t, running.Header.Get("X-Request-Id"))
 	if usage.Status != "revoked" || usage.Cost == "0.00" {
-		t.Errorf("the running stream is charged %s as %s; want what it delivered", usage.Cost, usage.Status)
+		t.Errorf("the running stream is charged %s as %s; want the charge of the delivered part", usage.Cost, usage.Status)
 	}
 	l.account.AwaitIdle(t)
 	raceLookups(t, r)
@@ -83,13 +83,13 @@ func raceLookups(t *testing.T, r *rig.Rig) {
 		for range 2 * len(proxies) {
 			got[<-early]++
 			if status := <-late; status != http.StatusUnauthorized {
-				t.Errorf("begun after the revocation: got %d; want 401", status)
+				t.Errorf("request after the revocation: got %d; want 401", status)
 			}
 		}
 	}
 	if got[http.StatusOK]+got[http.StatusUnauthorized]+got[http.StatusServiceUnavailable] != keys*2*len(proxies) {
-		t.Errorf("begun before the revocation: got %v; want 200, 401 or 503", got)
+		t.Errorf("requests that began before the revocation: got %v; want 200, 401 or 503", got)
 	}
 	checkCharged(t, r, account)
-	t.Logf("begun before their revocation: %v", got)
+	t.Logf("requests that began before the revocation, by status: %v", got)
 }

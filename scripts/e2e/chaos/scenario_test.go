@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// scenarios maps each failure scenario of the protocol to the tests that show that the
-// product survives it. A test of another package is preceded by the directory of the package.
+// scenarios maps each failure scenario of docs/protocol.md to the tests that cover it. The name
+// of a test in another package begins with the directory of the package.
 var scenarios = map[string][]string{
 	"kill9_midstream":                {"TestChaos_kill9_midstream"},
 	"cut_dp_revoke_bound":            {"TestChaos_cut_dp_revoke_bound"},
@@ -58,7 +58,7 @@ func TestEveryScenarioHasATest(t *testing.T) {
 	}
 	for _, test := range here {
 		if name, ok := strings.CutPrefix(test, "TestChaos_"); ok && !slices.Contains(scenarios[name], test) {
-			t.Errorf("%s is not in the list", test)
+			t.Errorf("%s is missing in scenarios", test)
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 	"modelgateway/shared/money"
 )
 
-// A videoJob is a job that a client got an id for.
+// A videoJob is a video job in the client's view.
 type videoJob struct {
 	ID, Status string
 }
 
-// makeVideos creates jobs on every proxy, from several clients, until the returned function is
-// called; that returns the accepted jobs.
+// makeVideos starts clients that create jobs on every proxy. finish stops them and returns the
+// accepted jobs.
 func makeVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string) (finish func() []string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func ended(ctx context.Context, r *rig.Rig, account *rig.Account, id string, pro
 }
 
 // Every accepted job ends and is billed once, while parts are killed.
-func TestVideosThroughKills(t *testing.T) {
+func TestVideoJobsCompleteWhilePlanesAreKilled(t *testing.T) {
 	r := rig.Get(t)
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Type: "video", Directives: "takes=1s,polls=0"})
@@ -135,18 +135,18 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 		}
 	}
 	if len(usage) > made {
-		t.Errorf("%d jobs are billed; the provider made %d", len(usage), made)
+		t.Errorf("%d jobs are billed; the provider created %d", len(usage), made)
 	}
 	if balance := account.AwaitIdle(t); balance != credit-total {
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
 	checkInvariants(t, r)
-	t.Logf("%d jobs promised, %d made, %d billed", len(promised), made, len(usage))
+	t.Logf("%d jobs accepted, %d created, %d billed", len(promised), made, len(usage))
 }
 
 // Each plane is killed at each step of a job. An accepted job is billed once. A job whose
 // response was lost is billed once or never, and never without a video.
-func TestVideoThroughAKillAtEveryStep(t *testing.T) {
+func TestVideoJobSurvivesAKillAtEveryStep(t *testing.T) {
 	long(t)
 	r := rig.Get(t)
 	for _, plane := range []struct {
@@ -171,9 +171,9 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 		at = completed
 	}
 	reached, let := studio.waitAt(at)
-	goOn := func() {}
+	release := func() {}
 	if step == "recorded" {
-		goOn = lockTable(t, r, "video_jobs")
+		release = lockTable(t, r, "video_jobs")
 	}
 	promised := make(chan string, 1)
 	go func() { promised <- makeVideo(t, r, account, studio.model) }()
@@ -183,7 +183,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 		awaitLocked(t, r)
 	case "billed":
 		await(t, reached)
-		goOn = lockTable(t, r, "video_jobs") // its completion cannot be recorded
+		release = lockTable(t, r, "video_jobs") // its completion cannot be recorded
 		let()
 		account.AwaitUsage(t, 1)
 	default:
@@ -192,7 +192,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	for _, part := range parts {
 		r.Halt(t, part)
 	}
-	goOn()
+	release()
 	let()
 	r.Resume(t, parts...)
 	id := polling()
@@ -211,7 +211,7 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	}
 	checkCharged(t, r, account)
 	checkInvariants(t, r)
-	t.Logf("promised %q, %d made, %d billed", id, studio.made(), len(usage))
+	t.Logf("job %q accepted, %d created, %d billed", id, studio.made(), len(usage))
 }
 
 // await waits until a request blocks at its step.
@@ -235,7 +235,7 @@ func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) str
 	})
 	var job videoJob
 	if err != nil || answer.Status != http.StatusAccepted || json.Unmarshal(answer.Body, &job) != nil {
-		t.Logf("no job was promised: %v, %v", answer, err)
+		t.Logf("no job was accepted: %v, %v", answer, err)
 		return ""
 	}
 	return job.ID
@@ -262,7 +262,7 @@ func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan s
 }
 
 // lockTable blocks writes to a table until it is released.
-func lockTable(t *testing.T, r *rig.Rig, table string) (letGo func()) {
+func lockTable(t *testing.T, r *rig.Rig, table string) (release func()) {
 	t.Helper()
 	tx, err := r.Postgres(t).Begin(t.Context())
 	if err == nil {
@@ -274,7 +274,7 @@ func lockTable(t *testing.T, r *rig.Rig, table string) (letGo func()) {
 	return func() {
 		t.Helper()
 		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil {
-			t.Errorf("let %s go: %v", table, err)
+			t.Errorf("unlock %s: %v", table, err)
 		}
 	}
 }

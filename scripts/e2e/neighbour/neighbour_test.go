@@ -1,5 +1,6 @@
-// Package neighbour tests that neighbouring releases are compatible: the previous release,
-// built from its own sources, keeps working while the schema of this one is migrated in.
+// Package neighbour tests that two consecutive releases are compatible: the previous release,
+// built from its own sources, keeps working after the database was migrated to the schema of
+// this tree.
 //
 // The previous release is the last tag such as v1.2.3 before this commit. Where there is
 // none, because nothing has been released or the history has no tags, the tests are skipped.
@@ -52,14 +53,14 @@ func checkout(t *testing.T, root, commit string) string {
 		return tree
 	}
 	check(t, os.MkdirAll(cache, 0o755))
-	partly, err := os.MkdirTemp(cache, "partly-*") //nolint:usetesting // renamed into its place in the cache
+	partial, err := os.MkdirTemp(cache, "partial-*") //nolint:usetesting // it is renamed to its name in the cache
 	check(t, err)
-	archive := filepath.Join(partly, "tree.tar")
+	archive := filepath.Join(partial, "tree.tar")
 	run(t, root, "git", "archive", "--output", archive, commit)
-	run(t, partly, "tar", "-xf", archive)
+	run(t, partial, "tar", "-xf", archive)
 	check(t, os.Remove(archive))
-	check(t, os.Chmod(partly, 0o755))
-	if err := os.Rename(partly, tree); err != nil && !errors.Is(err, os.ErrExist) {
+	check(t, os.Chmod(partial, 0o755))
+	if err := os.Rename(partial, tree); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
 	return tree
@@ -109,27 +110,28 @@ func start(t *testing.T, tree string) *stack {
 		check(t, err)
 		check(t, os.Chmod(dir, 0o755))
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		s, said := tryStart(t, tree, dir)
+		s, output := tryStart(t, tree, dir)
 		if s != nil {
 			s.admin, err = adminclient.New(s.AdminURL, s.AdminToken)
 			check(t, err)
 			return s
 		}
-		if out = said; !strings.Contains(out, "in use") {
+		if out = output; !strings.Contains(out, "in use") {
 			break
 		}
 	}
-	t.Fatalf("the release before does not start:\n%s", out)
+	t.Fatalf("the previous release does not start:\n%s", out)
 	return nil
 }
 
+// tryStart starts the release in dir. If it ends at once, the result is its output.
 func tryStart(t *testing.T, tree, dir string) (*stack, string) {
 	t.Helper()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), filepath.Join(tree, "bin", "devstack"), "-dir", dir)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = tree, &out, &out
-	// The ports are below the ephemeral range, and random because other tests run at the same
-	// time.
+	// The ports are below the ephemeral range. They are random, because other tests run at the
+	// same time.
 	offset := strconv.Itoa(10_000 + rand.IntN(12_000))
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "MGW_") }), devstack.OffsetVariable+"="+offset)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -138,7 +140,7 @@ func tryStart(t *testing.T, tree, dir string) (*stack, string) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = cmd.Wait() }()
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // ended already if the context was faster
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended with the context
 		<-ended
 	})
 	var s stack
@@ -167,7 +169,7 @@ func (s *stack) migrate(t *testing.T, root string) {
 	}
 }
 
-// customer is an account with money and a key.
+// customer is an account with a balance and a key.
 type customer struct {
 	account, key, secret string
 }
@@ -208,23 +210,24 @@ func (s *stack) ask(t *testing.T, c customer) []int {
 	return statuses
 }
 
-// awaitSettled waits until an account has as many records as requests.
+// awaitSettled waits until an account has this number of usage records, and then checks the
+// ledger.
 func (s *stack) awaitSettled(t *testing.T, c customer, requests int) {
 	t.Helper()
-	rig.Await(t, "the requests to be settled", func(ctx context.Context) error {
+	rig.Await(t, "all requests to be settled", func(ctx context.Context) error {
 		found, err := s.admin.ListUsage(ctx, &adminclient.ListUsageParams{AccountID: &c.account})
 		if err != nil {
 			return err
 		}
 		if found.Value == nil || len(found.Value.Data) != requests {
-			return fmt.Errorf("want %d records, got %s", requests, found.Body)
+			return fmt.Errorf("want %d usage records, got %s", requests, found.Body)
 		}
 		return nil
 	})
-	sound, err := s.admin.CheckLedger(t.Context(), nil)
+	ledger, err := s.admin.CheckLedger(t.Context(), nil)
 	check(t, err)
-	if sound.Value == nil || !sound.Value.OK {
-		t.Errorf("ledger check: %s", sound.Body)
+	if ledger.Value == nil || !ledger.Value.OK {
+		t.Errorf("ledger check: %s", ledger.Body)
 	}
 }
 
