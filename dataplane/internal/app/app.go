@@ -118,7 +118,7 @@ func build(
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	})
 	reg.MustRegister(picker)
-	tracker := videojob.New(nats, providers, &videoBiller{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
+	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
 	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,

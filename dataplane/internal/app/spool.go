@@ -22,31 +22,31 @@ func (c spoolCapacity) Reserve() (admission.SpoolUnit, error) {
 	return unit, nil
 }
 
-// videoBiller appends the usage events of video jobs to the spool, under the
+// videoCharger appends the usage events of video jobs to the spool, under the
 // session that is valid when a job ends.
-type videoBiller struct {
+type videoCharger struct {
 	sessions *session.Keeper
 	spool    *spool.Spool
-	// mu serializes Bill: the spool allows one running request per id, and one
+	// mu serializes Charge: the spool allows one running request per id, and one
 	// job may be reported twice at once.
 	mu sync.Mutex
 }
 
-var errNoSession = errors.New("app: no valid session to bill a video job under")
+var errNoSession = errors.New("app: no valid session to charge a video job under")
 
-// Bill implements videojob.Biller.
-func (b *videoBiller) Bill(e event.Usage) error {
-	s := b.sessions.Current()
+// Charge implements videojob.Charger.
+func (c *videoCharger) Charge(e event.Usage) error {
+	s := c.sessions.Current()
 	if s == nil || !s.Valid() {
 		return errNoSession
 	}
-	unit, err := b.spool.Reserve()
+	unit, err := c.spool.Reserve()
 	if err != nil {
 		return err
 	}
 	defer unit.Release()
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	e.Session = int64(s.ID)
 	if err := unit.AppendStarted(&e); err != nil {
 		return err

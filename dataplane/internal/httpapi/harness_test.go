@@ -304,8 +304,8 @@ func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 	return &recordedUnit{unit, r}, nil
 }
 
-// Bill implements videojob.Biller.
-func (r *recorder) Bill(e event.Usage) error {
+// Charge implements videojob.Charger.
+func (r *recorder) Charge(e event.Usage) error {
 	unit, err := r.Reserve()
 	if err != nil {
 		return err

@@ -26,60 +26,61 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// born is when the jobs of the tests are made.
+// createdAt is when the jobs of the tests are created.
 var createdAt = time.Unix(1_800_000_000, 0)
 
 var errNoReply = errors.New("no reply")
 
-// records keeps jobs as the control plane does.
+// fakeStore stores jobs as the control plane does.
 type fakeStore struct {
 	mu   sync.Mutex
 	jobs map[string]event.Video
-	// fails counts the updates that get no answer; lost of them are made all the same.
+	// failures is how many updates fail. If loseReplies is set, they are made, and only the reply is lost.
 	failures    int
 	loseReplies bool
 	down        bool
 	log         *[]string
-	// writes counts the updates that were made.
+	// writes is how many updates were made.
 	writes int
 }
 
-func (r *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.down {
+func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
 		return nil, errNoReply
 	}
 	v.Rev = 1
-	r.jobs[v.ID] = *v
+	s.jobs[v.ID] = *v
 	return reply(event.VideoDone, *v), nil
 }
 
+// reply returns a reply with a job.
 func reply(status string, v event.Video) *event.VideoReply {
 	return &event.VideoReply{V: event.Version, Status: status, Video: &v}
 }
 
-func (r *fakeStore) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.down {
+func (s *fakeStore) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down {
 		return nil, errNoReply
 	}
-	v, ok := r.jobs[q.ID]
+	v, ok := s.jobs[q.ID]
 	if !ok || (q.AccountID != "" && q.AccountID != v.AccountID) {
 		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
 	}
 	return reply(event.VideoDone, v), nil
 }
 
-func (r *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.failures > 0 && !r.loseReplies {
-		r.failures--
+func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failures > 0 && !s.loseReplies {
+		s.failures--
 		return nil, errNoReply
 	}
-	current, ok := r.jobs[v.ID]
+	current, ok := s.jobs[v.ID]
 	if !ok {
 		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
 	}
@@ -89,17 +90,18 @@ func (r *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.Video
 	next := *v
 	next.Rev++
 	next.Object = reformatted(v.Object)
-	r.jobs[v.ID] = next
-	r.writes++
-	*r.log = append(*r.log, "write "+next.Status)
-	if r.failures > 0 {
-		r.failures--
+	s.jobs[v.ID] = next
+	s.writes++
+	*s.log = append(*s.log, "write "+next.Status)
+	if s.failures > 0 {
+		s.failures--
 		return nil, errNoReply
 	}
 	return reply(event.VideoDone, next), nil
 }
 
-// restored is an object as Postgres gives it back: in an order of its own.
+// reformatted returns an object as Postgres returns it: with another order of
+// members and other white space.
 func reformatted(object []byte) []byte {
 	var members map[string]any
 	if json.Unmarshal(object, &members) != nil {
@@ -112,13 +114,13 @@ func reformatted(object []byte) []byte {
 	return b
 }
 
-func (r *fakeStore) job(id string) event.Video {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.jobs[id]
+func (s *fakeStore) job(id string) event.Video {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id]
 }
 
-// providers answers every call the same.
+// fakeProviders gives every call the same answer.
 type fakeProviders struct {
 	mu     sync.Mutex
 	status int
@@ -147,76 +149,76 @@ func (p *fakeProviders) respond(status int, body string) {
 	p.status, p.body, p.err = status, body, nil
 }
 
-// bills takes charges.
-type fakeBiller struct {
+// fakeCharger stores charges.
+type fakeCharger struct {
 	mu     sync.Mutex
 	events []event.Usage
 	err    error
 	log    *[]string
 }
 
-func (b *fakeBiller) Bill(e event.Usage) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err != nil {
-		return b.err
+func (c *fakeCharger) Charge(e event.Usage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
 	}
-	b.events = append(b.events, e)
-	*b.log = append(*b.log, "bill")
+	c.events = append(c.events, e)
+	*c.log = append(*c.log, "charge")
 	return nil
 }
 
-// world is a Tracker with all that it stands on.
+// fixture is a Tracker with its dependencies.
 type fixture struct {
 	*Tracker
 	store     *fakeStore
 	providers *fakeProviders
-	biller    *fakeBiller
+	charger   *fakeCharger
 	catalog   *catalog.Store
 	now       time.Time
-	// log is what was billed and written, in order.
+	// log has the charges and the writes of records, in order.
 	log []string
 }
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	w := &fixture{now: createdAt, providers: &fakeProviders{status: 200}}
-	w.store, w.biller = &fakeStore{jobs: map[string]event.Video{}, log: &w.log}, &fakeBiller{log: &w.log}
+	f := &fixture{now: createdAt, providers: &fakeProviders{status: 200}}
+	f.store, f.charger = &fakeStore{jobs: map[string]event.Video{}, log: &f.log}, &fakeCharger{log: &f.log}
 	fleet, err := seal.NewKey(seal.NewSecret())
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.catalog = catalog.New(fleet)
+	f.catalog = catalog.New(fleet)
 	set := func(kind, name string, v any) {
 		data, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.catalog.Set(kind, name, data)
+		f.catalog.Set(kind, name, data)
 	}
 	set(subject.KindProvider, "prv_1", catalogkv.Provider{
 		ID: "prv_1", Name: "vendor", BaseURL: "http://vendor.invalid", Enabled: true,
 		Credentials: []catalogkv.Credential{{ID: "crd_1", Sealed: fleet.Seal([]byte("secret"), catalogkv.CredentialContext("crd_1"))}},
 	})
 	set(subject.CatalogHead, "", catalogkv.Head{V: 1, Rev: 1})
-	if err := w.catalog.Apply(); err != nil {
+	if err := f.catalog.Apply(); err != nil {
 		t.Fatal(err)
 	}
-	w.Tracker = w.newTracker()
-	return w
+	f.Tracker = f.newTracker()
+	return f
 }
 
-// another is the Tracker of a second proxy.
-func (w *fixture) newTracker() *Tracker {
-	return New(w.store, w.providers, w.biller, w.catalog, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return w.now })
+// newTracker returns the Tracker of another proxy.
+func (f *fixture) newTracker() *Tracker {
+	return New(f.store, f.providers, f.charger, f.catalog, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return f.now })
 }
 
 const jobID = "video_1"
 
-// job records a job that the provider has, unless upstream is empty.
-func (w *fixture) createJob(t *testing.T, upstream string) *event.Video {
+// createJob records a job. With an empty upstream id, no provider has accepted it yet.
+func (f *fixture) createJob(t *testing.T, upstream string) *event.Video {
 	t.Helper()
-	v, err := w.Create(t.Context(), &event.Video{
+	v, err := f.Create(t.Context(), &event.Video{
 		V: event.Version, ID: jobID, UpstreamID: upstream, RequestID: "req_1", AccountID: "acc_1", KeyID: "key_1", Model: "film",
 		Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Size: "720x1280", Seconds: 4,
 		CreatedUnix: createdAt.Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}, {Size: "big", Price: 50}}},
@@ -227,17 +229,19 @@ func (w *fixture) createJob(t *testing.T, upstream string) *event.Video {
 	return v
 }
 
-// said is what the provider says of the job.
+// providerObject returns a provider's object of the job.
 func providerObject(status, more string) string {
 	return `{"id":"up_1","object":"video","model":"up-film","status":"` + status + `","progress":10` + more + `}`
 }
 
-// stalled is a provider that closes the channel when it is called and answers
-// nothing.
+// silentProvider never answers. It closes the channel, if there is one, when it is
+// called.
 type silentProvider struct{ called chan struct{} }
 
 func (s silentProvider) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
-	close(s.called)
+	if s.called != nil {
+		close(s.called)
+	}
 	<-ctx.Done()
 	return nil, provider.CallFailure(&call, ctx.Err())
 }

@@ -7,8 +7,8 @@ import (
 	"modelgateway/shared/event"
 )
 
-// object is a video object of our own making, for a job of which no provider's
-// is known.
+// object is a video object as clients get it. The gateway makes one for a job of
+// which it has no object of a provider.
 type object struct {
 	ID          string       `json:"id"`
 	Object      string       `json:"object"`
@@ -28,7 +28,7 @@ type objectError struct {
 	Message string `json:"message"`
 }
 
-// Object is the job as the client sees it.
+// Object returns the video object of a job for its client, as JSON.
 func Object(v *event.Video) []byte {
 	if len(v.Object) > 0 {
 		return v.Object
@@ -36,6 +36,7 @@ func Object(v *event.Video) []byte {
 	return encode(newObject(v))
 }
 
+// newObject returns an object with the state that the job's record has.
 func newObject(v *event.Video) object {
 	o := object{ID: v.ID, Object: "video", Model: v.Model, Status: v.Status, CreatedAt: v.CreatedUnix}
 	if v.Size != "" {
@@ -48,7 +49,8 @@ func newObject(v *event.Video) object {
 	return o
 }
 
-// failedObject is the object of a job that the gateway gave up.
+// failedObject returns the object of a job that ended without a video and without
+// an error object of its provider.
 func failedObject(v *event.Video) []byte {
 	o := newObject(v)
 	o.Status = event.VideoFailed
@@ -58,8 +60,8 @@ func failedObject(v *event.Video) []byte {
 
 func encode(o object) []byte {
 	b, err := json.Marshal(o)
-	if err != nil { // strings and integers always marshal
-		panic("video: encode object: " + err.Error())
+	if err != nil { // cannot happen: the object has strings and integers only
+		panic("videojob: encode object: " + err.Error())
 	}
 	return b
 }

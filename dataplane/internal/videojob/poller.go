@@ -13,40 +13,44 @@ import (
 	"modelgateway/shared/platform/sleep"
 )
 
-// Task is one job on the work queue.
+// Task is a message of the work queue: a video job that is to be polled.
 type Task struct {
 	Poll event.VideoPoll
-	// Tries counts how often the job was taken from the queue, this time included.
+	// Deliveries is how often the task was delivered, this time included.
 	Deliveries int
-	// Done takes the job off the queue; Later puts it back for a while.
+	// Acknowledge removes the task from the queue. RetryAfter has it delivered again after a delay. The caller calls one
+	// of them, once.
 	Acknowledge func()
 	RetryAfter  func(d time.Duration)
 }
 
-// Queue hands out jobs, each to one proxy at a time.
+// Queue is the work queue of video jobs. It delivers each task to one proxy at a
+// time.
 type Queue interface {
-	// Next waits for a job. It returns an error when ctx ends.
+	// NextVideoTask waits for a task. It returns an error if ctx ends before.
 	NextVideoTask(ctx context.Context) (*Task, error)
 }
 
 const (
-	// pollers is how many jobs a proxy asks about at once.
+	// concurrentPolls bounds the jobs that a proxy polls at once.
 	concurrentPolls = 16
-	// firstPause is the pause after the first look; it grows to maxPause.
+	// minPollInterval is the delay after the first poll of a job. The delay grows up to maxPollInterval.
 	minPollInterval = time.Second
 	maxPollInterval = 30 * time.Second
-	// queuePause follows a queue that fails.
+	// queueRetryInterval is the delay after an error of the queue.
 	queueRetryInterval = time.Second
 )
 
-// Poller works off the queue, whether or not clients ask.
+// Poller polls the jobs of the work queue until they end, whether or not their
+// clients ask for them.
 type Poller struct {
 	tracker *Tracker
 	queue   Queue
 	log     *slog.Logger
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
-	// taking is full while one waits for a job: the queue bounds how many may, of all proxies.
+	// receiving has an element while a goroutine waits for a task. Only one may: the queue bounds the waiting requests of
+	// all proxies together.
 	receiving chan struct{}
 }
 
@@ -55,7 +59,7 @@ func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
 	return &Poller{tracker: t, queue: q, log: log, receiving: make(chan struct{}, 1)}
 }
 
-// Start polls until Stop.
+// Start polls jobs until Stop is called.
 func (p *Poller) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
 	for range concurrentPolls {
@@ -63,22 +67,22 @@ func (p *Poller) Start(ctx context.Context) {
 	}
 }
 
-// Stop ends polling; what was taken from the queue and not finished comes to
-// another proxy.
+// Stop cancels the polls under way and returns when they have ended. Their tasks
+// are delivered again, to any proxy.
 func (p *Poller) Stop() {
 	p.stop()
 	p.tasks.Wait()
 }
 
 func (p *Poller) run(ctx context.Context) {
-	var trouble logdedup.Filter
+	var repeatedErrors logdedup.Filter
 	for ctx.Err() == nil {
 		task, err := p.nextTask(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if trouble.IsNew(err) {
-			p.log.Warn("take video job", slog.Any("error", err))
+		if repeatedErrors.IsNew(err) {
+			p.log.Warn("no video job can be received from the work queue", slog.Any("error", err))
 		}
 		if err != nil {
 			sleep.For(ctx, queueRetryInterval)
@@ -108,7 +112,7 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 		v, err = p.tracker.Refresh(ctx, v)
 	}
 	if err != nil && ctx.Err() == nil {
-		p.log.Warn("poll video job", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
+		p.log.Warn("poll of a video job failed", slog.String("video_id", task.Poll.ID), slog.Any("error", err))
 	}
 	if err == nil && v.Ended() {
 		task.Acknowledge()
@@ -117,8 +121,8 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 	task.RetryAfter(max(pollInterval(task.Deliveries), providerCooldown(err)))
 }
 
-// aside is for how long a provider that has refused to answer should be left
-// alone: however many jobs are due, they are asked about as fast as it allows.
+// providerCooldown returns the cooldown that a provider's refusal asks for, or
+// zero. So polls are no more frequent than the provider allows.
 func providerCooldown(err error) time.Duration {
 	var failure *provider.Failure
 	if !errors.As(err, &failure) {
@@ -127,10 +131,10 @@ func providerCooldown(err error) time.Duration {
 	return failure.RouteCooldown
 }
 
-// pauseAfter grows by half with each look.
-func pollInterval(tries int) time.Duration {
+// pollInterval returns the delay after a poll. It grows by half with each delivery.
+func pollInterval(deliveries int) time.Duration {
 	d := minPollInterval
-	for range tries - 1 {
+	for range deliveries - 1 {
 		if d += d / 2; d >= maxPollInterval {
 			return maxPollInterval
 		}

@@ -13,21 +13,21 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/event"
 )
 
-// queue hands out what is put into it and notes what becomes of each task.
+// fakeQueue delivers the tasks that are put into it and records the result of each.
 type fakeQueue struct {
-	tasks   chan *Task
-	mu      sync.Mutex
-	fails   int
-	waiters int
-	results []string
+	tasks chan *Task
+	mu    sync.Mutex
+	// failures is how many calls of NextVideoTask fail, waiters how many wait for a task.
+	failures int
+	waiters  int
+	results  []string
 }
 
-// waiting is how many wait in Next when nothing else goes on.
-func (q *fakeQueue) waitingTakers() int {
+// settledWaiters returns how many calls wait for a task once no goroutine can go on.
+func (q *fakeQueue) settledWaiters() int {
 	synctest.Wait()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -44,9 +44,9 @@ func newQueue() *fakeQueue { return &fakeQueue{tasks: make(chan *Task, 10)} }
 
 func (q *fakeQueue) NextVideoTask(ctx context.Context) (*Task, error) {
 	q.mu.Lock()
-	failing := q.fails > 0
+	failing := q.failures > 0
 	if failing {
-		q.fails--
+		q.failures--
 	}
 	q.mu.Unlock()
 	if failing {
@@ -58,7 +58,7 @@ func (q *fakeQueue) NextVideoTask(ctx context.Context) (*Task, error) {
 	case task := <-q.tasks:
 		return task, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("next: %w", ctx.Err())
+		return nil, fmt.Errorf("no task: %w", ctx.Err())
 	}
 }
 
@@ -68,28 +68,28 @@ func (q *fakeQueue) addResult(text string) {
 	q.results = append(q.results, text)
 }
 
-// put queues a job.
-func (q *fakeQueue) put(id string, tries int) {
+// put adds a task for a job.
+func (q *fakeQueue) put(id string, deliveries int) {
 	q.tasks <- &Task{
-		Poll: event.VideoPoll{V: event.Version, ID: id}, Deliveries: tries,
-		Acknowledge: func() { q.addResult(id + " done") }, RetryAfter: func(d time.Duration) { q.addResult(id + " later " + d.String()) },
+		Poll: event.VideoPoll{V: event.Version, ID: id}, Deliveries: deliveries,
+		Acknowledge: func() { q.addResult(id + " acknowledged") }, RetryAfter: func(d time.Duration) { q.addResult(id + " retry after " + d.String()) },
 	}
 }
 
 func (q *fakeQueue) takeResults() []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	notes := q.results
+	results := q.results
 	q.results = nil
-	return notes
+	return results
 }
 
-// TestPoller follows a job from its creation to its end.
-func TestPoller(t *testing.T) {
+// The poller polls a job from its creation to its end.
+func TestPollerPollsJobUntilItEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, q := setup(t), newQueue()
-		p := NewPoller(w.Tracker, q, slog.New(slog.DiscardHandler))
+		f, q := setup(t), newQueue()
+		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
 		p.Start(t.Context())
 		defer p.Stop()
 		steps := []struct {
@@ -98,20 +98,20 @@ func TestPoller(t *testing.T) {
 			id   string
 			want string
 		}{
-			{"no such job", func() {}, "video_9", "video_9 done"},
-			{"not sent yet", func() { w.createJob(t, "") }, jobID, "video_1 later 1s"},
-			{"queued", func() { w.createJob(t, "up_1"); w.providers.respond(200, providerObject("queued", "")) }, jobID, "video_1 later 1s"},
-			{"provider fails", func() { w.providers.respond(500, "{}") }, jobID, "video_1 later 1s"},
-			{"provider has had enough", func() { w.providers.respond(429, "{}"); w.providers.header = http.Header{"Retry-After": {"20"}} }, jobID, "video_1 later 20s"},
-			{"control plane is down", func() { w.store.down = true }, jobID, "video_1 later 1s"},
-			{"cannot be billed", func() {
-				w.store.down = false
-				w.biller.err = errNoReply
-				w.providers.respond(200, providerObject("completed", ""))
-			}, jobID, "video_1 later 1s"},
-			{"is not recorded", func() { w.biller.err = nil; w.store.failures = 1 }, jobID, "video_1 later 1s"},
-			{"completed", func() {}, jobID, "video_1 done"},
-			{"ended before", func() { w.providers.respond(500, "{}") }, jobID, "video_1 done"},
+			{"job does not exist", func() {}, "video_9", "video_9 acknowledged"},
+			{"not accepted by a provider yet", func() { f.createJob(t, "") }, jobID, "video_1 retry after 1s"},
+			{"queued", func() { f.createJob(t, "up_1"); f.providers.respond(200, providerObject("queued", "")) }, jobID, "video_1 retry after 1s"},
+			{"provider fails", func() { f.providers.respond(500, "{}") }, jobID, "video_1 retry after 1s"},
+			{"provider limits the rate", func() { f.providers.respond(429, "{}"); f.providers.header = http.Header{"Retry-After": {"20"}} }, jobID, "video_1 retry after 20s"},
+			{"control plane does not reply", func() { f.store.down = true }, jobID, "video_1 retry after 1s"},
+			{"cannot be charged", func() {
+				f.store.down = false
+				f.charger.err = errNoReply
+				f.providers.respond(200, providerObject("completed", ""))
+			}, jobID, "video_1 retry after 1s"},
+			{"record cannot be written", func() { f.charger.err = nil; f.store.failures = 1 }, jobID, "video_1 retry after 1s"},
+			{"completed", func() {}, jobID, "video_1 acknowledged"},
+			{"has ended already", func() { f.providers.respond(500, "{}") }, jobID, "video_1 acknowledged"},
 		}
 		for _, step := range steps {
 			step.do()
@@ -121,19 +121,18 @@ func TestPoller(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", step.name, diff)
 			}
 		}
-		if got := w.store.job(jobID); got.Status != event.VideoCompleted {
-			t.Errorf("got %+v", got)
+		if got := f.store.job(jobID); got.Status != event.VideoCompleted {
+			t.Errorf("got %+v; want a completed job", got)
 		}
 	})
 }
 
-// A queue that fails is left alone for a while, and then asked again.
-func TestPollerOutlivesItsQueue(t *testing.T) {
+func TestPollerRetriesFailedQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, q := setup(t), newQueue()
-		q.fails = 2 * concurrentPolls
-		p := NewPoller(w.Tracker, q, slog.New(slog.DiscardHandler))
+		f, q := setup(t), newQueue()
+		q.failures = 2 * concurrentPolls
+		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
 		started := time.Now()
 		p.Start(t.Context())
 		defer p.Stop()
@@ -143,92 +142,83 @@ func TestPollerOutlivesItsQueue(t *testing.T) {
 			synctest.Wait()
 		}
 		if waited := time.Since(started); waited != 2*queueRetryInterval {
-			t.Errorf("the queue was asked again after %s; want %s", waited, 2*queueRetryInterval)
+			t.Errorf("the task was received after %s; want %s", waited, 2*queueRetryInterval)
 		}
-		if diff := cmp.Diff([]string{"video_9 done"}, q.takeResults()); diff != "" {
+		if diff := cmp.Diff([]string{"video_9 acknowledged"}, q.takeResults()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// mute never answers.
-type mute struct{}
-
-func (mute) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
-	<-ctx.Done()
-	return nil, provider.CallFailure(&call, ctx.Err())
-}
-
-// Many jobs are asked about at once, and one poller at a time waits for the
-// next one.
-func TestPollersTakeTurns(t *testing.T) {
+// Up to concurrentPolls jobs are polled at once, but only one goroutine waits for
+// a task.
+func TestOnePollerAtATimeWaitsForATask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, q := setup(t), newQueue()
-		w.createJob(t, "up_1")
-		w.Tracker.providers = mute{}
-		p := NewPoller(w.Tracker, q, slog.New(slog.DiscardHandler))
+		f, q := setup(t), newQueue()
+		f.createJob(t, "up_1")
+		f.Tracker.providers = silentProvider{}
+		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
 		p.Start(t.Context())
 		defer p.Stop()
 		for range concurrentPolls {
-			if waits := q.waitingTakers(); waits != 1 {
-				t.Fatalf("%d wait for a job; want one", waits)
+			if waiters := q.settledWaiters(); waiters != 1 {
+				t.Fatalf("%d goroutines wait for a task; want 1", waiters)
 			}
 			q.put(jobID, 1)
 		}
-		if waits, left := q.waitingTakers(), len(q.tasks); waits != 0 || left != 0 {
-			t.Errorf("%d wait and %d jobs are left, with as many as can be asked about at once", waits, left)
+		if waiters, left := q.settledWaiters(), len(q.tasks); waiters != 0 || left != 0 {
+			t.Errorf("with %d polls under way, %d goroutines wait and %d tasks are left; want none", concurrentPolls, waiters, left)
 		}
 	})
 }
 
-// Stop waits for what is being asked, and puts it back.
-func TestPollerStops(t *testing.T) {
+// Stop cancels the polls under way and puts their tasks back.
+func TestPollerStopPutsTasksBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w, q := setup(t), newQueue()
-		w.createJob(t, "up_1")
-		asked := make(chan struct{})
-		w.Tracker.providers = silentProvider{asked}
-		p := NewPoller(w.Tracker, q, slog.New(slog.DiscardHandler))
+		f, q := setup(t), newQueue()
+		f.createJob(t, "up_1")
+		called := make(chan struct{})
+		f.Tracker.providers = silentProvider{called}
+		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
 		p.Start(t.Context())
 		q.put(jobID, 3)
-		<-asked
+		<-called
 		p.Stop()
-		if diff := cmp.Diff([]string{"video_1 later 2.25s"}, q.takeResults()); diff != "" {
+		if diff := cmp.Diff([]string{"video_1 retry after 2.25s"}, q.takeResults()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A provider that does not answer is not waited for without end.
-func TestAskIsBounded(t *testing.T) {
+func TestPollTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := setup(t)
-		v := w.createJob(t, "up_1")
-		w.Tracker.providers = silentProvider{make(chan struct{})}
+		f := setup(t)
+		v := f.createJob(t, "up_1")
+		f.Tracker.providers = silentProvider{}
 		started := time.Now()
-		if got, err := w.Refresh(t.Context(), v); got != v || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != pollTimeout {
-			t.Errorf("got %v, %v after %s", got, err, time.Since(started))
+		if got, err := f.Refresh(t.Context(), v); got != v || !errors.Is(err, context.DeadlineExceeded) || time.Since(started) != pollTimeout {
+			t.Errorf("got %v, %v after %s; want the job as it was and a timeout after %s", got, err, time.Since(started), pollTimeout)
 		}
 	})
 }
 
-func TestPauseGrows(t *testing.T) {
+func TestPollIntervalGrows(t *testing.T) {
 	t.Parallel()
 	want := []time.Duration{time.Second, 1500 * time.Millisecond, 2250 * time.Millisecond, 3375 * time.Millisecond}
 	for i, d := range want {
 		if got := pollInterval(i + 1); got != d {
-			t.Errorf("after %d looks: got %s; want %s", i+1, got, d)
+			t.Errorf("after %d deliveries: got %s; want %s", i+1, got, d)
 		}
 	}
-	for _, tries := range []int{10, 1000, 1 << 30} {
-		if got := pollInterval(tries); got != maxPollInterval {
-			t.Errorf("after %d looks: got %s; want %s", tries, got, maxPollInterval)
+	for _, deliveries := range []int{10, 1000, 1 << 30} {
+		if got := pollInterval(deliveries); got != maxPollInterval {
+			t.Errorf("after %d deliveries: got %s; want %s", deliveries, got, maxPollInterval)
 		}
 	}
 	if got := pollInterval(0); got != minPollInterval {
-		t.Errorf("before any: got %s", got)
+		t.Errorf("after 0 deliveries: got %s; want %s", got, minPollInterval)
 	}
 }

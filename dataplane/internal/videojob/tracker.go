@@ -1,10 +1,10 @@
-// Package video owns what happens to a video job after its request: asking its
-// provider how far it is, billing it once when it is done, and giving it up
-// when nothing can become of it.
+// Package videojob follows video jobs after their request: it polls the provider,
+// charges a completed job, and abandons a job that cannot complete any more.
 //
-// A job is billed before its record says that it has ended, under the request
-// that made it: whoever sees the end may die in between or see it together
-// with others, and settlement still takes the charge once.
+// A job is charged before its record says that it is completed, under the request
+// id of its creation. A proxy may die between the two, and several proxies may see
+// the end of a job at once; settlement books the charge once all the same, because
+// the request id is unique.
 package videojob
 
 import (
@@ -34,76 +34,79 @@ import (
 )
 
 var (
-	// ErrNotFound says that there is no such job, or it is another account's.
-	ErrNotFound = errors.New("video: no such job")
-	// ErrNoObject says that a provider's answer is no video object.
-	ErrNoObject = errors.New("video: the provider's answer is no video object")
-	// ErrUnavailable says that the job's record cannot be read or written now, or its charge not taken.
-	ErrUnavailable = errors.New("video: cannot tell")
+	// ErrNotFound means that the job does not exist or belongs to another account.
+	ErrNotFound = errors.New("videojob: job not found")
+	// ErrNoObject means that a provider's answer is not a video object.
+	ErrNoObject = errors.New("videojob: the provider's answer is not a video object")
+	// ErrUnavailable means that the job's record cannot be read or written now, or that the job cannot be charged now.
+	ErrUnavailable = errors.New("videojob: control plane, catalog or spool is not available")
 )
 
-// Records keeps the jobs, at the control plane.
+// Store has the records of video jobs. The control plane keeps them.
 type Store interface {
 	CreateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
 	GetVideo(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error)
 	UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
 }
 
-// Providers performs calls.
+// Providers calls providers. An error of Do is a *provider.Failure.
 type Providers interface {
 	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
 }
 
-// Biller takes the usage of a finished job. When it returns nil, the event is
-// on its way and will not be lost.
-type Biller interface{ Bill(e event.Usage) error }
+// Charger charges completed jobs. When Charge returns nil, the usage event is in the
+// spool.
+type Charger interface{ Charge(e event.Usage) error }
 
 const (
-	// unsent is how long a job may have no provider id: a creation that was not confirmed in that time never will be.
+	// creationTimeout is how long a job may be without an id of the provider. A creation that was not confirmed in that
+	// time never will be.
 	creationTimeout = 15 * time.Minute
-	// lifetime is how long a job may take at all.
+	// maxJobAge is how long a job may take.
 	maxJobAge = 24 * time.Hour
-	// maxObject bounds a provider's video object.
+	// maxObjectBytes bounds the video object of a provider.
 	maxObjectBytes = 1 << 20
-	// madeTries and madePause are how often, and with which pause, the record of a new provider job is tried to be written.
+	// saveTries is how often SaveCreated tries to write the record, and saveRetryInterval the delay between two tries.
 	saveTries         = 20
 	saveRetryInterval = 500 * time.Millisecond
-	// askTimeout bounds one question to a provider.
+	// pollTimeout bounds one poll.
 	pollTimeout = 30 * time.Second
 )
 
-// Tracker follows jobs. It is safe for concurrent use.
+// Tracker creates, polls and ends video jobs. It is safe for concurrent use.
 type Tracker struct {
 	store     Store
 	providers Providers
-	biller    Biller
+	charger   Charger
 	catalog   *catalog.Store
 	dialect   format.Dialect
 	log       *slog.Logger
 	now       func() time.Time
 }
 
-// New returns a Tracker. A nil clock is time.Now.
-func New(records Store, providers Providers, biller Biller, models *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
+// New returns a Tracker. A nil now is time.Now.
+func New(store Store, providers Providers, charger Charger, catalogStore *catalog.Store, dialect format.Dialect, log *slog.Logger, now func() time.Time) *Tracker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Tracker{store: records, providers: providers, biller: biller, catalog: models, dialect: dialect, log: log, now: now}
+	return &Tracker{store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now}
 }
 
-// Record notes a new job before its provider is called.
+// Create records a new job. It is called before the provider.
 func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, error) {
 	return unpack(t.store.CreateVideo(ctx, v))
 }
 
-// Find reads a job of an account; an empty account finds any.
+// Find returns a job of an account. An empty account finds the job of any account.
 func (t *Tracker) Find(ctx context.Context, id, account string) (*event.Video, error) {
 	return unpack(t.store.GetVideo(ctx, &event.VideoGet{V: event.Version, ID: id, AccountID: account}))
 }
 
-// errConflict comes with the record as it is now.
-var errConflict = errors.New("video: the job has changed")
+// errConflict means that another proxy has changed the record. The current record is
+// returned with it.
+var errConflict = errors.New("videojob: the record was changed by another proxy")
 
+// unpack returns the job of a reply of the control plane.
 func unpack(reply *event.VideoReply, err error) (*event.Video, error) {
 	switch {
 	case err != nil:
@@ -118,7 +121,8 @@ func unpack(reply *event.VideoReply, err error) (*event.Video, error) {
 	return reply.Video, nil
 }
 
-// save writes a changed job. If somebody else was faster, theirs stands.
+// save writes a changed job. If another proxy has changed the record since it was
+// read, it returns that record and writes nothing.
 func (t *Tracker) save(ctx context.Context, v *event.Video) (*event.Video, error) {
 	saved, err := unpack(t.store.UpdateVideo(ctx, v))
 	if errors.Is(err, errConflict) {
@@ -127,9 +131,9 @@ func (t *Tracker) save(ctx context.Context, v *event.Video) (*event.Video, error
 	return saved, err
 }
 
-// Refresh asks the provider of a job how far it is, and bills and records what
-// it says. It always returns the job as far as it is known: one that has ended
-// as it is, and together with an error the one that was given.
+// Refresh polls the provider of a job, records the new state, and charges the job
+// if it is completed. It returns a job that has ended as it is. It always returns a
+// job: with an error, the last known state.
 func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, error) {
 	if v.Ended() {
 		return v, nil
@@ -137,11 +141,11 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 	age := t.now().Sub(time.Unix(v.CreatedUnix, 0))
 	if v.UpstreamID == "" {
 		if age > creationTimeout {
-			return t.abandon(ctx, v, "it is not known whether the provider took the job")
+			return t.abandon(ctx, v, "it is not known whether the provider accepted the job")
 		}
-		return v, nil // its creation is under way
+		return v, nil // the creation is under way
 	}
-	// One that is too old is asked about once more: while nobody polled it, it may have been made.
+	// A job that is too old is polled once more: it may have completed while no proxy polled it.
 	next, err := t.poll(ctx, v)
 	if age > maxJobAge && !next.Ended() && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
 		return t.abandon(ctx, next, "the provider did not finish the job in time")
@@ -149,7 +153,7 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 	return next, err
 }
 
-// look asks the provider once.
+// poll polls the provider once.
 func (t *Tracker) poll(ctx context.Context, v *event.Video) (*event.Video, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -165,26 +169,29 @@ func (t *Tracker) poll(ctx context.Context, v *event.Video) (*event.Video, error
 	return cmp.Or(next, v), err
 }
 
-func (t *Tracker) abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
-	next, err := t.Abandon(ctx, v, why)
+// abandon is Abandon, but returns the job as it was with an error.
+func (t *Tracker) abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error) {
+	next, err := t.Abandon(ctx, v, reason)
 	return cmp.Or(next, v), err
 }
 
-// Made takes in the object that a provider made for a job. The record must have
-// the provider's id, or the job is lost: writing it is tried again for a while.
+// SaveCreated records the object with which a provider has accepted a job. Without
+// the provider's id in the record the job would be lost, so it tries again for some
+// seconds while the record cannot be written.
 func (t *Tracker) SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
 	for tries := 1; ; tries++ {
-		made, err := t.applyObject(ctx, v, body)
+		created, err := t.applyObject(ctx, v, body)
 		if !errors.Is(err, ErrUnavailable) || tries == saveTries {
-			return made, err
+			return created, err
 		}
 		if !sleep.For(ctx, saveRetryInterval) {
-			return made, err
+			return created, err
 		}
 	}
 }
 
-// see takes in a provider's object of a job.
+// applyObject records the state that a provider's object of the job has, and charges
+// the job if it is completed.
 func (t *Tracker) applyObject(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
 	answer := t.dialect.NewAnswer(format.AnswerConfig{ClientModel: v.Model, ID: v.ID})
 	defer answer.Release()
@@ -206,16 +213,16 @@ func (t *Tracker) applyObject(ctx context.Context, v *event.Video, body []byte) 
 	}
 	if next.Status == event.VideoCompleted {
 		usage, _ := answer.Usage()
-		if err := t.bill(&next, usage); err != nil {
-			return t.saveUnbilled(ctx, v, next.UpstreamID, err)
+		if err := t.charge(&next, usage); err != nil {
+			return t.saveUncharged(ctx, v, next.UpstreamID, err)
 		}
 	}
 	return t.save(ctx, &next)
 }
 
-// unbilled leaves a job open that could not be billed, to be asked about again.
-// If it was new to us, its id must not be lost over that.
-func (t *Tracker) saveUnbilled(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
+// saveUncharged leaves a completed job open that could not be charged: it is polled
+// again. If the record has no id of the provider yet, it saves the id.
+func (t *Tracker) saveUncharged(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
 	if v.UpstreamID != "" {
 		return v, err
 	}
@@ -224,8 +231,8 @@ func (t *Tracker) saveUnbilled(ctx context.Context, v *event.Video, upstreamID s
 	return t.save(ctx, &open)
 }
 
-// sameJSON compares objects of which one may have been stored: members in
-// another order, other white space.
+// sameJSON reports whether two objects are equal but for white space and the order
+// of members: Postgres changes both.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -237,7 +244,8 @@ func sameJSON(a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// clean copies an object, with the provider's words about a failure cleaned.
+// clientObject returns a copy of an object whose error does not identify the
+// provider.
 func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) []byte {
 	object = append([]byte(nil), object...)
 	if state.ErrorMessage == "" {
@@ -254,18 +262,19 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 	if parsed.Parse(object) != nil {
 		return failedObject(v)
 	}
-	reason, err := json.Marshal(objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)})
+	failure, err := json.Marshal(objectError{Code: cleaner.Clean(state.ErrorCode), Message: cleaner.Clean(state.ErrorMessage)})
 	if err != nil {
 		return failedObject(v)
 	}
 	var edit jsonspan.Edit
 	edit.Begin(parsed)
-	edit.Set("error", reason)
+	edit.Set("error", failure)
 	return edit.Append(nil)
 }
 
-// bill reports the job's cost under the request that made it.
-func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
+// charge charges a completed job under the request id of its creation. If the
+// provider reports no duration or no size, that of the request is charged.
+func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	rule := event.RuleReported
 	if usage.Seconds == 0 {
 		usage.Seconds, rule = v.Seconds, event.RuleEstimated
@@ -275,46 +284,49 @@ func (t *Tracker) bill(v *event.Video, usage price.Usage) error {
 	}
 	sheet := v.Sheet
 	if sheet == nil {
-		return fmt.Errorf("video: job %s has no price sheet", v.ID)
+		return fmt.Errorf("videojob: job %s has no price sheet", v.ID)
 	}
 	cost, err := price.Cost(&usage, sheet)
 	if err != nil {
-		return fmt.Errorf("video: price job %s: %w", v.ID, err)
+		return fmt.Errorf("videojob: price job %s: %w", v.ID, err)
 	}
-	if err := t.biller.Bill(event.Usage{
+	if err := t.charger.Charge(event.Usage{
 		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(catalogkv.Videos),
 		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
 		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID,
 	}); err != nil {
-		return fmt.Errorf("%w: bill job %s: %w", ErrUnavailable, v.ID, err) // for now: the job must not be given up over it
+		return fmt.Errorf("%w: charge job %s: %w", ErrUnavailable, v.ID, err) // ErrUnavailable keeps the job from being abandoned
 	}
 	return nil
 }
 
-// Move records that another route takes the job, before it is called.
+// SetRoute records the route that is called next for a job whose first route
+// failed.
 func (t *Tracker) SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
 	next := *v
 	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Credential.ID, choice.UpstreamModel
 	return t.save(ctx, &next)
 }
 
-// Reject ends a job that no provider took. Its client was told why.
+// Reject ends a job that no provider has accepted. Its client gets the reason in
+// the answer to its request.
 func (t *Tracker) Reject(ctx context.Context, v *event.Video) (*event.Video, error) {
 	next := *v
 	next.Status, next.Object = event.VideoFailed, failedObject(v)
 	return t.save(ctx, &next)
 }
 
-// GiveUp ends a job without a charge; the control plane raises the alarm.
-func (t *Tracker) Abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error) {
+// Abandon ends a job without a charge because it cannot complete any more. The
+// control plane raises an alarm with the reason.
+func (t *Tracker) Abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error) {
 	next := *v
-	next.Status, next.Error = event.VideoFailed, why
+	next.Status, next.Error = event.VideoFailed, reason
 	next.Object = failedObject(v)
 	return t.save(ctx, &next)
 }
 
-// ask reads the provider's object of a job.
+// fetchObject reads the provider's object of a job.
 func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, error) {
 	call, err := t.NewCall(v, catalogkv.Videos.Path()+"/"+v.UpstreamID)
 	if err != nil {
@@ -335,8 +347,8 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 	return body, nil
 }
 
-// Call makes a GET to the provider and with the credential that made the job:
-// no other account there knows it.
+// NewCall returns a GET call to the provider of a job, with the credential that
+// created it: the job belongs to the provider account of that credential.
 func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 	snapshot := t.catalog.Snapshot()
 	if snapshot == nil {
@@ -344,7 +356,7 @@ func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 	}
 	p := snapshot.Provider(v.Provider)
 	if p == nil {
-		return nil, fmt.Errorf("video: provider %s of the job is not in the catalog", v.Provider)
+		return nil, fmt.Errorf("videojob: provider %s of the job is not in the catalog", v.Provider)
 	}
 	for _, credential := range p.Credentials {
 		if credential.ID == v.Credential {
@@ -352,5 +364,5 @@ func (t *Tracker) NewCall(v *event.Video, path string) (*provider.Call, error) {
 			return &provider.Call{Choice: route.Choice{Route: r, Credential: credential}, Format: catalogkv.Videos, Method: http.MethodGet, Path: path}, nil
 		}
 	}
-	return nil, fmt.Errorf("video: credential %s of the job is not in the catalog", v.Credential)
+	return nil, fmt.Errorf("videojob: credential %s of the job is not in the catalog", v.Credential)
 }
