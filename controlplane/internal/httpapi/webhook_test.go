@@ -84,7 +84,7 @@ func TestDeliveries(t *testing.T) {
 	id := made.Value.Webhook.ID
 	sent, err := answered(b.api.TestWebhook(t.Context(), id, nil))
 	check(t, err)
-	if _, err := b.hooks.LayOut(t.Context(), 10, (*webhook.Event).Body); err != nil {
+	if _, err := b.hooks.FanOut(t.Context(), 10, (*webhook.Event).Body); err != nil {
 		t.Fatal(err)
 	}
 	listed, err := answered(b.api.ListDeliveries(t.Context(), id, &adminclient.ListDeliveriesParams{State: new(adminclient.DeliveryStatePending)}))

@@ -116,8 +116,8 @@ type Outcome struct {
 	State   State
 	// Pause is the time until the next attempt of a pending delivery.
 	Pause time.Duration
-	// Rest is the backoff of the whole endpoint: for how long nothing is sent to it.
-	Rest time.Duration
+	// Backoff is for how long nothing is sent to the endpoint.
+	Backoff time.Duration
 	// Disable is the reason why the endpoint is disabled; empty if it is not.
 	Disable string
 }
@@ -131,10 +131,10 @@ var pauses = []time.Duration{
 const (
 	// jitterShare: the jitter of a delay is at most 1/jitterShare of it.
 	jitterShare = 5
-	// restAfter failures in a row start the endpoint's backoff, at firstRest and doubling up to maxRest.
-	restAfter = 3
-	firstRest = 5 * time.Second
-	maxRest   = 5 * time.Minute
+	// backoffAfter failures in a row start the endpoint's backoff, at firstBackoff and doubling up to maxBackoff.
+	backoffAfter = 3
+	firstBackoff = 5 * time.Second
+	maxBackoff   = 5 * time.Minute
 )
 
 // conclude computes the outcome of an attempt: growing delays for the delivery, a backoff for an
@@ -151,8 +151,8 @@ func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 		pause := pauses[c.Round]
 		o.Pause = pause + rand.N(pause/jitterShare)
 	}
-	if failures := c.Failures + 1; failures >= restAfter {
-		o.Rest = min(firstRest<<min(failures-restAfter, 10), maxRest)
+	if failures := c.Failures + 1; failures >= backoffAfter {
+		o.Backoff = min(firstBackoff<<min(failures-backoffAfter, 10), maxBackoff)
 	}
 	switch {
 	case a.Status == http.StatusGone:

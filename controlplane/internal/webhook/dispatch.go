@@ -16,9 +16,9 @@ import (
 
 // Queue stores events and deliveries.
 type Queue interface {
-	// LayOut claims events without deliveries, stores the body of each and creates its deliveries. It returns the
+	// FanOut claims events without deliveries, stores the body of each and creates its deliveries. It returns the
 	// number of events; events that another replica has claimed are skipped.
-	LayOut(ctx context.Context, limit int, body func(*Event, *Subject) ([]byte, error)) (int, error)
+	FanOut(ctx context.Context, limit int, body func(*Event, *Subject) ([]byte, error)) (int, error)
 	// Claim claims due deliveries for the duration of the lease, at most perEndpoint of each endpoint.
 	Claim(ctx context.Context, limit, perEndpoint int, lease time.Duration) ([]Claim, error)
 	// Conclude stores the outcome of a claim, unless the delivery was claimed again meanwhile.
@@ -56,8 +56,8 @@ const (
 	claimLease = time.Minute
 	// countEvery is the interval between counts of the backlog, which read all of it.
 	countEvery = 10 * time.Second
-	// layOutBatch bounds the events that are handled in one transaction.
-	layOutBatch = 100
+	// fanOutBatch bounds the events that are handled in one transaction.
+	fanOutBatch = 100
 	// kept is how long events and their deliveries are stored.
 	kept = 30 * 24 * time.Hour
 	// failurePause is the delay after an error of the queue.
@@ -130,9 +130,9 @@ func (d *Dispatcher) run(ctx context.Context) {
 // step creates the deliveries of new events and starts due deliveries. again reports that there
 // are more new events.
 func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
-	found, err := d.cfg.Queue.LayOut(ctx, layOutBatch, (*Event).Body)
+	found, err := d.cfg.Queue.FanOut(ctx, fanOutBatch, (*Event).Body)
 	if err != nil {
-		return false, fmt.Errorf("lay out events: %w", err)
+		return false, fmt.Errorf("fan out events: %w", err)
 	}
 	if room := len(d.free); room > 0 {
 		claims, err := d.cfg.Queue.Claim(ctx, room, perEndpoint, claimLease)
@@ -152,7 +152,7 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 		d.counted = time.Now()
 		d.metrics.backlog(count, age)
 	}
-	return found == layOutBatch, nil
+	return found == fanOutBatch, nil
 }
 
 func (d *Dispatcher) deliver(ctx context.Context, c *Claim) {

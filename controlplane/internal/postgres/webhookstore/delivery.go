@@ -19,8 +19,8 @@ import (
 	"modelgateway/shared/money"
 )
 
-// LayOut implements webhook.Queue.
-func (s *Store) LayOut(ctx context.Context, limit int, body func(*webhook.Event, *webhook.Subject) ([]byte, error)) (found int, err error) {
+// FanOut implements webhook.Queue.
+func (s *Store) FanOut(ctx context.Context, limit int, body func(*webhook.Event, *webhook.Subject) ([]byte, error)) (found int, err error) {
 	err = s.tx(ctx, "create deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.LockNewEvents(ctx, int32(limit))
 		if found = len(rows); err != nil || found == 0 {
@@ -141,7 +141,7 @@ func (s *Store) Conclude(ctx context.Context, o *webhook.Outcome) error {
 
 func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome) error {
 	id := ident.UUID(o.Claim.Endpoint)
-	if err := q.CountEndpointFailure(ctx, sqlcgen.CountEndpointFailureParams{ID: id, PauseSeconds: o.Rest.Seconds()}); err != nil {
+	if err := q.CountEndpointFailure(ctx, sqlcgen.CountEndpointFailureParams{ID: id, PauseSeconds: o.Backoff.Seconds()}); err != nil {
 		return err
 	}
 	if o.Disable == "" {
