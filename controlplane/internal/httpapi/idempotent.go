@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"net/http"
 	"unicode/utf8"
@@ -45,7 +46,10 @@ func (p *pipeline) once(c echo.Context, call *gen.Call, handle func(*gen.Call) e
 		if before.ETag != "" {
 			c.Response().Header().Set(etagHeader, before.ETag)
 		}
-		return c.Blob(before.Status, before.ContentType, before.Body)
+		if err := c.Blob(before.Status, before.ContentType, before.Body); err != nil {
+			return fmt.Errorf("httpapi: write a stored response: %w", err)
+		}
+		return nil
 	}
 	record := &recorder{ResponseWriter: c.Response().Writer}
 	c.Response().Writer = record

@@ -5,6 +5,7 @@ package spreadsheet
 
 import (
 	"encoding/csv"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -59,7 +60,10 @@ func (w *Writer) Row(cells ...any) {
 // Flush writes buffered rows and returns the first error of the Writer.
 func (w *Writer) Flush() error {
 	w.csv.Flush()
-	return w.csv.Error()
+	if err := w.csv.Error(); err != nil {
+		return fmt.Errorf("spreadsheet: %w", err)
+	}
+	return nil
 }
 
 // formulaStart are the characters that a formula can begin with.

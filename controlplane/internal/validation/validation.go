@@ -26,7 +26,7 @@ func (f FieldError) String() string {
 
 // Errors collects the field errors of one input. Return it as an error with
 // Err, which turns an empty list into nil.
-type Errors []FieldError //nolint:errname,recvcheck // a list that can be an error; only Add changes it
+type Errors []FieldError //nolint:recvcheck // a list that can be an error; only Add changes it
 
 // Add appends a field error.
 func (e *Errors) Add(path, format string, args ...any) {

@@ -39,6 +39,7 @@ func (h *Handlers) MarkUsageMonthExported(ctx context.Context, _ *gen.Call, r ge
 func monthView(m *archive.Month) gen.UsageMonth {
 	return gen.UsageMonth{
 		Month: m.Month.Format(monthForm), Records: m.Records, Cost: m.Cost.String(), ClosedAt: m.ClosedAt, ExportedAt: convert.OptionalTime(m.ExportedAt),
-		ExportedBy: convert.Optional(m.ExportedBy), File: convert.Optional(m.File), Sha256: convert.Optional(hex.EncodeToString(m.SHA256)), DroppedAt: convert.OptionalTime(m.DroppedAt),
+		ExportedBy: convert.Optional(m.ExportedBy), File: convert.Optional(m.File),
+		Sha256: convert.Optional(hex.EncodeToString(m.SHA256)), DroppedAt: convert.OptionalTime(m.DroppedAt),
 	}
 }
