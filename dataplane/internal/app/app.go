@@ -248,7 +248,7 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 		return err
 	}
 	for _, earlier := range events.FinishedSessions(0) {
-		if err := nats.SubscribeSettled(earlier.Session); err != nil {
+		if err := nats.SubscribeSettled(int64(earlier.Session)); err != nil {
 			return err
 		}
 	}
@@ -290,6 +290,6 @@ type acknowledgedCatalog struct {
 // Apply implements bus.Catalog.
 func (c acknowledgedCatalog) Apply() error {
 	err := c.Store.Apply()
-	c.keeper.Hurry()
+	c.keeper.HeartbeatNow()
 	return err
 }

@@ -19,6 +19,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
+var timing = session.DefaultTiming(nil)
+
 var errCut = errors.New("cut off")
 
 // plane is a control plane of one proxy: it remembers what it was told, and
@@ -173,7 +175,7 @@ func (k *keyStore) revs() []int64 {
 // spool knows sessions.
 type spool struct {
 	mu          sync.Mutex
-	sessions    map[int64]FinishedSession
+	sessions    map[int64]wire.CloseRequest
 	republished int
 	broken      error
 }
@@ -187,19 +189,19 @@ func (s *spool) WriteError() error {
 func (s *spool) OpenSession(id int64, boot string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions[id] = FinishedSession{Session: id, BootID: boot}
+	s.sessions[id] = wire.CloseRequest{Session: wire.SessionID(id), BootID: boot}
 	return nil
 }
 
-func (s *spool) FinishedSessions(current int64) (ended []FinishedSession) {
+func (s *spool) FinishedSessions(current wire.SessionID) (finished []wire.CloseRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.sessions {
-		if id != current {
-			ended = append(ended, e)
+		if id != int64(current) {
+			finished = append(finished, e)
 		}
 	}
-	return ended
+	return finished
 }
 
 func (s *spool) MarkClosed(id int64) {
@@ -238,7 +240,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{
 		plane: &plane{begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", fenced: map[wire.SessionID]bool{}, settled: map[wire.SessionID]int64{}},
-		keys:  &keyStore{}, spool: &spool{sessions: map[int64]FinishedSession{}},
+		keys:  &keyStore{}, spool: &spool{sessions: map[int64]wire.CloseRequest{}},
 	}
 	hooks := Hooks{
 		OnSession: func(s *Session) {
@@ -307,7 +309,7 @@ func TestNoSessionWithoutDisk(t *testing.T) {
 		b.spool.mu.Lock()
 		b.spool.broken = nil
 		b.spool.mu.Unlock()
-		time.Sleep(2 * retryPause)
+		time.Sleep(2 * timing.RetryInterval)
 		synctest.Wait()
 		if !b.valid() || len(b.sessions) != 1 {
 			t.Errorf("%d sessions were opened; want one, and valid", len(b.sessions))
@@ -431,7 +433,7 @@ func TestRegistrationIsRepeated(t *testing.T) {
 			t.Error("a session without control plane")
 		}
 		b.set(func() { b.cut = false })
-		time.Sleep(callTimeout + retryPause)
+		time.Sleep(callTimeout + timing.RetryInterval)
 		synctest.Wait()
 		if !b.valid() {
 			t.Error("none with it")
@@ -455,7 +457,7 @@ func TestFencedSessionIsReplacedAtOnce(t *testing.T) {
 		if b.keys.floor != 20 {
 			t.Errorf("floor %d; want that of the new registration", b.keys.floor)
 		}
-		time.Sleep(closePause)
+		time.Sleep(timing.CloseInterval)
 		b.keeper.Stop()
 		want := []string{"register proxy v1 capacity 50", "watch 1", "register proxy v1 capacity 50", "watch 2", "closed 1 of " + old.Boot + " with 0"}
 		if diff := cmp.Diff(want, b.log); diff != "" {
@@ -472,7 +474,7 @@ func TestOpeningSessionIsNotClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.busy = func() { time.Sleep(2 * closePause) }
+		b.busy = func() { time.Sleep(2 * timing.CloseInterval) }
 		b.start(t)
 		time.Sleep(time.Minute)
 		if s := b.keeper.Current(); s == nil || s.ID != 1 || !b.valid() {
@@ -643,17 +645,17 @@ func TestNewStreamIsToldToTheSpool(t *testing.T) {
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := setup(t)
-		if err := b.keeper.Leave(t.Context()); err != nil {
+		if err := setup(t).keeper.Leave(t.Context()); err != nil {
 			t.Errorf("without a session: %v", err)
 		}
+		b := setup(t)
 		b.start(t)
 		s := b.keeper.Current()
 		b.keeper.Stop()
 		if !s.Valid() {
 			t.Error("Stop ended the session")
 		}
-		b.spool.sessions[1] = FinishedSession{Session: 1, BootID: s.Boot, FinalCount: 5}
+		b.spool.sessions[1] = wire.CloseRequest{Session: 1, BootID: s.Boot, FinalCount: 5}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := b.keeper.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("with unsettled events: %v", err)
@@ -662,7 +664,6 @@ func TestLeave(t *testing.T) {
 		if s.Valid() || b.valid() {
 			t.Error("valid after leaving")
 		}
-		b.keeper.current.Store(s)
 		time.AfterFunc(time.Second, func() { b.set(func() { b.settled[1] = 5 }) })
 		if err := b.keeper.Leave(t.Context()); err != nil {
 			t.Errorf("after they were settled: %v", err)

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // modelSession is the expected state of a session.
@@ -252,22 +252,22 @@ func (m *machine) listFinished(t *rapid.T) {
 	if rapid.Bool().Draw(t, "no current") {
 		current = 0
 	}
-	var want []session.FinishedSession
+	var want []wire.CloseRequest
 	for _, id := range slices.Sorted(maps.Keys(m.model.sessions)) {
 		s := m.model.sessions[id]
 		if id != current && !m.model.runs(id) && !s.closed {
 			s.finished = true
-			want = append(want, session.FinishedSession{Session: id, BootID: s.boot, FinalCount: int64(len(s.costs))})
+			want = append(want, wire.CloseRequest{V: wire.Version, Session: wire.SessionID(id), BootID: s.boot, FinalCount: int64(len(s.costs))})
 		}
 	}
-	got := m.spool.FinishedSessions(current)
+	got := m.spool.FinishedSessions(wire.SessionID(current))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("finished sessions (-want +got):\n%s", diff)
 	}
 	for _, f := range got {
 		if rapid.Bool().Draw(t, "closed") {
-			m.spool.MarkClosed(f.Session)
-			m.model.sessions[f.Session].closed = true
+			m.spool.MarkClosed(int64(f.Session))
+			m.model.sessions[int64(f.Session)].closed = true
 		}
 	}
 	m.model.dropClosed()

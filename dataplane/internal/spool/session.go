@@ -3,7 +3,6 @@ package spool
 import (
 	"slices"
 
-	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
 	"modelgateway/shared/wire"
 )
@@ -30,14 +29,10 @@ func (s *Spool) OpenSession(id int64, boot string) error {
 // FinishedSessions implements session.Usage: it lists the sessions other than
 // the current one in which no request runs. No request can start in them from
 // then on, so their event counts are final.
-func (s *Spool) FinishedSessions(current int64) []session.FinishedSession {
+func (s *Spool) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var finished []session.FinishedSession
-	for _, c := range s.usage.FinishedSessions(wire.SessionID(current)) {
-		finished = append(finished, session.FinishedSession{Session: int64(c.Session), BootID: c.BootID, FinalCount: c.FinalCount})
-	}
-	return finished
+	return s.usage.FinishedSessions(current)
 }
 
 // maxEarlierSessions bounds the sessions that a RegisterRequest names.

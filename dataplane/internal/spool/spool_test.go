@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // The last record of a segment is cut at every byte: it has no effect, and every
@@ -150,7 +150,7 @@ func TestClosedSessionKeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
 	finish(start(t, s, 1, "a"), 1, "a", 10)
-	want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
+	want := []wire.CloseRequest{{V: wire.Version, Session: 1, BootID: "boot", FinalCount: 1}}
 	if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
 		t.Fatalf("finished sessions (-want +got):\n%s", diff)
 	}
@@ -200,7 +200,7 @@ func TestSessionWithRunningRequestIsNotFinished(t *testing.T) {
 	s.MarkClosed(1) // has no effect
 	finish(u, 1, "a", 10)
 	for range 2 {
-		want := []session.FinishedSession{{Session: 1, BootID: "boot", FinalCount: 1}}
+		want := []wire.CloseRequest{{V: wire.Version, Session: 1, BootID: "boot", FinalCount: 1}}
 		if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -158,7 +158,8 @@ func (a *Allocator) sessionsToRecall(p *Pool) []wire.SessionID {
 // ToRecall returns the recalls to send, by session.
 func (a *Allocator) ToRecall() map[wire.SessionID][]wire.Recall {
 	recalls := map[wire.SessionID][]wire.Recall{}
-	for id, account := range a.Recalls {
+	for _, id := range slices.Sorted(maps.Keys(a.Recalls)) {
+		account := a.Recalls[id]
 		for _, s := range a.sessionsToRecall(a.Pools[id]) {
 			recalls[s] = append(recalls[s], wire.Recall{V: wire.Version, Account: account, Pool: id, Generation: a.Pools[id].Generation})
 		}

@@ -238,19 +238,22 @@ func sessionFaults() []Mutation {
 	return []Mutation{
 		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
 			r.In = "stalls"
-			r.Renewed = func(p *proxy, a *wire.HeartbeatResponse, extend func()) {
-				extend()
-				copied := *a
-				p.after(p.w.between(0, 100*time.Millisecond), func() { p.apply(&copied) })
+			r.Heartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+				without := *a
+				without.Changes, without.More = nil, false
+				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
+				for _, c := range a.Changes { // pushed changes are acknowledged as soon as they are applied
+					p.after(p.w.between(0, 100*time.Millisecond), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
+				}
 			}
 		}},
 		{"the deadline counts from the reply instead of the request", 4000, func(r *Rules) {
 			r.In = "stalls"
-			r.Extend = func(a *wire.HeartbeatResponse, _, received session.Instant) (session.Instant, bool) {
-				return session.ExtendedUntil(a, received)
+			r.Registered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
+				_ = p.client.HandleRegistered(p.clock(), p.clock(), a)
 			}
-			r.Opened = func(a *wire.RegisterResponse, _, received session.Instant) session.Instant {
-				return session.RegisteredUntil(a, received)
+			r.Heartbeat = func(p *proxy, _ session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+				_ = p.client.HandleHeartbeat(p.clock(), p.clock(), request, a)
 			}
 		}},
 		{"the boot-time clock is not looked at", 600, func(r *Rules) {
@@ -278,9 +281,9 @@ func sessionFaults() []Mutation {
 		}},
 		{"a change is acknowledged although one before it is missing", 8000, func(r *Rules) {
 			r.In = "stalls"
-			r.Pushed = func(c *session.ChangeLog, change wire.KeyChange, apply func(wire.KeyChange)) (wire.Ack, bool) {
+			r.Pushed = func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) bool {
 				change.PreviousRevision = 0
-				return c.ApplyPushed(change, apply)
+				return c.HandlePushed(change, ack)
 			}
 		}},
 		{"an acknowledgement of anything confirms", 60, func(r *Rules) {
@@ -288,8 +291,11 @@ func sessionFaults() []Mutation {
 				a.Revision = 1 << 60
 				b.Ack(a)
 			}
-			r.Pushed = func(c *session.ChangeLog, _ wire.KeyChange, _ func(wire.KeyChange)) (wire.Ack, bool) {
-				return wire.Ack{Session: c.Session(), Revision: c.Applied()}, true
+			r.Pushed = func(c *session.Client, _ wire.KeyChange, ack func(wire.Ack)) bool {
+				if id, _ := c.Session(); id != 0 {
+					ack(wire.Ack{Session: id, Revision: c.Applied()})
+				}
+				return false
 			}
 		}},
 		{"a revocation waits for no session", 150, func(r *Rules) {

@@ -20,10 +20,13 @@ type proxy struct {
 	disk  *disk
 	usage *usagelog.Log[*usage]
 
+	client *session.Client
+	closer *session.Closer
+	// wake is when the timer of the two calls pump; session.Never if it does not.
+	wake time.Duration
+	// session is the current one, zero if there is none.
 	session  wire.SessionID
 	deadline session.Instant
-	changes  session.ChangeLog
-	acks     map[int64]func(wire.Ack)
 	known    session.Invalidations
 	cache    map[apikey.Hash]*cached
 	// queues are those of the current session, by account, allQueues those of earlier ones too.
@@ -34,8 +37,6 @@ type proxy struct {
 	// running are the requests that hold something, in order; reserved and started count their places in the spool.
 	running           []*request
 	reserved, started int
-	epoch             int64
-	incarnation       string
 	draining          bool
 	// pushless is until when pushes do not reach it although replies do.
 	pushless time.Duration
@@ -85,13 +86,15 @@ func (p *proxy) start() {
 	p.life++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.life)
 	p.usage = usagelog.New[*usage]()
-	p.session, p.deadline, p.changes, p.acks = 0, session.Instant{}, session.ChangeLog{}, map[int64]func(wire.Ack){}
+	p.session, p.deadline, p.wake = 0, session.Instant{}, session.Never
+	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), host{p})
+	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), host{p})
 	p.known = session.Invalidations{}
 	p.known.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
 	p.timing.IdleTimeout = idleTimeout
-	p.running, p.reserved, p.started, p.epoch, p.incarnation, p.draining = nil, 0, 0, 0, "", false
+	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.lives) {
 		kept := p.disk.lives[id]
 		l := p.usage.Open(id, kept.boot)
@@ -111,9 +114,8 @@ func (p *proxy) start() {
 		p.record(r, r.progress())
 		w.stats.count("requests aborted")
 	}
-	p.register()
+	p.pump()
 	p.every(50*time.Millisecond, p.publish)
-	p.every(400*time.Millisecond, p.closeEnded)
 }
 
 func (p *proxy) every(d time.Duration, do func()) {
@@ -148,21 +150,29 @@ func (p *proxy) kill(keep bool) {
 	})
 }
 
+// sessionTiming has the intervals of production at the scale of the sessions.
+func (p *proxy) sessionTiming() session.Timing {
+	return session.Timing{
+		HeartbeatInterval: p.w.profile.RenewEvery, MinHeartbeatInterval: 2 * time.Millisecond, HeartbeatsPerSession: 2, RetryInterval: 200 * time.Millisecond,
+		CloseInterval: 400 * time.Millisecond, LeaveInterval: 50 * time.Millisecond,
+		Jitter: func(below time.Duration) time.Duration { return p.w.between(0, below) },
+	}
+}
+
 // drain lets what runs finish, hands everything back, and starts anew.
 func (p *proxy) drain() {
-	w := p.w
-	w.stats.count("proxies restarted in order")
+	p.w.stats.count("proxies restarted in order")
 	p.draining = true
 	deadline := p.clock().Mono + maxRequest + 2*time.Second
 	var wait func()
-	left := false
+	leaving := false
 	wait = func() {
 		switch {
 		case p.clock().Mono < deadline && len(p.running) > 0:
-		case !left:
-			left = true
-			p.end()
-		case p.clock().Mono >= deadline || len(p.usage.Sessions()) == 0:
+		case !leaving:
+			leaving = true
+			p.leave()
+		case p.clock().Mono >= deadline || p.closer.Done():
 			p.alive = false
 			for _, r := range p.running {
 				r.gone = true
@@ -178,79 +188,145 @@ func (p *proxy) drain() {
 // leave ends the session for good: nothing is admitted any more.
 func (p *proxy) leave() {
 	p.draining = true
-	p.end()
+	p.client.Leave(p.clock())
+	p.closer.Leave(p.clock())
+	p.pump()
 }
 
-func (p *proxy) register() {
-	if p.draining {
-		return
+// pump does what the client and the closer want done now.
+func (p *proxy) pump() {
+	now := p.clock()
+	out := p.client.Next(now)
+	closing, wake := p.closer.Next(now, p.client.Opened())
+	if out.Register != nil {
+		p.register(now, out.Register)
 	}
-	w := p.w
-	sent := p.clock()
-	r := &wire.RegisterRequest{V: wire.Version, Name: p.name, BootID: p.boot}
+	if out.Open != 0 {
+		p.open(out.Open)
+	}
+	if out.Heartbeat != nil {
+		p.heartbeat(now, out.Heartbeat)
+	}
+	for _, r := range closing {
+		p.close(r)
+	}
+	if at := min(out.Wake, wake); at < p.wake {
+		p.wake = at
+		p.after(at-now.Mono+time.Microsecond, func() {
+			if p.wake == at {
+				p.wake = session.Never
+				p.pump()
+			}
+		})
+	}
+}
+
+func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
+	r.Name = p.name
 	for _, id := range p.usage.Sessions() {
 		r.Earlier = append(r.Earlier, wire.EarlierSession{Session: id, BootID: p.usage.Session(id).BootID})
 	}
-	ask(p, "register", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
-		if p.draining {
-			return
-		}
-		w.stats.count("sessions opened")
-		w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
-		p.usage.Open(a.Session, p.boot)
-		p.disk.lives[a.Session] = &life{boot: p.boot, events: map[int64]*usage{}}
-		w.oracle.owner[a.Session] = p
-		w.oracle.born[a.Session] = w.pg.server
-		p.changes.Begin(a.Session, a.Revision)
-		p.acks = map[int64]func(wire.Ack){}
-		p.known.BeginSession(a.Revision)
-		p.seeStream(a.StreamIncarnation)
-		p.seeEpoch(a.ClusterEpoch)
-		p.endQueues()
-		p.session, p.deadline = a.Session, w.rules.Opened(&a, sent, p.clock())
-		p.after(w.between(0, w.profile.RenewEvery), p.renew)
-		p.stall()
-		p.pushless = 0
-		if w.chance(w.profile.Pushless) {
-			w.stats.count("sessions that pushes do not reach")
-			p.pushless = w.now + w.between(0, 3*sessionValid)
-		}
-	}, func() { p.after(w.between(0, 200*time.Millisecond), p.register) })
+	ask(p, "registration", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
+		p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
+		p.w.rules.Registered(p, sentAt, &a)
+		p.pump()
+	}, func() {
+		p.client.RegisterFailed(p.clock())
+		p.pump()
+	})
 }
 
-func (p *proxy) renew() {
-	s, sent, w := p.session, p.clock(), p.w
-	if s == 0 || p.draining && len(p.running) == 0 {
-		return
+// open records a new session on the disk.
+func (p *proxy) open(id wire.SessionID) {
+	w := p.w
+	w.stats.count("sessions opened")
+	p.usage.Open(id, p.boot)
+	p.disk.lives[id] = &life{boot: p.boot, events: map[int64]*usage{}}
+	w.oracle.owner[id] = p
+	w.oracle.born[id] = w.pg.server
+	p.client.HandleOpened(p.clock(), nil)
+	if w.chance(w.profile.Pushless) {
+		w.stats.count("sessions that pushes do not reach")
+		p.pushless = w.now + w.between(0, 3*sessionValid)
 	}
-	r := &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: p.boot, AppliedRevision: p.changes.Applied()}
-	ask(p, "renewal", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.renew(r, reply) }, func(a wire.HeartbeatResponse) {
-		switch {
-		case p.session != s:
-			return
-		case a.Status == wire.Fenced, a.Status == wire.Done && a.ClusterEpoch != p.epoch:
-			w.log("%s: session %d is over", p.name, s)
-			p.end()
-			p.register()
-			return
-		}
-		extended := false
-		w.rules.Renewed(p, &a, func() {
-			var deadline session.Instant
-			if deadline, extended = w.rules.Extend(&a, sent, p.clock()); extended {
-				p.deadline = deadline
-			}
-		})
-		p.seeStream(a.StreamIncarnation)
+	p.pump()
+}
+
+func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
+	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.renew(r, reply) }, func(a wire.HeartbeatResponse) {
+		p.w.rules.Heartbeat(p, sentAt, r, &a)
 		if len(a.Changes) > 0 {
 			p.stall()
 		}
-		if !extended || len(a.Changes) > 0 {
-			p.renew() // again at once, so that the control plane knows what is applied
-			return
+		p.pump()
+	}, func() {
+		p.client.HeartbeatFailed(p.clock(), r)
+		p.pump()
+	})
+}
+
+func (p *proxy) close(r wire.CloseRequest) {
+	ask(p, "close", callTimeout, func(c *replica, reply func(wire.CloseResponse)) { c.close(&r, reply) }, func(a wire.CloseResponse) {
+		p.closer.HandleClosed(p.clock(), r, a.Status == wire.Done)
+		p.pump()
+	}, func() {
+		p.closer.HandleClosed(p.clock(), r, false)
+		p.pump()
+	})
+}
+
+// host is the rest of the proxy as the client and the closer see it.
+type host struct{ p *proxy }
+
+// ResetKeys implements session.Proxy.
+func (h host) ResetKeys(floor int64) { h.p.known.BeginSession(floor) }
+
+// ApplyChange implements session.Proxy.
+func (h host) ApplyChange(c wire.KeyChange) { h.p.change(c) }
+
+// StreamLost implements session.Proxy.
+func (h host) StreamLost() { h.p.w.rules.Seen(h.p.usage) }
+
+// CommitsLost implements session.Proxy.
+func (h host) CommitsLost(int64) {
+	p := h.p
+	p.usage.Republish()
+	seen := map[*accountQueue]bool{}
+	for _, r := range p.running {
+		if q := r.queue; q != nil && !seen[q] {
+			seen[q] = true
+			p.w.rules.Restate(q.queue)
+			q.pump()
 		}
-		p.after(w.profile.RenewEvery, p.renew)
-	}, func() { p.after(w.between(0, 200*time.Millisecond), p.renew) })
+	}
+}
+
+// SessionStarted implements session.Proxy.
+func (h host) SessionStarted(id wire.SessionID, deadline session.Instant) {
+	h.p.endQueues()
+	h.p.session, h.p.deadline = id, deadline
+}
+
+// SessionExtended implements session.Proxy.
+func (h host) SessionExtended(deadline session.Instant) { h.p.deadline = deadline }
+
+// SessionEnded implements session.Proxy.
+func (h host) SessionEnded(id wire.SessionID, reason session.EndReason) {
+	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
+	h.p.session, h.p.deadline = 0, session.Instant{}
+}
+
+// FinishedSessions implements session.Usage.
+func (h host) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+	return h.p.usage.FinishedSessions(current)
+}
+
+// SessionClosed implements session.Usage.
+func (h host) SessionClosed(r wire.CloseRequest) {
+	l := h.p.usage.Session(r.Session)
+	if forgotten := h.p.usage.MarkClosed(r.Session); l != nil && forgotten {
+		h.p.trim(r.Session, l.Last, true)
+	}
 }
 
 // stall has the process stand still from some moment soon until shortly before
@@ -271,28 +347,12 @@ func (p *proxy) stall() {
 	})
 }
 
-// apply applies the changes of a renewal.
-func (p *proxy) apply(r *wire.HeartbeatResponse) {
-	ack, due := p.changes.ApplyFetched(p.session, r.Changes, p.change)
-	for _, rev := range due {
-		if send := p.acks[rev]; send != nil {
-			send(ack)
-		}
-		delete(p.acks, rev)
-	}
-}
-
-// pushed takes in a change that was pushed.
+// pushed takes a change that was pushed.
 func (p *proxy) pushed(c wire.KeyChange, ack func(wire.Ack)) {
-	if p.changes.Session() == 0 {
-		return
+	if p.w.rules.Pushed(p.client, c, ack) {
+		p.w.stats.count("gaps in pushed changes")
 	}
-	if a, ok := p.w.rules.Pushed(&p.changes, c, p.change); ok {
-		ack(a)
-		return
-	}
-	p.w.stats.count("gaps in pushed changes")
-	p.acks[c.Revision] = ack
+	p.pump()
 }
 
 // change applies one change.
@@ -309,37 +369,6 @@ func (p *proxy) change(c wire.KeyChange) {
 	for _, r := range p.running {
 		if r.key.hash == c.KeyHash && r.started {
 			p.after(p.w.between(0, time.Second), func() { p.finish(r, min(r.cost, r.progress())) })
-		}
-	}
-}
-
-func (p *proxy) end() {
-	p.session, p.deadline = 0, session.Instant{}
-	p.changes.End()
-}
-
-func (p *proxy) seeStream(incarnation string) {
-	changed := p.incarnation != "" && p.incarnation != incarnation
-	p.incarnation = incarnation
-	if changed {
-		p.w.rules.Seen(p.usage)
-	}
-}
-
-// seeEpoch tells everything again when Postgres has lost commits.
-func (p *proxy) seeEpoch(epoch int64) {
-	changed := p.epoch != 0 && p.epoch != epoch
-	p.epoch = epoch
-	if !changed {
-		return
-	}
-	p.usage.Republish()
-	seen := map[*accountQueue]bool{}
-	for _, r := range p.running {
-		if q := r.queue; q != nil && !seen[q] {
-			seen[q] = true
-			p.w.rules.Restate(q.queue)
-			q.pump()
 		}
 	}
 }
@@ -426,21 +455,5 @@ func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	kept.watermark = max(kept.watermark, watermark)
 	if forgotten {
 		delete(p.disk.lives, id)
-	}
-}
-
-func (p *proxy) closeEnded() {
-	for _, e := range p.usage.FinishedSessions(p.changes.Session()) {
-		if e.Session == p.session {
-			continue
-		}
-		ask(p, "close", callTimeout, func(c *replica, reply func(wire.CloseResponse)) { c.close(&e, reply) }, func(a wire.CloseResponse) {
-			if a.Status == wire.Done {
-				l := p.usage.Session(e.Session)
-				if forgotten := p.usage.MarkClosed(e.Session); l != nil && forgotten {
-					p.trim(e.Session, l.Last, true)
-				}
-			}
-		}, nil)
 	}
 }

@@ -46,9 +46,9 @@ type Rules struct {
 
 	// The proxy's.
 	Before     func(now, deadline session.Instant) bool
-	Extend     func(r *wire.HeartbeatResponse, sent, received session.Instant) (session.Instant, bool)
-	Opened     func(r *wire.RegisterResponse, sent, received session.Instant) session.Instant
-	Pushed     func(c *session.ChangeLog, change wire.KeyChange, apply func(wire.KeyChange)) (wire.Ack, bool)
+	Registered func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
+	Heartbeat  func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
+	Pushed     func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
 	Current    func(k *session.Invalidations, r session.RecordVersion) bool
 	Begin      func(e holder.AdmissionGate) (holder.Outcome, error)
 	Complete   func(e holder.AdmissionGate) holder.Outcome
@@ -57,7 +57,6 @@ type Rules struct {
 	Finish     func(q *holder.Queue, t *holder.Waiter, cost int64)
 	EndSession func(q *holder.Queue)
 	Stored     func(u *usagelog.Log[*usage], batch []*usage)
-	Renewed    func(p *proxy, r *wire.HeartbeatResponse, extend func())
 	Restate    func(q *holder.Queue)
 	Seen       func(u *usagelog.Log[*usage])
 }
@@ -75,13 +74,13 @@ func Correct() *Rules {
 		Earlier: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
 		Before: session.Instant.Before,
-		Extend: func(r *wire.HeartbeatResponse, sent, _ session.Instant) (session.Instant, bool) {
-			return session.ExtendedUntil(r, sent)
+		Registered: func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse) {
+			_ = p.client.HandleRegistered(p.clock(), sentAt, r)
 		},
-		Opened: func(r *wire.RegisterResponse, sent, _ session.Instant) session.Instant {
-			return session.RegisteredUntil(r, sent)
+		Heartbeat: func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) {
+			_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, r)
 		},
-		Pushed:     (*session.ChangeLog).ApplyPushed,
+		Pushed:     (*session.Client).HandlePushed,
 		Current:    (*session.Invalidations).IsCurrent,
 		Begin:      holder.AdmissionGate.Before,
 		Complete:   holder.AdmissionGate.After,
@@ -90,11 +89,7 @@ func Correct() *Rules {
 		Finish:     (*holder.Queue).Release,
 		EndSession: (*holder.Queue).EndSession,
 		Stored:     func(*usagelog.Log[*usage], []*usage) {},
-		Renewed: func(p *proxy, r *wire.HeartbeatResponse, extend func()) {
-			p.apply(r)
-			extend()
-		},
-		Restate: (*holder.Queue).Resync,
-		Seen:    (*usagelog.Log[*usage]).Republish,
+		Restate:    (*holder.Queue).Resync,
+		Seen:       (*usagelog.Log[*usage]).Republish,
 	}
 }

@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
+
+// proxy is the rest of the proxy as the machines see it. Its methods are called
+// with the lock of the Keeper held.
+type proxy struct{ k *Keeper }
+
+var (
+	_ session.Proxy = proxy{}
+	_ session.Usage = proxy{}
+)
+
+// ResetKeys implements session.Proxy.
+func (p proxy) ResetKeys(floor int64) { p.k.keys.Reset(floor) }
+
+// ApplyChange implements session.Proxy.
+func (p proxy) ApplyChange(c wire.KeyChange) {
+	p.k.keys.Apply(c)
+	p.k.hooks.OnChange(c)
+}
+
+// StreamLost implements session.Proxy.
+func (p proxy) StreamLost() {
+	p.k.log.Warn("usage stream was created again: unsettled usage is published again")
+	p.k.usage.Republish()
+}
+
+// CommitsLost implements session.Proxy.
+func (p proxy) CommitsLost(epoch int64) {
+	p.k.log.Warn("postgres has lost commits: reservations are reported and unsettled usage is published again", slog.Int64("epoch", epoch))
+	p.k.usage.Republish()
+	p.k.hooks.OnLoss()
+}
+
+// SessionStarted implements session.Proxy.
+func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
+	s := &Session{ID: id, Boot: p.k.boot, clock: p.k.clock}
+	s.extend(deadline)
+	p.k.hooks.OnSession(s)
+	p.k.current.Store(s)
+	p.k.metrics.sessions.Inc()
+	p.k.log.Info("session registered", slog.Int64("session", int64(id)))
+}
+
+// SessionExtended implements session.Proxy.
+func (p proxy) SessionExtended(deadline session.Instant) { p.k.current.Load().extend(deadline) }
+
+// SessionEnded implements session.Proxy.
+func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
+	p.k.current.Load().end()
+	p.k.current.Store(nil)
+	level := slog.LevelWarn
+	if reason == session.EndLeave {
+		level = slog.LevelInfo
+	}
+	p.k.log.Log(context.Background(), level, "session ended", slog.Int64("session", int64(id)), slog.String("reason", string(reason)))
+}
+
+// FinishedSessions implements session.Usage.
+func (p proxy) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+	return p.k.usage.FinishedSessions(current)
+}
+
+// SessionClosed implements session.Usage.
+func (p proxy) SessionClosed(r wire.CloseRequest) {
+	p.k.usage.MarkClosed(int64(r.Session))
+	p.k.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))
+}

@@ -1,0 +1,313 @@
+package session
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"modelgateway/shared/wire"
+)
+
+// Never is the wake time of a Client or Closer without a timer.
+const Never = time.Duration(math.MaxInt64)
+
+// Timing has the intervals of a Client and a Closer.
+type Timing struct {
+	// HeartbeatInterval is the longest time between heartbeats, MinHeartbeatInterval the shortest. Between the two, there
+	// are HeartbeatsPerSession within the length of a session, so that some may be lost.
+	HeartbeatInterval, MinHeartbeatInterval time.Duration
+	HeartbeatsPerSession                    int
+	// RetryInterval is the longest time until a failed registration or heartbeat is repeated.
+	RetryInterval time.Duration
+	// CloseInterval is the time between two attempts to close ended sessions, LeaveInterval the same while the proxy stops.
+	CloseInterval, LeaveInterval time.Duration
+	// Jitter returns a random duration below its argument.
+	Jitter func(below time.Duration) time.Duration
+}
+
+// DefaultTiming returns the intervals of production.
+func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
+	return Timing{
+		HeartbeatInterval: 5 * time.Second, MinHeartbeatInterval: 20 * time.Millisecond, HeartbeatsPerSession: 6, RetryInterval: time.Second,
+		CloseInterval: 2 * time.Second, LeaveInterval: 100 * time.Millisecond, Jitter: jitter,
+	}
+}
+
+// EndReason says why a session has ended.
+type EndReason string
+
+// The reasons.
+const (
+	// EndFenced: the control plane no longer extends the session.
+	EndFenced EndReason = "fenced"
+	// EndEpoch: Postgres has lost commits since the session was registered.
+	EndEpoch EndReason = "cluster epoch changed"
+	// EndLeave: the proxy stops.
+	EndLeave EndReason = "the proxy stops"
+)
+
+// Proxy is the rest of a proxy, as far as its sessions concern it. The methods
+// are called from within the events of a Client, and must not call back.
+type Proxy interface {
+	// ResetKeys drops all key records. Those read at a revision below floor are not used any more.
+	ResetKeys(floor int64)
+	// ApplyChange applies a key change.
+	ApplyChange(c wire.KeyChange)
+	// StreamLost is called when the usage stream was created again: unsettled usage must be published again.
+	StreamLost()
+	// CommitsLost is called when Postgres has lost commits, before the next session starts: reservations must be reported
+	// and unsettled usage published again.
+	CommitsLost(epoch int64)
+	// SessionStarted is called before the session is current.
+	SessionStarted(id wire.SessionID, deadline Instant)
+	// SessionExtended moves the deadline, also to an earlier time if the control plane has shortened sessions.
+	SessionExtended(deadline Instant)
+	SessionEnded(id wire.SessionID, reason EndReason)
+}
+
+// Client keeps a proxy registered: it decides when to register and to send
+// heartbeats, and applies key changes in their order. It has no clock and sends
+// nothing: the caller passes the time, calls Next after each event and when its
+// Wake has come, sends what it returns, and reports the outcome.
+//
+// A session's deadline counts from when its registration or heartbeat was sent,
+// and moves only after every change is applied that the response brings. It is
+// not safe for concurrent use.
+type Client struct {
+	bootID string
+	timing Timing
+	proxy  Proxy
+	phase  phase
+	// at is when the next registration or heartbeat is sent, interval the time between heartbeats.
+	at, interval time.Duration
+	// heartbeatNow: a heartbeat is sent as soon as none is outstanding.
+	heartbeatNow bool
+	heartbeat    *wire.HeartbeatRequest
+	// session is the current one, or the one that is being opened.
+	session    wire.SessionID
+	deadline   Instant
+	registered *wire.RegisterResponse
+	sentAt     Instant
+	openSent   bool
+	changes    ChangeLog
+	// acks wait for the changes before their revision.
+	acks        map[int64]func(wire.Ack)
+	incarnation string
+	epoch       int64
+}
+
+type phase uint8
+
+const (
+	unregistered phase = iota
+	registering
+	opening
+	active
+	left
+)
+
+// Output is what the caller of Next has to do.
+type Output struct {
+	// Register is to be sent, completed by what the Client does not know. Its outcome is HandleRegistered or RegisterFailed.
+	Register *wire.RegisterRequest
+	// Open is a new session to record and to subscribe to; zero for none. Its outcome is HandleOpened.
+	Open wire.SessionID
+	// Heartbeat is to be sent, likewise. Its outcome is HandleHeartbeat or HeartbeatFailed.
+	Heartbeat *wire.HeartbeatRequest
+	// Wake is when Next must be called again if nothing happens before, on the monotonic clock.
+	Wake time.Duration
+}
+
+// NewClient returns a Client that registers at once.
+func NewClient(now Instant, bootID string, timing Timing, proxy Proxy) *Client {
+	return &Client{bootID: bootID, timing: timing, proxy: proxy, at: now.Mono, interval: timing.HeartbeatInterval, acks: map[int64]func(wire.Ack){}}
+}
+
+// Session returns the current session and its deadline; zero if there is none.
+func (c *Client) Session() (wire.SessionID, Instant) {
+	if c.phase != active {
+		return 0, Instant{}
+	}
+	return c.session, c.deadline
+}
+
+// Opened returns the session that is current or being opened; zero if there is
+// none. Every other one has ended.
+func (c *Client) Opened() wire.SessionID { return c.session }
+
+// Applied returns the revision up to which every key change is applied.
+func (c *Client) Applied() int64 { return c.changes.Applied() }
+
+// Next returns what is to be done at a time.
+func (c *Client) Next(now Instant) Output {
+	out := Output{Wake: Never}
+	switch {
+	case c.phase == unregistered && now.Mono >= c.at:
+		c.phase = registering
+		out.Register = &wire.RegisterRequest{V: wire.Version, BootID: c.bootID}
+	case c.phase == unregistered:
+		out.Wake = c.at
+	case c.phase == opening && !c.openSent:
+		c.openSent = true
+		out.Open = c.session
+	case c.phase != active || c.heartbeat != nil:
+	case c.heartbeatNow || now.Mono >= c.at:
+		c.heartbeatNow = false
+		c.heartbeat = &wire.HeartbeatRequest{V: wire.Version, Session: c.session, BootID: c.bootID, AppliedRevision: c.changes.Applied()}
+		out.Heartbeat = c.heartbeat
+	default:
+		out.Wake = c.at
+	}
+	return out
+}
+
+// HandleRegistered takes the response to a registration that was sent at a time.
+func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse) error {
+	if c.phase != registering {
+		return nil
+	}
+	if r.Status != wire.Done {
+		c.RegisterFailed(now)
+		return fmt.Errorf("session: registration: %s", r.Status)
+	}
+	c.phase, c.session, c.registered, c.sentAt, c.openSent = opening, r.Session, r, sentAt, false
+	return nil
+}
+
+// RegisterFailed records that a registration has no response.
+func (c *Client) RegisterFailed(now Instant) {
+	if c.phase == registering || c.phase == opening {
+		c.phase, c.session, c.at = unregistered, 0, now.Mono+c.timing.Jitter(c.timing.RetryInterval)
+	}
+}
+
+// HandleOpened starts the session that was to be opened, unless that has failed.
+func (c *Client) HandleOpened(now Instant, err error) {
+	if c.phase != opening {
+		return
+	}
+	if err != nil {
+		c.RegisterFailed(now)
+		return
+	}
+	r := c.registered
+	c.phase, c.registered = active, nil
+	c.changes.Begin(c.session, r.Revision)
+	clear(c.acks)
+	c.proxy.ResetKeys(r.Revision)
+	c.checkStream(r.StreamIncarnation)
+	c.checkEpoch(r.ClusterEpoch)
+	c.setDeadline(c.sentAt, RegisteredUntil(r, c.sentAt))
+	c.proxy.SessionStarted(c.session, c.deadline)
+	c.heartbeat, c.at = nil, now.Mono
+}
+
+// setDeadline moves the deadline, which counts from a time of sending.
+func (c *Client) setDeadline(sentAt, deadline Instant) {
+	c.deadline = deadline
+	c.interval = max(min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)), c.timing.MinHeartbeatInterval)
+}
+
+// HandleHeartbeat takes the response to a heartbeat that was sent at a time.
+func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) error {
+	if c.phase != active || request != c.heartbeat {
+		return nil
+	}
+	switch {
+	case r.Status == wire.Fenced:
+		c.end(now, EndFenced)
+		return nil
+	case r.Status != wire.Done:
+		c.HeartbeatFailed(now, request)
+		return fmt.Errorf("session: heartbeat: %s", r.Status)
+	case r.ClusterEpoch != 0 && r.ClusterEpoch != c.epoch:
+		c.end(now, EndEpoch)
+		return nil
+	}
+	c.heartbeat = nil
+	c.applyFetched(r.Changes)
+	c.checkStream(r.StreamIncarnation)
+	deadline, extended := ExtendedUntil(r, sentAt) // not before everything is applied
+	if extended {
+		c.setDeadline(sentAt, deadline)
+		c.proxy.SessionExtended(deadline)
+	}
+	c.at = now.Mono
+	if extended && len(r.Changes) == 0 { // otherwise again at once, for the rest and to report what is applied
+		c.at += c.interval - c.timing.Jitter(c.interval/10)
+	}
+	return nil
+}
+
+// HeartbeatFailed records that a heartbeat has no response.
+func (c *Client) HeartbeatFailed(now Instant, request *wire.HeartbeatRequest) {
+	if request == c.heartbeat {
+		c.heartbeat, c.at = nil, now.Mono+c.timing.Jitter(min(c.timing.RetryInterval, c.interval))
+	}
+}
+
+// applyFetched applies changes that follow one another without a gap, and sends
+// the acknowledgements that waited for them.
+func (c *Client) applyFetched(changes []wire.KeyChange) {
+	ack, due := c.changes.ApplyFetched(c.session, changes, c.proxy.ApplyChange)
+	for _, revision := range due {
+		c.acks[revision](ack)
+		delete(c.acks, revision)
+	}
+}
+
+// HandlePushed applies a change that was pushed. It is acknowledged when every
+// earlier one is applied too; it reports whether one is missing, which a
+// heartbeat brings that is sent now.
+func (c *Client) HandlePushed(change wire.KeyChange, ack func(wire.Ack)) (gap bool) {
+	if c.changes.Session() == 0 {
+		return false // the next registration comes after it
+	}
+	if due, ok := c.changes.ApplyPushed(change, c.proxy.ApplyChange); ok {
+		ack(due)
+		return false
+	}
+	c.acks[change.Revision] = ack
+	c.HeartbeatNow()
+	return true
+}
+
+// HeartbeatNow has a heartbeat sent now, because there is something to report
+// that somebody may wait for.
+func (c *Client) HeartbeatNow() { c.heartbeatNow = true }
+
+// Leave ends the session for good: no other is registered.
+func (c *Client) Leave(now Instant) {
+	if c.phase == active {
+		c.end(now, EndLeave)
+	}
+	c.phase, c.session = left, 0
+}
+
+// end ends the session. Changes that are still pushed to it are covered by the
+// registration of the next one, which is sent at once.
+func (c *Client) end(now Instant, reason EndReason) {
+	id := c.session
+	c.phase, c.session, c.deadline, c.heartbeat, c.at = unregistered, 0, Instant{}, nil, now.Mono
+	c.changes.End()
+	c.proxy.SessionEnded(id, reason)
+}
+
+func (c *Client) checkStream(incarnation string) {
+	if incarnation == "" {
+		return
+	}
+	lost := c.incarnation != "" && incarnation != c.incarnation
+	c.incarnation = incarnation
+	if lost {
+		c.proxy.StreamLost()
+	}
+}
+
+func (c *Client) checkEpoch(epoch int64) {
+	lost := c.epoch != 0 && epoch != c.epoch
+	c.epoch = epoch
+	if lost {
+		c.proxy.CommitsLost(epoch)
+	}
+}

@@ -1,0 +1,80 @@
+package session
+
+import (
+	"time"
+
+	"modelgateway/shared/wire"
+)
+
+// Usage has the usage of a proxy's sessions.
+type Usage interface {
+	// FinishedSessions returns the sessions other than the current one in which nothing runs. Nothing starts in them
+	// afterwards.
+	FinishedSessions(current wire.SessionID) []wire.CloseRequest
+	// SessionClosed drops a session that the control plane has closed.
+	SessionClosed(r wire.CloseRequest)
+}
+
+// Closer closes the ended sessions of a proxy, again and again until the control
+// plane has settled their usage. Like a Client, it has no clock and sends
+// nothing. It is not safe for concurrent use.
+type Closer struct {
+	timing Timing
+	usage  Usage
+	at     time.Duration
+	// outstanding requests have no outcome yet; open sessions were not closed in this round.
+	outstanding, open int
+	leaving, done     bool
+}
+
+// NewCloser returns a Closer whose first round is after one interval.
+func NewCloser(now Instant, timing Timing, usage Usage) *Closer {
+	return &Closer{timing: timing, usage: usage, at: now.Mono + timing.CloseInterval}
+}
+
+// Next returns the requests to send now, whose outcomes are reported to
+// HandleClosed, and when Next must be called again. current is the session that
+// has not ended.
+func (c *Closer) Next(now Instant, current wire.SessionID) (requests []wire.CloseRequest, wake time.Duration) {
+	if c.outstanding > 0 || c.done {
+		return nil, Never
+	}
+	if now.Mono < c.at {
+		return nil, c.at
+	}
+	requests = c.usage.FinishedSessions(current)
+	c.outstanding, c.open = len(requests), 0
+	if len(requests) == 0 {
+		c.endRound(now)
+		if c.done {
+			return nil, Never
+		}
+		return nil, c.at
+	}
+	return requests, Never
+}
+
+// HandleClosed reports the outcome of a request: whether the session is closed.
+func (c *Closer) HandleClosed(now Instant, r wire.CloseRequest, closed bool) {
+	if closed {
+		c.usage.SessionClosed(r)
+	} else {
+		c.open++
+	}
+	if c.outstanding--; c.outstanding == 0 {
+		c.endRound(now)
+	}
+}
+
+func (c *Closer) endRound(now Instant) {
+	c.at = now.Mono + c.timing.CloseInterval
+	if c.leaving {
+		c.at, c.done = now.Mono+c.timing.LeaveInterval, c.open == 0
+	}
+}
+
+// Leave has the sessions closed sooner, because the proxy stops.
+func (c *Closer) Leave(now Instant) { c.leaving, c.at = true, now.Mono }
+
+// Done reports whether every session is closed after Leave.
+func (c *Closer) Done() bool { return c.done }
