@@ -3433,8 +3433,8 @@ func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Respons
 
 // ListHashOnlyKeys: List the hash-only keys under an old pepper, oldest first
 //
-// Keys that are not revoked, of which only the hash was imported, under another pepper than the current one. The old pepper can
-// go when none is left: have their holders take new keys, then revoke each. `last_used_on` tells whom to ask first.
+// Imported keys that are not revoked and whose hash was made with a previous pepper. That pepper can be removed when no such
+// key is left: issue new keys to their users, then revoke the old ones. `last_used_on` shows which keys are in use.
 //
 // GET /admin/v1/pepper/hash-only
 func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, options ...CallOption) (*Response[HashOnlyKeyList], error) {

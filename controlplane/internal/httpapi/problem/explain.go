@@ -7,7 +7,7 @@ import (
 
 // The errors of HTTP itself.
 var (
-	ErrForbidden      = errors.New("httpapi: the token lacks the scope")
+	ErrForbidden      = errors.New("httpapi: the token does not have the scope")
 	ErrBodyTooLarge   = errors.New("httpapi: the body is too large")
 	ErrMediaType      = errors.New("httpapi: unsupported media type")
 	ErrNoEndpoint     = errors.New("httpapi: no such endpoint")

@@ -90,7 +90,7 @@ var kinds = []struct {
 	{admin.ErrIssued, Kind{http.StatusConflict, "already_issued", "The token was already issued and its secret cannot be shown again: revoke it and create another"}},
 	{etag.ErrMismatch, Kind{http.StatusPreconditionFailed, "precondition_failed", "The object has changed since the version in If-Match"}},
 	{idempotency.ErrConflict, Kind{http.StatusConflict, "idempotency_conflict", "The Idempotency-Key was used for another request"}},
-	{ErrForbidden, Kind{http.StatusForbidden, "insufficient_scope", "The token lacks the scope for this operation"}},
+	{ErrForbidden, Kind{http.StatusForbidden, "insufficient_scope", "The token does not have the required scope"}},
 	{ErrBodyTooLarge, Kind{http.StatusRequestEntityTooLarge, "body_too_large", "The body is too large"}},
 	{ErrMediaType, Kind{http.StatusUnsupportedMediaType, "unsupported_media_type", "Unsupported media type"}},
 	{ErrNoEndpoint, Kind{http.StatusNotFound, "not_found", "Endpoint not found"}},
