@@ -1,8 +1,9 @@
-// Package bus owns the proxy's side of NATS: sessions, ops, returns and key
-// lookups by request and reply, the watch of the catalog bucket, what is
-// pushed to the session, and the publishing of usage.
+// Package bus is the proxy's side of NATS. It sends requests to the control plane,
+// delivers pushed messages to their handlers, watches the catalog bucket, publishes
+// usage events, and receives tasks from the work queue of video jobs.
 //
-// It translates between messages and the domain packages and decides nothing.
+// It translates between messages and the types of other packages. It makes no
+// decisions.
 package bus
 
 import (
@@ -22,54 +23,58 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Config says how to reach NATS.
+// Config has the address of NATS and the credentials for it.
 type Config struct {
 	URL, User, Password string
-	// CAFile, CertFile and KeyFile turn on TLS; empty ones are left to the URL's scheme.
+	// CAFile and CertFile turn on TLS. If they are empty, the scheme of the URL decides.
 	CAFile, CertFile, KeyFile string
-	// Name tells this proxy apart in the server's list of connections.
+	// Name is the proxy's name in the server's list of connections.
 	Name string
-	// Options are further ones of the client, for tests.
+	// Options are further options of the NATS client, for tests.
 	Options []nats.Option
 }
 
-// Handlers takes in what is pushed.
+// Handlers are called with the messages that the control plane sends. They must be
+// safe for concurrent use.
 type Handlers struct {
+	// KeyChange may call ack, to acknowledge the change.
 	KeyChange func(c wire.KeyChange, ack func(wire.Ack))
 	Recall    func(r wire.Recall)
 	Settled   func(s event.Settled)
-	// Held answers for the current session; without one it answers false.
+	// Reserved and Describe return the response of the current session, or false without a session: then the proxy does
+	// not reply.
 	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
-	// Describe answers likewise.
 	Describe func() (wire.DescribeResponse, bool)
 }
 
-// Bus is one connection.
+// Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	log      *slog.Logger
 	handlers Handlers
-	// bucketCheck is shorter in tests, pollWait longer.
+	// Tests change these.
 	bucketCheckInterval, fetchTimeout time.Duration
 
 	mu      sync.Mutex
 	recalls *nats.Subscription // of the current session
 }
 
-// Connect begins to connect; the client connects and reconnects by itself, for
-// as long as it takes, and until then nothing can be sent. What is subscribed to
-// meanwhile counts from the connection on.
+// Connect returns a Bus that connects, and reconnects, in the background for as
+// long as necessary. Requests fail while there is no connection. Subscriptions
+// made before take effect with the connection.
 func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
-		// What cannot be sent now is not to be sent later: every message is repeated by who needs it.
+		// A message that cannot be sent now must not be sent later: its sender repeats it.
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
-		nats.ConnectHandler(func(*nats.Conn) { log.Info("nats connected") }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("nats disconnected", slog.Any("error", err)) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("nats reconnected") }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("nats", slog.Any("error", err)) }),
+		nats.ConnectHandler(func(*nats.Conn) { log.Info("connected to NATS") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("disconnected from NATS", slog.Any("error", err)) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("reconnected to NATS") }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("NATS client reported an error", slog.Any("error", err))
+		}),
 	}
 	if cfg.User != "" {
 		options = append(options, nats.UserInfo(cfg.User, cfg.Password))
@@ -85,18 +90,18 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		return nil, fmt.Errorf("bus: connect: %w", err)
 	}
 	if !nc.IsConnected() {
-		log.Warn("nats cannot be reached yet", slog.Any("error", nc.LastError()))
+		log.Warn("NATS is not reachable yet; the proxy keeps trying to connect", slog.Any("error", nc.LastError()))
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
 		nc.Close()
-		return nil, fmt.Errorf("bus: jetstream: %w", err)
+		return nil, fmt.Errorf("bus: create JetStream client: %w", err)
 	}
 	return &Bus{nc: nc, js: js, log: log, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
-// Handle says who takes in what is pushed. It is called once, before a session
-// is watched.
+// Subscribe subscribes to the messages for every proxy and sets the handlers. It
+// is called once, before SubscribeSession and SubscribeSettled.
 func (b *Bus) Subscribe(h Handlers) error {
 	b.handlers = h
 	_, err := b.nc.Subscribe(subject.KeyChange, func(m *nats.Msg) {
@@ -105,17 +110,17 @@ func (b *Bus) Subscribe(h Handlers) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("bus: subscribe to changes: %w", err)
+		return fmt.Errorf("bus: subscribe to key changes: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Reserved, func(m *nats.Msg) {
 		handle(b, m, func(q *wire.ReservedRequest) {
-			if held, ok := h.Reserved(*q); ok {
-				b.reply(m, held)
+			if reserved, ok := h.Reserved(*q); ok {
+				b.reply(m, reserved)
 			}
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("bus: subscribe to questions: %w", err)
+		return fmt.Errorf("bus: subscribe to requests for reservations: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Describe, func(m *nats.Msg) {
 		handle(b, m, func(*wire.DescribeRequest) {
@@ -125,14 +130,14 @@ func (b *Bus) Subscribe(h Handlers) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("bus: subscribe to diagnoses: %w", err)
+		return fmt.Errorf("bus: subscribe to requests for descriptions: %w", err)
 	}
 	return nil
 }
 
-// Watch subscribes to what is pushed to a session, in place of the recalls of
-// the one before. The watermarks of earlier sessions still come: their usage is
-// still being settled.
+// SubscribeSession subscribes to the recalls and watermarks of a session, and
+// unsubscribes from the recalls of the session before. It stays subscribed to the
+// watermarks of earlier sessions: their usage may not be settled yet.
 func (b *Bus) SubscribeSession(id wire.SessionID) error {
 	recalls, err := b.nc.Subscribe(subject.Recall(int64(id)), func(m *nats.Msg) {
 		handle(b, m, func(r *wire.Recall) { b.handlers.Recall(*r) })
@@ -148,7 +153,7 @@ func (b *Bus) SubscribeSession(id wire.SessionID) error {
 	if err := b.nc.FlushTimeout(time.Second); err != nil {
 		unsubscribe(recalls)
 		unsubscribe(settled)
-		return fmt.Errorf("bus: subscribe: %w", err)
+		return fmt.Errorf("bus: confirm subscriptions of the session: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,8 +168,8 @@ func unsubscribe(s *nats.Subscription) {
 	_ = s.Unsubscribe() // fails only on a closed connection
 }
 
-// WatchSettled subscribes to the watermarks of a session, which may be one of
-// an earlier process.
+// SubscribeSettled subscribes to the watermarks of a session of an earlier
+// process.
 func (b *Bus) SubscribeSettled(session int64) error {
 	_, err := b.subscribeSettled(session)
 	return err
@@ -180,73 +185,66 @@ func (b *Bus) subscribeSettled(session int64) (*nats.Subscription, error) {
 	return sub, nil
 }
 
-// Ready tells whether the connection stands.
-func (b *Bus) Ready(context.Context) error {
-	if !b.nc.IsConnected() {
-		return fmt.Errorf("bus: %s", b.nc.Status())
-	}
-	return nil
-}
-
-// Close ends everything.
+// Close sends buffered messages and closes the connection.
 func (b *Bus) Close() {
-	_ = b.nc.FlushTimeout(time.Second) // best effort on the way out
+	_ = b.nc.FlushTimeout(time.Second) // best effort
 	b.nc.Close()
 }
 
-// ask sends a request and decodes the reply.
-func request[A any](ctx context.Context, b *Bus, name string, q any) (*A, error) {
-	data, err := json.Marshal(q)
+// send sends a request to a subject and decodes the response.
+func send[Response any](ctx context.Context, b *Bus, to string, request any) (*Response, error) {
+	data, err := json.Marshal(request)
 	if err != nil {
-		return nil, fmt.Errorf("bus: encode for %s: %w", name, err)
+		return nil, fmt.Errorf("bus: encode request to %s: %w", to, err)
 	}
-	m, err := b.nc.RequestWithContext(ctx, name, data)
+	m, err := b.nc.RequestWithContext(ctx, to, data)
 	if err != nil {
-		return nil, fmt.Errorf("bus: ask %s: %w", name, err)
+		return nil, fmt.Errorf("bus: request to %s: %w", to, err)
 	}
-	a := new(A)
-	if err := json.Unmarshal(m.Data, a); err != nil {
-		return nil, fmt.Errorf("bus: decode reply of %s: %w", name, err)
+	response := new(Response)
+	if err := json.Unmarshal(m.Data, response); err != nil {
+		return nil, fmt.Errorf("bus: decode response of %s: %w", to, err)
 	}
-	return a, nil
+	return response, nil
 }
 
 // Register opens a session.
 func (b *Bus) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
-	return request[wire.RegisterResponse](ctx, b, subject.Register, r)
+	return send[wire.RegisterResponse](ctx, b, subject.Register, r)
 }
 
-// Renew extends a session.
+// Heartbeat extends a session.
 func (b *Bus) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
-	return request[wire.HeartbeatResponse](ctx, b, subject.Heartbeat, r)
+	return send[wire.HeartbeatResponse](ctx, b, subject.Heartbeat, r)
 }
 
-// CloseSession ends a session.
+// CloseSession closes a session.
 func (b *Bus) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error) {
-	return request[wire.CloseResponse](ctx, b, subject.Close, r)
+	return send[wire.CloseResponse](ctx, b, subject.Close, r)
 }
 
-// Op asks for holds.
-func (b *Bus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return request[wire.LeaseResponse](ctx, b, subject.LeaseRequest, op)
+// RequestLease asks for the units that the waiting requests of an account need.
+func (b *Bus) RequestLease(ctx context.Context, r *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return send[wire.LeaseResponse](ctx, b, subject.LeaseRequest, r)
 }
 
-// Return gives units back.
+// Return returns units.
 func (b *Bus) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
-	return request[wire.ReturnResponse](ctx, b, subject.Return, r)
+	return send[wire.ReturnResponse](ctx, b, subject.Return, r)
 }
 
-// LoadKey reads a key's record.
+// LoadKey reads the record of a key.
 func (b *Bus) LoadKey(ctx context.Context, q *wire.LoadKeyRequest) (*wire.LoadKeyResponse, error) {
-	return request[wire.LoadKeyResponse](ctx, b, subject.LoadKey, q)
+	return send[wire.LoadKeyResponse](ctx, b, subject.LoadKey, q)
 }
 
-// Balance reads the figures of an account and a key.
+// Balance reads the balance of an account and the spend of a key.
 func (b *Bus) Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error) {
-	return request[wire.BalanceResponse](ctx, b, subject.Balance, q)
+	return send[wire.BalanceResponse](ctx, b, subject.Balance, q)
 }
 
-// PublishUsage stores a batch in the usage stream.
+// PublishUsage publishes a batch of usage events and waits for the acknowledgement
+// of the usage stream.
 func (b *Bus) PublishUsage(ctx context.Context, session int64, batchID string, payload []byte) error {
 	if _, err := b.js.Publish(ctx, subject.Usage(session), payload, jetstream.WithMsgID(batchID)); err != nil {
 		return fmt.Errorf("bus: publish usage: %w", err)
@@ -254,21 +252,24 @@ func (b *Bus) PublishUsage(ctx context.Context, session int64, batchID string, p
 	return nil
 }
 
-func handle[Q any](b *Bus, m *nats.Msg, pass func(*Q)) {
-	q := new(Q)
-	if err := json.Unmarshal(m.Data, q); err != nil {
-		b.log.Warn("unreadable message", slog.String("subject", m.Subject), slog.Any("error", err))
+// handle decodes a message and calls a handler with it. A message that cannot be
+// decoded is logged and dropped.
+func handle[Message any](b *Bus, m *nats.Msg, handler func(*Message)) {
+	message := new(Message)
+	if err := json.Unmarshal(m.Data, message); err != nil {
+		b.log.Warn("message cannot be decoded", slog.String("subject", m.Subject), slog.Any("error", err))
 		return
 	}
-	pass(q)
+	handler(message)
 }
 
-func (b *Bus) reply(m *nats.Msg, answer any) {
-	data, err := json.Marshal(answer)
+// reply replies to a message, if its sender expects a reply.
+func (b *Bus) reply(m *nats.Msg, response any) {
+	data, err := json.Marshal(response)
 	if err == nil && m.Reply != "" {
 		err = m.Respond(data)
 	}
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
-		b.log.Warn("reply", slog.String("subject", m.Subject), slog.Any("error", err))
+		b.log.Warn("reply to a message failed", slog.String("subject", m.Subject), slog.Any("error", err))
 	}
 }

@@ -15,33 +15,33 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// Catalog takes in the entries of the bucket. A nil value deletes. Applied is
-// called when what was set forms a whole: after the first load, and after each
-// head.
+// Catalog gets the entries of the catalog bucket.
 type Catalog interface {
+	// Set sets an entry. A nil value deletes it.
 	Set(kind, name string, value []byte)
+	// Apply is called when the entries that were set are complete: after the first load and after each head.
 	Apply() error
-	// Restart forgets what is not applied, and everything that the load to come does not set again.
+	// BeginReload is called before the whole bucket is loaded. Entries that were set and not applied are dropped; at the
+	// next Apply, so are those that were not set again.
 	BeginReload()
 }
 
 const (
-	// watchRetry is the pause before a watch that failed is begun anew.
+	// watchRetryInterval is the delay before a failed watch is started again.
 	watchRetryInterval = time.Second
-	// bucketCheck is the pause between two looks whether the bucket is still the one that is watched: the watch of one
-	// that was deleted just stays silent.
+	// bucketCheckInterval is how often the identity of the watched bucket is checked: the watch of a deleted bucket reports
+	// no error.
 	bucketCheckInterval = 5 * time.Second
 )
 
-// WatchCatalog keeps a Catalog in step with the bucket until ctx ends: the
-// whole bucket first, then change by change. When the watch breaks, it begins
-// anew with the whole bucket.
+// WatchCatalog loads the catalog bucket and then passes on each change of it until
+// ctx ends. If the watch fails, it loads the whole bucket again.
 func (b *Bus) WatchCatalog(ctx context.Context, c Catalog) {
-	var trouble logdedup.Filter
+	var repeatedErrors logdedup.Filter
 	for ctx.Err() == nil {
 		if err := b.watchCatalog(ctx, c); err != nil && ctx.Err() == nil {
-			if trouble.IsNew(err) {
-				b.log.Warn("watch catalog", slog.Any("error", err))
+			if repeatedErrors.IsNew(err) {
+				b.log.Warn("watch of the catalog bucket failed", slog.Any("error", err))
 			}
 			sleep.For(ctx, watchRetryInterval)
 		}
@@ -55,20 +55,20 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 	}
 	connected := b.nc.StatusChanged(nats.CONNECTED)
 	defer b.nc.RemoveStatusListener(connected)
-	made, err := bucketCreatedAt(ctx, kv)
+	created, err := bucketCreatedAt(ctx, kv)
 	if err != nil {
-		return fmt.Errorf("bus: look at catalog bucket: %w", err)
+		return fmt.Errorf("bus: read state of catalog bucket: %w", err)
 	}
 	watcher, err := kv.WatchAll(ctx)
 	if err != nil {
-		return fmt.Errorf("bus: watch catalog: %w", err)
+		return fmt.Errorf("bus: watch catalog bucket: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }()
 	check := time.NewTicker(b.bucketCheckInterval)
 	defer check.Stop()
 	c.BeginReload()
 	loaded := false
-	// head and last are the revisions in the bucket of the head and of any entry.
+	// head is the bucket's revision of the head entry, last that of the newest entry.
 	var head, last uint64
 	for {
 		var entry jetstream.KeyValueEntry
@@ -76,11 +76,11 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-connected: // a server that was restarted has forgotten the watch, and the client finds out late
-			return errors.New("bus: connected anew")
+		case <-connected: // a restarted server does not know the watch any more, and the client notices late
+			return errors.New("bus: the connection was interrupted")
 		case <-check.C:
-			if now, err := bucketCreatedAt(ctx, kv); errors.Is(err, jetstream.ErrStreamNotFound) || (err == nil && !now.Equal(made)) {
-				return errors.New("bus: the catalog bucket was deleted or made anew")
+			if now, err := bucketCreatedAt(ctx, kv); errors.Is(err, jetstream.ErrStreamNotFound) || (err == nil && !now.Equal(created)) {
+				return errors.New("bus: the catalog bucket was deleted or created again")
 			}
 			continue
 		case entry, open = <-watcher.Updates():
@@ -88,7 +88,7 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 		if !open {
 			return errors.New("bus: the catalog watch ended")
 		}
-		if entry == nil { // the end of what the bucket held
+		if entry == nil { // the whole bucket has been loaded
 			loaded = true
 		} else {
 			set(c, entry)
@@ -96,28 +96,29 @@ func (b *Bus) watchCatalog(ctx context.Context, c Catalog) error {
 				head = entry.Revision()
 			}
 		}
-		// An entry after the last head belongs to a change that is still being written.
+		// If the newest entry is not the head, a change is being written, and its head will follow.
 		if loaded && head == last {
 			if err := c.Apply(); err != nil {
-				b.log.Error("apply catalog", slog.Any("error", err))
+				b.log.Error("catalog could not be applied completely", slog.Any("error", err))
 			}
 		}
 	}
 }
 
-// madeAt is when the bucket was made.
+// bucketCreatedAt returns when the bucket was created.
 func bucketCreatedAt(ctx context.Context, kv jetstream.KeyValue) (time.Time, error) {
 	status, err := kv.Status(ctx)
 	if err != nil {
-		return time.Time{}, err //nolint:wrapcheck // done by who asks
+		return time.Time{}, err //nolint:wrapcheck // the caller wraps it
 	}
 	bucket, ok := status.(*jetstream.KeyValueBucketStatus)
 	if !ok {
-		return time.Time{}, fmt.Errorf("a bucket of kind %T", status)
+		return time.Time{}, fmt.Errorf("unexpected type %T", status)
 	}
 	return bucket.StreamInfo().Created, nil
 }
 
+// set passes an entry on to the Catalog.
 func set(c Catalog, entry jetstream.KeyValueEntry) {
 	kind, name, ok := subject.ParseCatalogKey(entry.Key())
 	if !ok {

@@ -17,58 +17,58 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// store keeps entries as the catalog does, and tells of each Apply.
-type store struct {
+// fakeCatalog has the entries that were set, and sends them at each Apply.
+type fakeCatalog struct {
 	mu      sync.Mutex
 	entries map[string]string
 	applied chan string
 }
 
-func (s *store) Set(kind, name string, value []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *fakeCatalog) Set(kind, name string, value []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	key := strings.TrimSuffix(kind+" "+name, " ")
 	if value == nil {
-		delete(s.entries, key)
+		delete(c.entries, key)
 		return
 	}
-	s.entries[key] = string(value)
+	c.entries[key] = string(value)
 }
 
-func (s *store) Apply() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (c *fakeCatalog) Apply() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var all []string
-	for _, key := range slices.Sorted(maps.Keys(s.entries)) {
-		all = append(all, key+"="+s.entries[key])
+	for _, key := range slices.Sorted(maps.Keys(c.entries)) {
+		all = append(all, key+"="+c.entries[key])
 	}
-	s.applied <- strings.Join(all, ", ")
-	return errors.New("reported, and no reason to stop")
+	c.applied <- strings.Join(all, ", ")
+	return errors.New("the watch must go on all the same")
 }
 
-func (s *store) BeginReload() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.entries = map[string]string{}
+func (c *fakeCatalog) BeginReload() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries = map[string]string{}
 }
 
-// bucket is the other side's way to the catalog.
+// bucket is the catalog bucket at the control plane.
 type bucket struct {
 	t  *testing.T
-	b  *bundle
 	kv jetstream.KeyValue
 }
 
-func (b *bundle) bucket(t *testing.T) *bucket {
+// createBucket creates the catalog bucket.
+func (b *fixture) createBucket(t *testing.T) *bucket {
 	t.Helper()
 	kv, err := b.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: subject.CatalogBucket})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bucket{t, b, kv}
+	return &bucket{t, kv}
 }
 
-// put writes entries "key=value"; one without value is deleted.
+// put writes entries of the form "key=value". An entry without "=" is deleted.
 func (k *bucket) put(entries ...string) {
 	k.t.Helper()
 	for _, entry := range entries {
@@ -88,10 +88,10 @@ func (k *bucket) put(entries ...string) {
 	}
 }
 
-// watch follows the catalog until the test ends.
-func (b *bundle) watch(t *testing.T) *store {
+// watch watches the catalog bucket until the test ends.
+func (b *fixture) watch(t *testing.T) *fakeCatalog {
 	t.Helper()
-	s := &store{applied: make(chan string, 100)}
+	s := &fakeCatalog{applied: make(chan string, 100)}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); b.WatchCatalog(ctx, s) }()
@@ -99,17 +99,18 @@ func (b *bundle) watch(t *testing.T) *store {
 	return s
 }
 
-func (s *store) next(t *testing.T, want string) {
+// next checks the entries at the next Apply.
+func (c *fakeCatalog) next(t *testing.T, want string) {
 	t.Helper()
-	if got := <-s.applied; got != want {
+	if got := <-c.applied; got != want {
 		t.Errorf("applied %q; want %q", got, want)
 	}
 }
 
-func TestCatalogIsLoadedAndFollowed(t *testing.T) {
+func TestCatalogIsLoadedAndUpdated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model a/b.c=1", "model gone=1", "provider p=2", "model gone", "head=r1")
 	s := b.watch(t)
 	s.next(t, "head=r1, model a/b.c=1, provider p=2")
@@ -120,27 +121,27 @@ func TestCatalogIsLoadedAndFollowed(t *testing.T) {
 }
 
 // A proxy that starts while a change is being written waits for its head.
-func TestHalfAChangeIsNotLoaded(t *testing.T) {
+func TestIncompleteChangeIsNotApplied(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model a=1", "head=r1", "model a=2")
 	s := b.watch(t)
 	k.put("model b=2", "head=r2")
 	s.next(t, "head=r2, model a=2, model b=2")
 	if len(s.applied) != 0 {
-		t.Errorf("applied more: %q", <-s.applied)
+		t.Errorf("applied once more: %q", <-s.applied)
 	}
 }
 
-func TestCatalogComesLater(t *testing.T) {
+func TestBucketMayBeCreatedAfterTheProxy(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.watch(t) // there is no bucket
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model a=1", "head=r1")
 	for got := range s.applied {
-		if got != "" { // what is watched may be empty at first
+		if got != "" { // the bucket may be empty at first
 			if want := "head=r1, model a=1"; got != want {
 				t.Errorf("applied %q; want %q", got, want)
 			}
@@ -149,11 +150,11 @@ func TestCatalogComesLater(t *testing.T) {
 	}
 }
 
-// A bucket that was lost and made anew is loaded anew.
-func TestBucketMadeAnew(t *testing.T) {
+// A bucket that was deleted and created again is loaded again.
+func TestRecreatedBucketIsLoadedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model a=1", "model b=1", "head=r1")
 	b.Bus.bucketCheckInterval = 10 * time.Millisecond
 	s := b.watch(t)
@@ -161,7 +162,7 @@ func TestBucketMadeAnew(t *testing.T) {
 	if err := b.js.DeleteKeyValue(t.Context(), subject.CatalogBucket); err != nil {
 		t.Fatal(err)
 	}
-	k = b.bucket(t)
+	k = b.createBucket(t)
 	k.put("model a=2", "head=r2")
 	for got := range s.applied {
 		if strings.Contains(got, "r2") {
@@ -173,17 +174,16 @@ func TestBucketMadeAnew(t *testing.T) {
 	}
 }
 
-// The server's restart is survived, and what changed meanwhile is seen.
-func TestCatalogAfterRestart(t *testing.T) {
+func TestCatalogIsUpdatedAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model a=1", "head=r1")
 	s := b.watch(t)
 	s.next(t, "head=r1, model a=1")
-	back := b.far.StatusChanged(nats.CONNECTED)
+	reconnected := b.remote.StatusChanged(nats.CONNECTED)
 	b.server.Restart()
-	<-back
+	<-reconnected
 	k.put("head=r2")
 	for got := range s.applied {
 		if got != "head=r1, model a=1" { // applied again before the change
@@ -195,10 +195,10 @@ func TestCatalogAfterRestart(t *testing.T) {
 	}
 }
 
-func TestEntryNames(t *testing.T) {
+func TestEntryNameMayHaveAnyCharacters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	k := b.bucket(t)
+	k := b.createBucket(t)
 	k.put("model ä *>. x=1", "head=r1")
 	s := b.watch(t)
 	if diff := cmp.Diff("head=r1, model ä *>. x=1", <-s.applied); diff != "" {

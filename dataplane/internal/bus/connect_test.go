@@ -14,9 +14,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// TestConnectWithoutServer: a proxy that starts before NATS waits for it, and
-// takes in what is pushed from then on.
-func TestConnectWithoutServer(t *testing.T) {
+// A proxy that starts before NATS connects later, and then receives pushed
+// messages.
+func TestConnectBeforeServerStarts(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t)
 	url := server.URL()
@@ -37,32 +37,26 @@ func TestConnectWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Ready(t.Context()) == nil {
-		t.Error("ready without a server")
-	}
 	if _, err := b.Register(t.Context(), &wire.RegisterRequest{}); err == nil {
-		t.Error("something was sent without a server")
+		t.Error("Register succeeded without a server")
 	}
 	server.Start()
 	<-connected
 	if err := b.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Ready(t.Context()); err != nil {
-		t.Error(err)
-	}
-	far := server.Connect()
-	if err := far.Publish(subject.KeyChange, []byte(`{"revision":7}`)); err != nil {
+	remote := server.Connect()
+	if err := remote.Publish(subject.KeyChange, []byte(`{"revision":7}`)); err != nil {
 		t.Fatal(err)
 	}
 	if c := <-changes; c.Revision != 7 {
-		t.Errorf("got change %d; want 7", c.Revision)
+		t.Errorf("got a change of revision %d; want 7", c.Revision)
 	}
 }
 
-// TestLookForJobsStopsAtOnce: a proxy that stops does not wait for the end of
-// its look into an empty queue.
-func TestLookForJobsStopsAtOnce(t *testing.T) {
+// A proxy that stops does not wait until its fetch from the empty work queue times
+// out.
+func TestNextVideoTaskStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.Bus.fetchTimeout = time.Hour
@@ -75,12 +69,12 @@ func TestLookForJobsStopsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
+	result := make(chan error, 1)
 	go func() {
 		_, err := b.NextVideoTask(ctx)
-		ended <- err
+		result <- err
 	}()
-	for waiting := 0; waiting == 0; { // until the look has arrived
+	for waiting := 0; waiting == 0; { // until the fetch has reached the server
 		info, err := consumer.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +82,7 @@ func TestLookForJobsStopsAtOnce(t *testing.T) {
 		waiting = info.NumWaiting
 	}
 	stop()
-	if err := <-ended; err == nil {
-		t.Error("a job out of nothing")
+	if err := <-result; err == nil {
+		t.Error("got a task from an empty queue")
 	}
 }

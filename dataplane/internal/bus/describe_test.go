@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func TestDescribe(t *testing.T) {
+func TestDescribeHandlerAnswersRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	want := wire.DescribeResponse{V: 1, Session: 7, Name: "one", ClockMS: 5, Peppers: []string{"p"}, FleetKey: "f"}
@@ -19,16 +19,16 @@ func TestDescribe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	question, err := json.Marshal(wire.DescribeRequest{V: wire.Version})
+	request, err := json.Marshal(wire.DescribeRequest{V: wire.Version})
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := b.nc.Request(subject.Describe, question, time.Minute)
+	reply, err := b.nc.Request(subject.Describe, request, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got wire.DescribeResponse
-	if err := json.Unmarshal(answer.Data, &got); err != nil {
+	if err := json.Unmarshal(reply.Data, &got); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

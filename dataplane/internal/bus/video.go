@@ -36,17 +36,16 @@ func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoRepl
 	return requestVideo(ctx, b, subject.VideoUpdate, v)
 }
 
-// videoTimeout bounds one message about a job.
+// videoTimeout bounds one request about a video job.
 const videoTimeout = 5 * time.Second
 
-func requestVideo(ctx context.Context, b *Bus, name string, q any) (*event.VideoReply, error) {
+func requestVideo(ctx context.Context, b *Bus, to string, request any) (*event.VideoReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, videoTimeout)
 	defer cancel()
-	return request[event.VideoReply](ctx, b, name, q)
+	return send[event.VideoReply](ctx, b, to, request)
 }
 
-// pollWait is how long one look into the queue waits for a job, unless it is
-// told to stop before.
+// fetchTimeout is how long one fetch from the work queue waits for a task.
 const fetchTimeout = 5 * time.Second
 
 // NextVideoTask implements videojob.Queue.
@@ -63,23 +62,24 @@ func (b *Bus) NextVideoTask(ctx context.Context) (*videojob.Task, error) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("bus: take video job: %w", err)
+		return nil, fmt.Errorf("bus: receive task of a video job: %w", err)
 	}
 	return nil, ctx.Err()
 }
 
-// look waits for one job.
+// fetchVideoTask waits for one message of the work queue.
 func (b *Bus) fetchVideoTask(ctx context.Context, consumer jetstream.Consumer) (jetstream.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.fetchTimeout)
 	defer cancel()
-	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // Next wraps
+	return consumer.Next(jetstream.FetchContext(ctx)) //nolint:wrapcheck // the caller wraps it
 }
 
+// newVideoTask returns the task of a message.
 func (b *Bus) newVideoTask(m jetstream.Msg) (*videojob.Task, error) {
 	var t videojob.Task
 	if err := json.Unmarshal(m.Data(), &t.Poll); err != nil {
-		_ = m.Term() // nobody can read it
-		return nil, fmt.Errorf("bus: decode video job: %w", err)
+		_ = m.Term() // no proxy can decode it
+		return nil, fmt.Errorf("bus: decode task of a video job: %w", err)
 	}
 	t.Deliveries = 1
 	if meta, err := m.Metadata(); err == nil {
@@ -90,10 +90,10 @@ func (b *Bus) newVideoTask(m jetstream.Msg) (*videojob.Task, error) {
 	return &t, nil
 }
 
-// settleTask notes an acknowledgement that could not be sent: the job comes
-// again, and is found as it is.
+// logAckError logs that an acknowledgement failed. The task is delivered again,
+// which is harmless.
 func (b *Bus) logAckError(err error) {
 	if err != nil {
-		b.log.Warn("acknowledge video job", slog.Any("error", err))
+		b.log.Warn("acknowledgement of a video job's task failed", slog.Any("error", err))
 	}
 }
