@@ -184,7 +184,7 @@ func (d *driver) end() {
 	}
 	store := leasestore.New(d.db())
 	if d.silent {
-		d.w.expire(d.session, int(rest.Seconds())+1)
+		d.w.expire(d.session, int(closeAfter.Seconds())+1)
 		d.settle(len(d.unsettled)) // open or closed: the sweeper runs beside it
 		return
 	}
@@ -239,7 +239,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
 				for range stepped {
-					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), margin, rest); err != nil {
+					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), margin, closeAfter); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()
@@ -260,7 +260,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			work.Wait()
 			close(stepped)
 			sweep.Wait()
-			if _, _, err := store.Sweep(t.Context(), margin, rest); err != nil {
+			if _, _, err := store.Sweep(t.Context(), margin, closeAfter); err != nil {
 				t.Error(err)
 			}
 

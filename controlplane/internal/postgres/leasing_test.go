@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	margin = 2 * time.Second
-	rest   = 15 * time.Minute
+	margin     = 2 * time.Second
+	closeAfter = 15 * time.Minute
 )
 
 // Only an active session gets units; returns of a session count until it is closed.
@@ -233,7 +233,7 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	w.settle(db, c.event(s, 1, 5))
 	w.closeSession(store, s, "proxy", 2, true)
 	w.closeSession(store, s, "proxy", 2, true)
-	w.closeSession(store, s, "another life", 2, true)
+	w.closeSession(store, s, "another boot", 2, true)
 	w.closeSession(store, s+1, "proxy", 2, true)
 	w.settle(db, c.event(s, 3, 4))
 	for pool, want := range map[wire.PoolID]figures{
@@ -255,7 +255,7 @@ func TestSweep(t *testing.T) {
 	store, service := leasestore.New(db), w.service(db)
 	c := w.customer(100, unlimited, 5)
 	const margin = 5 * time.Minute // no machine takes so long from one to the next
-	ages := map[string]int{"live": -600, "within margin": 1, "expired": 600, "forgotten": int(rest.Seconds()) + 600}
+	ages := map[string]int{"live": -600, "within margin": 1, "expired": 600, "forgotten": int(closeAfter.Seconds()) + 600}
 	sessions := map[string]wire.SessionID{}
 	for name, age := range ages {
 		s := w.session(store, name)
@@ -267,7 +267,7 @@ func TestSweep(t *testing.T) {
 		}
 		w.expire(s, age)
 	}
-	fenced, closed, err := store.Sweep(t.Context(), margin, rest)
+	fenced, closed, err := store.Sweep(t.Context(), margin, closeAfter)
 	if err != nil || fenced != 2 || closed != 1 {
 		t.Fatalf("fenced %d, closed %d, %v; want 2 and 1", fenced, closed, err)
 	}
@@ -282,7 +282,7 @@ func TestSweep(t *testing.T) {
 	if diff := cmp.Diff(figures{Total: 100, Free: 70, Held: 30}, w.figures(c.balance)); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	if fenced, closed, err := store.Sweep(t.Context(), margin, rest); err != nil || fenced+closed != 0 {
+	if fenced, closed, err := store.Sweep(t.Context(), margin, closeAfter); err != nil || fenced+closed != 0 {
 		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
 	}
 	w.check()
@@ -300,10 +300,10 @@ func TestSweepContinuesAfterError(t *testing.T) {
 		h := holder.NewHolder(s, "proxy", c.accountID())
 		h.Reserve(c.needs(10))
 		ask(service, h.NextRequest())
-		w.expire(s, int(rest.Seconds())+3)
+		w.expire(s, int(closeAfter.Seconds())+3)
 	}
 	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
-	_, closed, err := store.Sweep(t.Context(), margin, rest)
+	_, closed, err := store.Sweep(t.Context(), margin, closeAfter)
 	if err == nil || closed != 1 {
 		t.Errorf("closed %d, %v; want one and an error", closed, err)
 	}

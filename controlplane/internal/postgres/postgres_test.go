@@ -23,7 +23,7 @@ func check(t *testing.T, err error) {
 
 // fail returns a statement that fails with an SQLSTATE.
 func fail(state string) string {
-	return fmt.Sprintf("do $$ begin raise exception 'told to' using errcode = '%s'; end $$", state)
+	return fmt.Sprintf("do $$ begin raise exception 'on purpose' using errcode = '%s'; end $$", state)
 }
 
 func TestInTxRetries(t *testing.T) {

@@ -330,11 +330,11 @@ func TestRotatePepper(t *testing.T) {
 	victim := all[1]
 	s := w.session(leases, "proxy")
 	rev := scalar[int64](w, "select revision from cluster_state")
-	_, told, err := store.Revoke(t.Context(), victim.id)
+	_, revocation, err := store.Revoke(t.Context(), victim.id)
 	w.must(err)
 	_, again, err := store.Revoke(t.Context(), victim.id)
 	w.must(err)
-	if diff := cmp.Diff(told, again); diff != "" {
+	if diff := cmp.Diff(revocation, again); diff != "" {
 		t.Errorf("revoked again (-first +again):\n%s", diff)
 	}
 	renewed, err := leases.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: s, BootID: "proxy", AppliedRevision: rev}, time.Minute, 100)
@@ -343,8 +343,8 @@ func TestRotatePepper(t *testing.T) {
 		{V: wire.Version, Revision: rev + 1, PreviousRevision: renewed.Changes[0].PreviousRevision, Kind: wire.KeyRevoked, Account: c.accountID(), KeyHash: after.hasher.Hash(victim.text)},
 		{V: wire.Version, Revision: rev + 2, PreviousRevision: rev + 1, Kind: wire.KeyRevoked, Account: c.accountID(), KeyHash: before.hasher.Hash(victim.text)},
 	}
-	if diff := cmp.Diff(want, renewed.Changes); diff != "" || told.Revision != rev+2 || told.KeyHash != before.hasher.Hash(victim.text) {
-		t.Errorf("confirmed at %d; changes (-want +got):\n%s", told.Revision, diff)
+	if diff := cmp.Diff(want, renewed.Changes); diff != "" || revocation.Revision != rev+2 || revocation.KeyHash != before.hasher.Hash(victim.text) {
+		t.Errorf("confirmed at %d; changes (-want +got):\n%s", revocation.Revision, diff)
 	}
 	// The hash of a key under another pepper cannot be imported.
 	_, err = after.keys.Import(t.Context(), []key.Imported{{New: key.New{AccountID: account.ID(w.customer(1, unlimited, 1).account), Name: "k"}, Hash: after.hasher.Hash(all[2].text)}})

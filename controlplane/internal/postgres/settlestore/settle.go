@@ -239,7 +239,7 @@ func (t *settleTx) charge(fresh []int) error {
 		}
 	}
 	sessionIDs := t.sessions()
-	tenures, err := leasestore.ShareSessions(t.ctx, t.q, sessionIDs)
+	sessions, err := leasestore.ShareSessions(t.ctx, t.q, sessionIDs)
 	if err != nil {
 		return err
 	}
@@ -247,12 +247,12 @@ func (t *settleTx) charge(fresh []int) error {
 	if err != nil {
 		return err
 	}
-	book := stored.Allocator()
-	t.ApplyCharges(book, tenures)
-	if err := stored.Save(t.ctx, t.q, book); err != nil {
+	units := stored.Allocator()
+	t.ApplyCharges(units, sessions)
+	if err := stored.Save(t.ctx, t.q, units); err != nil {
 		return err
 	}
-	return stored.UpdateAlarms(t.ctx, t.q, book, nil)
+	return stored.UpdateAlarms(t.ctx, t.q, units, nil)
 }
 
 // updateRollups adds the new records to the roll-ups. All transactions lock roll-ups

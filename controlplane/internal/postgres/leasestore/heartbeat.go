@@ -1,0 +1,198 @@
+package leasestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/poolstore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
+
+// Register implements leasing.Store.
+func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid time.Duration) (*wire.RegisterResponse, error) {
+	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds()}
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		state, err := q.ShareClusterState(ctx)
+		if err != nil {
+			return fmt.Errorf("lock cluster state: %w", err)
+		}
+		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
+			Name: r.Name, BootID: r.BootID, Build: r.Build, SpoolCapacity: r.Capacity, AppliedRevision: state.Revision, ValidSeconds: valid.Seconds(),
+		})
+		reply.Session, reply.Revision = wire.SessionID(id), state.Revision
+		reply.StreamIncarnation, reply.ClusterEpoch = fmt.Sprintf("%x", state.StreamIncarnation), state.ClusterEpoch
+		if err != nil {
+			return fmt.Errorf("insert session: %w", err)
+		}
+		return restore(ctx, q, r, reply.Session)
+	})
+	return reply, postgres.Translate("register session", err)
+}
+
+// Heartbeat implements leasing.Store.
+func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
+	reply := &wire.HeartbeatResponse{V: wire.Version}
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		state, err := q.ShareClusterState(ctx)
+		if err != nil {
+			return fmt.Errorf("lock cluster state: %w", err)
+		}
+		t, err := lockForHeartbeat(ctx, q, r.Session)
+		if err != nil {
+			return err
+		}
+		if !t.Heartbeat(r, valid) {
+			*reply = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
+			return nil
+		}
+		refused, err := refusedOf(r)
+		if err != nil {
+			return err
+		}
+		err = q.ExtendSession(ctx, sqlcgen.ExtendSessionParams{
+			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, CatalogRevision: r.CatalogRevision,
+			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
+		})
+		if err != nil {
+			return fmt.Errorf("extend session: %w", err)
+		}
+		changes, err := q.ChangesAfter(ctx, sqlcgen.ChangesAfterParams{Revision: r.AppliedRevision, MaxRows: int32(limit)})
+		if err != nil {
+			return fmt.Errorf("read changes: %w", err)
+		}
+		*reply = wire.HeartbeatResponse{
+			V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds(), More: len(changes) == limit,
+			StreamIncarnation: fmt.Sprintf("%x", state.StreamIncarnation), ClusterEpoch: state.ClusterEpoch,
+		}
+		for _, c := range changes {
+			reply.Changes = append(reply.Changes, keychange.FromRow(c))
+		}
+		return nil
+	})
+	return reply, postgres.Translate("extend session", err)
+}
+
+// Close implements leasing.Store. It locks the session exclusively before it
+// changes anything: settlement shares the session while it waits for the row.
+func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
+	done := false
+	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		t, err := lockSession(ctx, q, r.Session)
+		if err != nil {
+			return err
+		}
+		before := *t
+		settled := int64(0)
+		if t.CanReturn() {
+			if settled, err = q.CountSettled(ctx, int64(t.ID)); err != nil {
+				return fmt.Errorf("count settled events: %w", err)
+			}
+		}
+		if done = t.Close(r, settled); done && *t == before {
+			return nil // closed already, or a session of another boot of the proxy
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
+		if t.State != session.Closed {
+			return nil
+		}
+		return releaseLeases(ctx, q, t.ID)
+	})
+	return done, postgres.Translate("close session", err)
+}
+
+// closeExpired closes a fenced session without heartbeats for too long, unless it
+// was closed meanwhile.
+func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, closeAfter time.Duration) (closed bool, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		t, err := lockSession(ctx, q, id)
+		if closed = err == nil && t.Expired(closeAfter); !closed {
+			return err
+		}
+		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(session.Closed)}); err != nil {
+			return fmt.Errorf("end session: %w", err)
+		}
+		return releaseLeases(ctx, q, id)
+	})
+	return closed && err == nil, err
+}
+
+// releaseLeases returns the outstanding units of a closed session to their pools.
+// The session's row is locked for update, so that no transaction uses its leases.
+func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
+	pools, err := q.PoolsOfSession(ctx, int64(id))
+	if err != nil {
+		return fmt.Errorf("list leases: %w", err)
+	}
+	stored, err := poolstore.Load(ctx, q, pools, []int64{int64(id)})
+	if err != nil {
+		return err
+	}
+	units := stored.Allocator()
+	units.CloseSession(id)
+	return stored.Save(ctx, q, units)
+}
+
+// Sweep implements leasing.Store. An error with one session does not stop the
+// others from being closed.
+func (l *Store) Sweep(ctx context.Context, margin, closeAfter time.Duration) (fenced, closed int, err error) {
+	if fenced, err = l.fence(ctx, margin); err != nil {
+		return 0, 0, postgres.Translate("fence sessions", err)
+	}
+	rows, err := l.db.Queries().FencedSessions(ctx)
+	if err != nil {
+		return fenced, 0, postgres.Translate("list fenced sessions", err)
+	}
+	var errs []error
+	for _, row := range rows {
+		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
+		if !t.Expired(closeAfter) {
+			break // the others had a heartbeat later
+		}
+		done, err := l.closeExpired(ctx, t.ID, closeAfter)
+		if err != nil {
+			errs = append(errs, postgres.Translate(fmt.Sprintf("close session %d", t.ID), err))
+		}
+		if done {
+			closed++
+		}
+	}
+	return fenced, closed, errors.Join(errs...)
+}
+
+// fence fences the sessions that have expired.
+func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rows, err := q.ExpiredSessions(ctx)
+		if err != nil {
+			return err
+		}
+		var over []int64
+		for _, row := range rows {
+			t := session.Record{State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds)}
+			if t.Fence(margin) {
+				over = append(over, row.ID)
+			}
+		}
+		if fenced = len(over); fenced == 0 {
+			return nil
+		}
+		return q.FenceSessions(ctx, over)
+	})
+	return fenced, err
+}

@@ -1,0 +1,86 @@
+package leasestore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
+)
+
+// LoadKeys implements leasing.Store.
+func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
+	lookups := make([][]byte, len(hashes))
+	for i := range hashes {
+		lookups[i] = hashes[i][:]
+	}
+	rows, err := l.db.Queries().LoadKeys(ctx, lookups)
+	if err != nil {
+		return nil, postgres.Translate("load keys", err)
+	}
+	loaded := make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
+	var errs []error
+	for i := range rows {
+		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Revision}
+		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
+			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		loaded[apikey.Hash(rows[i].LookupHash)] = reply
+	}
+	return loaded, errors.Join(errs...)
+}
+
+// toKeyRecord returns a record without multipliers; nil for an unknown key.
+func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
+	if row.KeyID == nil || row.AccountID == nil || row.BalancePool == nil || row.SlotsPool == nil {
+		return nil
+	}
+	return &wire.KeyRecord{
+		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
+		BalancePool: wire.PoolID(*row.BalancePool), SlotsPool: wire.PoolID(*row.SlotsPool), LimitPool: wire.PoolID(row.LimitPool),
+	}
+}
+
+// setMultipliers sets the price multipliers of a key record. They are left out
+// where the list price applies.
+func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
+	if m := price.Multiplier(own); m != price.One {
+		record.PriceMultiplier = m
+	}
+	if err := json.Unmarshal(models, &record.ModelMultipliers); err != nil {
+		return fmt.Errorf("postgres: read the multipliers of %s: %w", record.AccountID, err)
+	}
+	if len(record.ModelMultipliers) == 0 {
+		record.ModelMultipliers = nil
+	}
+	return nil
+}
+
+// Balance implements leasing.Store.
+func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
+	account, err := ident.Account.Parse(r.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	key, err := ident.Key.Parse(r.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	row, err := l.db.Queries().ReadBalance(ctx, sqlcgen.ReadBalanceParams{AccountID: account, KeyID: key})
+	if err != nil {
+		return nil, postgres.Translate("read balance", err)
+	}
+	return &wire.BalanceResponse{
+		V: wire.Version, Status: wire.Done, BalancePool: wire.PoolID(row.BalancePool), LimitPool: wire.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
+		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
+	}, nil
+}
