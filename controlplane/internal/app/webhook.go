@@ -35,5 +35,5 @@ type ledgerAlarm struct{ store *webhookstore.Store }
 
 // LedgerCheckFailed implements ledger.Alarm.
 func (a ledgerAlarm) LedgerCheckFailed(ctx context.Context, checks []string) error {
-	return a.store.InsertEvent(ctx, webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: checks}}.OncePerHour("", time.Now()))
+	return a.store.InsertEvent(ctx, webhook.CheckFailedEvent(checks, time.Now()))
 }

@@ -54,7 +54,7 @@ func TestRefusedCredentials(t *testing.T) {
 	w.expire(second, 1) // and is gone
 	check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	w.wantEvents("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
-	if f, err = (fleetstore.New(db)).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
+	if f, err = fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
 		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
 	}
 }

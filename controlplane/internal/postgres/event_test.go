@@ -71,7 +71,7 @@ func (w *leaseWorld) alerts(db *postgres.DB, c *customer, low int64, percent int
 	if low > 0 {
 		a.LowBalance = (*money.Nano)(&low)
 	}
-	if err := (webhookstore.New(db)).SetAlerts(w.t.Context(), account.ID(c.account), a); err != nil {
+	if err := webhookstore.New(db).SetAlerts(w.t.Context(), account.ID(c.account), a); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -115,7 +115,7 @@ func TestAlarms(t *testing.T) {
 	}
 
 	limit := money.Nano(5000)
-	if _, _, err := (keystore.New(db)).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := keystore.New(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -123,7 +123,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantEvents("limit raised")
 	limit = 1600
-	if _, _, err := (keystore.New(db)).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
+	if _, _, err := keystore.New(db).Update(t.Context(), key.ID(c.key), func(k key.Key) (key.Update, error) {
 		k.SpendLimit = &limit
 		return key.Update{Key: k, Announce: true}, nil
 	}); err != nil {
@@ -131,7 +131,7 @@ func TestAlarms(t *testing.T) {
 	}
 	w.wantEvents("limit lowered to what is nearly spent", `key.spend_limit_near {"spent": 1561, "percent": 80, "spend_limit": 1600}`)
 	for range 2 {
-		if _, _, err := (keystore.New(db)).Revoke(t.Context(), key.ID(c.key)); err != nil {
+		if _, _, err := keystore.New(db).Revoke(t.Context(), key.ID(c.key)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestQuarantineEventIsOncePerHour(t *testing.T) {
 	}
 	operator := webhookstore.New(db)
 	for range 3 {
-		if err := operator.InsertEvent(t.Context(), webhook.Event{Type: webhook.CheckFailed, Facts: webhook.Facts{Checks: []string{"x"}}}.OncePerHour("", time.Now())); err != nil {
+		if err := operator.InsertEvent(t.Context(), webhook.CheckFailedEvent([]string{"x"}, time.Now())); err != nil {
 			t.Fatal(err)
 		}
 	}

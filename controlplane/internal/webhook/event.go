@@ -24,9 +24,9 @@ type Event struct {
 	At time.Time
 }
 
-// OncePerHour returns the event with a deduplication key: at most one event of its type about the
+// oncePerHour returns the event with a deduplication key: at most one event of its type about the
 // subject, which may be empty, is stored in an hour. It is for conditions that may last.
-func (e Event) OncePerHour(subject string, at time.Time) Event {
+func oncePerHour(e Event, subject string, at time.Time) Event {
 	e.Once = fmt.Sprintf("%s %s", e.Type, at.UTC().Format("2006-01-02T15"))
 	if subject != "" {
 		e.Once += " " + subject
@@ -36,7 +36,12 @@ func (e Event) OncePerHour(subject string, at time.Time) Event {
 
 // QuarantineEvent returns the event about usage events that were put into quarantine.
 func QuarantineEvent(count int, at time.Time) Event {
-	return Event{Type: Quarantined, Facts: Facts{Count: int64(count)}}.OncePerHour("", at)
+	return oncePerHour(Event{Type: Quarantined, Facts: Facts{Count: int64(count)}}, "", at)
+}
+
+// CheckFailedEvent returns the event about ledger checks that found differences.
+func CheckFailedEvent(checks []string, at time.Time) Event {
+	return oncePerHour(Event{Type: CheckFailed, Facts: Facts{Checks: checks}}, "", at)
 }
 
 // CredentialEvent returns the event about a credential that its provider refuses for a reason, or,
@@ -46,7 +51,7 @@ func CredentialEvent(provider, name, id, reason string, at time.Time) Event {
 	if reason == "" {
 		e.Type = CredentialAccepted
 	}
-	return e.OncePerHour(id, at)
+	return oncePerHour(e, id, at)
 }
 
 // Facts are the details of an event as known in the transaction that caused it. The type decides

@@ -343,8 +343,8 @@ func TestEndpointsGetSubscribedEvents(t *testing.T) {
 	check(t, err)
 	off, _, err := w.service.Create(t.Context(), webhook.Endpoint{ID: webhook.ID(ident.New()), URL: w.endpoint.URL})
 	check(t, err)
-	check(t, w.store.InsertEvent(t.Context(), webhook.Event{Type: webhook.Quarantined}.OncePerHour("", time.Now())))
-	check(t, w.store.InsertEvent(t.Context(), webhook.Event{Type: webhook.CheckFailed}.OncePerHour("", time.Now())))
+	check(t, w.store.InsertEvent(t.Context(), webhook.QuarantineEvent(0, time.Now())))
+	check(t, w.store.InsertEvent(t.Context(), webhook.CheckFailedEvent(nil, time.Now())))
 	w.dispatcher()
 	if got := <-w.receiver.receipts; got.kind != string(webhook.CheckFailed) {
 		t.Errorf("got %s", got.kind)

@@ -205,6 +205,7 @@ func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Ac
 	return nil
 }
 
+// BalanceOf returns the balance of an account from its row.
 func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 	return account.Balance{
 		Pool: wire.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),

@@ -128,7 +128,8 @@ func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 		if err := q.MarkMonthExported(ctx, sqlcgen.MarkMonthExportedParams{Month: month, ExportedBy: m.ExportedBy, File: m.File, Sha256: m.SHA256}); err != nil {
 			return postgres.Translate("mark month", err)
 		}
-		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, map[string]any{"records": row.Records, "file": m.File}))
+		after := map[string]any{"records": row.Records, "file": m.File}
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "usage.export_month", monthName(m.Month), nil, after))
 	})
 }
 

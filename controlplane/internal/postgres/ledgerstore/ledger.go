@@ -184,6 +184,7 @@ func (s *Store) Balance(ctx context.Context, id account.ID) (account.Balance, er
 	return accountstore.BalanceOf(&rows[0]), nil
 }
 
+// TransactionOf returns a transaction from its row.
 func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 	return ledger.Transaction{
 		ID: ledger.ID(row.ID), AccountID: account.ID(row.AccountID), Kind: ledger.Kind(row.Kind), Amount: money.Nano(row.Amount),

@@ -122,7 +122,9 @@ func (s *Store) LastCheckpoint(ctx context.Context) (until time.Time, err error)
 }
 
 // DeclareLoss implements recovery.Store.
-func (s *Store) DeclareLoss(ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup recovery.Backup) (mark rollback.HighWaterMark, err error) {
+func (s *Store) DeclareLoss(
+	ctx context.Context, clusterEpoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup recovery.Backup,
+) (mark rollback.HighWaterMark, err error) {
 	err = s.withOwnConnection(ctx, func(conn *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)

@@ -27,7 +27,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Settle implements settle.Store.
+// Store settles batches of usage events.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.

@@ -29,6 +29,7 @@ type restoring struct {
 // restoreBatch bounds the jobs of one statement.
 const restoreBatch = 500
 
+// Restore writes backed-up video jobs in the transaction that declares a loss.
 func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 	r := &restoring{ctx: ctx, q: sqlcgen.New(tx)}
 	var jobs []video.Backup

@@ -18,7 +18,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Videos implements video.Store.
+// Store keeps video jobs.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
