@@ -95,8 +95,8 @@ func (p *pipeline) storeResponse(c echo.Context, attempt idempotency.Attempt, bo
 	if status < http.StatusOK || status >= http.StatusMultipleChoices || status == http.StatusAccepted {
 		return
 	}
-	answer := idempotency.Answer{Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: body}
-	if err := p.idempotency.Finish(c.Request().Context(), attempt, answer); err != nil {
+	response := idempotency.Response{Status: status, ContentType: h.Get(echo.HeaderContentType), ETag: h.Get(etagHeader), Body: body}
+	if err := p.idempotency.Finish(c.Request().Context(), attempt, response); err != nil {
 		// The client has its response. A repeated request executes the operation again, which creates nothing twice.
 		p.log.WarnContext(c.Request().Context(), "storing an idempotent response failed", "route", c.Path(), "error", err)
 	}

@@ -35,8 +35,8 @@ type Request struct {
 	BodyHash [sha256.Size]byte
 }
 
-// Answer is the response to a request.
-type Answer struct {
+// Response is the response to a request.
+type Response struct {
 	Status      int
 	ContentType string
 	// ETag is empty for a response without one.
@@ -79,7 +79,7 @@ func New(store Store, v *vault.Vault) *Keeper { return &Keeper{store, v} }
 type Attempt struct {
 	Operation ident.UUID
 	// Before is the stored response; nil if there is none.
-	Before  *Answer
+	Before  *Response
 	request Request
 	// first reports that no other attempt was made before.
 	first bool
@@ -99,19 +99,19 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
 	if found.Sealed.IsZero() {
 		return attempt, nil
 	}
-	body, err := k.vault.Open(found.Sealed, AnswerContext(found.Operation))
+	body, err := k.vault.Open(found.Sealed, ResponseContext(found.Operation))
 	if err != nil {
 		return Attempt{}, fmt.Errorf("idempotency: %w", err)
 	}
-	attempt.Before = &Answer{found.Status, found.ContentType, found.ETag, body}
+	attempt.Before = &Response{found.Status, found.ContentType, found.ETag, body}
 	return attempt, nil
 }
 
 // Finish stores the response to a request.
-func (k *Keeper) Finish(ctx context.Context, a Attempt, answer Answer) error {
+func (k *Keeper) Finish(ctx context.Context, a Attempt, response Response) error {
 	return k.store.Finish(ctx, Stored{
-		Request: a.request, Operation: a.Operation, Status: answer.Status, ContentType: answer.ContentType, ETag: answer.ETag,
-		Sealed: k.vault.Seal(answer.Body, AnswerContext(a.Operation)),
+		Request: a.request, Operation: a.Operation, Status: response.Status, ContentType: response.ContentType, ETag: response.ETag,
+		Sealed: k.vault.Seal(response.Body, ResponseContext(a.Operation)),
 	})
 }
 
@@ -127,5 +127,5 @@ func (k *Keeper) Release(ctx context.Context, a Attempt) error {
 // Expire deletes responses older than Kept.
 func (k *Keeper) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Kept) }
 
-// AnswerContext returns the encryption context of a response.
-func AnswerContext(operation ident.UUID) string { return "answer:" + string(operation[:]) }
+// ResponseContext returns the encryption context of a response.
+func ResponseContext(operation ident.UUID) string { return "answer:" + string(operation[:]) }

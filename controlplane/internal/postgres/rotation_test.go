@@ -97,7 +97,7 @@ func TestRotateMasterKey(t *testing.T) {
 	request := idempotency.Request{Actor: "a", Key: "k", Method: "POST", Path: "/"}
 	attempt, err := answers.Begin(t.Context(), request)
 	w.must(err)
-	w.must(answers.Finish(t.Context(), attempt, idempotency.Answer{Status: 200, Body: []byte("an answer")}))
+	w.must(answers.Finish(t.Context(), attempt, idempotency.Response{Status: 200, Body: []byte("an answer")}))
 
 	both := map[string][]byte{"m1": m1, "m2": m2}
 	replicas := []keyed{w.keyed(both, "m2", oldPepper), w.keyed(both, "m2", oldPepper)}

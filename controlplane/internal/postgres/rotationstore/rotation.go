@@ -288,7 +288,7 @@ func (t *rotationStep) answers() error {
 	for _, r := range rows {
 		t.next.Answer = r.OperationID
 		name, old := fmt.Sprintf("answer of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: pgconv.Deref(r.CipherKeyID)}
-		if err = t.move(name, old, idempotency.AnswerContext(r.OperationID), func(s vault.Sealed) error {
+		if err = t.move(name, old, idempotency.ResponseContext(r.OperationID), func(s vault.Sealed) error {
 			return t.q.ResealAnswer(t.ctx, sqlcgen.ResealAnswerParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
