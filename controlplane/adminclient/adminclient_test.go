@@ -37,7 +37,7 @@ func TestErrorResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.GrantModel(t.Context(), "acc_1", "a/b", &adminclient.GrantModelParams{Wait: new(adminclient.Applied)})
+	_, err = c.GrantModel(t.Context(), "acc_1", "a/b", &adminclient.GrantModelParams{Wait: new(adminclient.WaitForApplied)})
 	e, ok := errors.AsType[*adminclient.Error](err)
 	if !ok {
 		t.Fatalf("got %v; want an Error", err)
@@ -103,7 +103,7 @@ func TestParametersAndBodyAreEncoded(t *testing.T) {
 		t.Errorf("got %q; want %q", got, want)
 	}
 	totals, err := c.GetUsageTotals(t.Context(), &adminclient.GetUsageTotalsParams{
-		GroupBy: []adminclient.UsageGroup{adminclient.ByDay, adminclient.ByModel},
+		GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay, adminclient.UsageGroupModel},
 	})
 	if err != nil {
 		t.Fatal(err)

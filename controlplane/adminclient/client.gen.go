@@ -18,9 +18,9 @@ const (
 
 // Defines values for CatalogChangeAction.
 const (
-	Create CatalogChangeAction = "create"
-	Remove CatalogChangeAction = "remove"
-	Update CatalogChangeAction = "update"
+	CatalogChangeActionCreate CatalogChangeAction = "create"
+	CatalogChangeActionRemove CatalogChangeAction = "remove"
+	CatalogChangeActionUpdate CatalogChangeAction = "update"
 )
 
 // Defines values for CatalogChangeKind.
@@ -52,12 +52,12 @@ const (
 
 // Defines values for CatalogParamPolicy.
 const (
-	Clamp   CatalogParamPolicy = "clamp"
-	Drop    CatalogParamPolicy = "drop"
-	Force   CatalogParamPolicy = "force"
-	Forward CatalogParamPolicy = "forward"
-	Reject  CatalogParamPolicy = "reject"
-	Replace CatalogParamPolicy = "replace"
+	CatalogParamPolicyClamp   CatalogParamPolicy = "clamp"
+	CatalogParamPolicyDrop    CatalogParamPolicy = "drop"
+	CatalogParamPolicyForce   CatalogParamPolicy = "force"
+	CatalogParamPolicyForward CatalogParamPolicy = "forward"
+	CatalogParamPolicyReject  CatalogParamPolicy = "reject"
+	CatalogParamPolicyReplace CatalogParamPolicy = "replace"
 )
 
 // Defines values for CatalogProviderAuth.
@@ -92,22 +92,15 @@ const (
 
 // Defines values for CatalogSecondaryKind.
 const (
-	SecondAdvisor   CatalogSecondaryKind = "advisor"
-	SecondImageTool CatalogSecondaryKind = "image_tool"
-	SecondSVG       CatalogSecondaryKind = "svg"
+	CatalogSecondaryKindAdvisor   CatalogSecondaryKind = "advisor"
+	CatalogSecondaryKindImageTool CatalogSecondaryKind = "image_tool"
+	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
 	CreditKindTopUp      CreditKind = "top_up"
-)
-
-// Defines values for DataplaneState.
-const (
-	DataplaneStateActive  DataplaneState = "active"
-	DataplaneStateExpired DataplaneState = "expired"
-	DataplaneStateFenced  DataplaneState = "fenced"
 )
 
 // Defines values for DeliveryState.
@@ -119,38 +112,38 @@ const (
 
 // Defines values for EventType.
 const (
-	AccountBalanceExhausted    EventType = "account.balance_exhausted"
-	AccountCredited            EventType = "account.credited"
-	AccountLowBalance          EventType = "account.low_balance"
-	KeyRevoked                 EventType = "key.revoked"
-	KeySpendLimitNear          EventType = "key.spend_limit_near"
-	KeySpendLimitReached       EventType = "key.spend_limit_reached"
-	OperatorCredentialAccepted EventType = "operator.credential_accepted"
-	OperatorCredentialRefused  EventType = "operator.credential_refused"
-	OperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
-	OperatorUsageQuarantined   EventType = "operator.usage_quarantined"
+	EventTypeAccountBalanceExhausted    EventType = "account.balance_exhausted"
+	EventTypeAccountCredited            EventType = "account.credited"
+	EventTypeAccountLowBalance          EventType = "account.low_balance"
+	EventTypeKeyRevoked                 EventType = "key.revoked"
+	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
+	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
+	EventTypeOperatorCredentialAccepted EventType = "operator.credential_accepted"
+	EventTypeOperatorCredentialRefused  EventType = "operator.credential_refused"
+	EventTypeOperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
+	EventTypeOperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
 // Defines values for ExportFormat.
 const (
-	FormatCSV    ExportFormat = "csv"
-	FormatNDJSON ExportFormat = "ndjson"
+	ExportFormatCSV    ExportFormat = "csv"
+	ExportFormatNDJSON ExportFormat = "ndjson"
 )
 
 // Defines values for FindingArea.
 const (
-	Ledger   FindingArea = "ledger"
-	Nats     FindingArea = "nats"
-	Postgres FindingArea = "postgres"
-	Proxies  FindingArea = "proxies"
-	Secrets  FindingArea = "secrets"
+	FindingAreaLedger   FindingArea = "ledger"
+	FindingAreaNATS     FindingArea = "nats"
+	FindingAreaPostgres FindingArea = "postgres"
+	FindingAreaProxies  FindingArea = "proxies"
+	FindingAreaSecrets  FindingArea = "secrets"
 )
 
 // Defines values for FindingStatus.
 const (
-	Failure FindingStatus = "failure"
-	OK      FindingStatus = "ok"
-	Warning FindingStatus = "warning"
+	FindingStatusFailure FindingStatus = "failure"
+	FindingStatusOK      FindingStatus = "ok"
+	FindingStatusWarning FindingStatus = "warning"
 )
 
 // Defines values for IssuedKeyStatus.
@@ -167,42 +160,49 @@ const (
 
 // Defines values for MaintenanceScope.
 const (
-	OneModel    MaintenanceScope = "model"
-	OneProvider MaintenanceScope = "provider"
-	WholeSystem MaintenanceScope = "system"
+	MaintenanceScopeModel    MaintenanceScope = "model"
+	MaintenanceScopeProvider MaintenanceScope = "provider"
+	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
 // Defines values for PriceVersionStatus.
 const (
-	InForce   PriceVersionStatus = "in_force"
-	Past      PriceVersionStatus = "past"
-	Scheduled PriceVersionStatus = "scheduled"
+	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
+	PriceVersionStatusPast      PriceVersionStatus = "past"
+	PriceVersionStatusScheduled PriceVersionStatus = "scheduled"
+)
+
+// Defines values for ProxyState.
+const (
+	ProxyStateActive  ProxyState = "active"
+	ProxyStateExpired ProxyState = "expired"
+	ProxyStateFenced  ProxyState = "fenced"
 )
 
 // Defines values for QuarantineState.
 const (
-	QuarantineDismissed QuarantineState = "dismissed"
-	QuarantineOpen      QuarantineState = "open"
-	QuarantineReleased  QuarantineState = "released"
+	QuarantineStateDismissed QuarantineState = "dismissed"
+	QuarantineStateOpen      QuarantineState = "open"
+	QuarantineStateReleased  QuarantineState = "released"
 )
 
 // Defines values for RefusedCredentialReason.
 const (
-	KeyRejected    RefusedCredentialReason = "key_rejected"
-	QuotaExhausted RefusedCredentialReason = "quota_exhausted"
+	RefusedCredentialReasonKeyRejected    RefusedCredentialReason = "key_rejected"
+	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
 )
 
 // Defines values for RotationState.
 const (
-	Done    RotationState = "done"
-	Running RotationState = "running"
+	RotationStateDone    RotationState = "done"
+	RotationStateRunning RotationState = "running"
 )
 
 // Defines values for Scope.
 const (
-	Cabinet  Scope = "cabinet"
-	Operator Scope = "operator"
-	Read     Scope = "read"
+	ScopeCabinet  Scope = "cabinet"
+	ScopeOperator Scope = "operator"
+	ScopeRead     Scope = "read"
 )
 
 // Defines values for TransactionKind.
@@ -223,10 +223,10 @@ const (
 
 // Defines values for UsageGroup.
 const (
-	ByAccount UsageGroup = "account"
-	ByDay     UsageGroup = "day"
-	ByKey     UsageGroup = "key"
-	ByModel   UsageGroup = "model"
+	UsageGroupAccount UsageGroup = "account"
+	UsageGroupDay     UsageGroup = "day"
+	UsageGroupKey     UsageGroup = "key"
+	UsageGroupModel   UsageGroup = "model"
 )
 
 // Defines values for UsageRecordStatus.
@@ -259,7 +259,7 @@ const (
 
 // Defines values for WaitFor.
 const (
-	Applied WaitFor = "applied"
+	WaitForApplied WaitFor = "applied"
 )
 
 // Account defines model for Account.
@@ -959,33 +959,6 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
-// usage events are published. The figures are from its last heartbeat.
-type Dataplane struct {
-	AppliedRevision int64     `json:"applied_revision"`
-	BootID          string    `json:"boot_id"`
-	Build           string    `json:"build"`
-	CatalogRevision int64     `json:"catalog_revision"`
-	Draining        bool      `json:"draining"`
-	Name            string    `json:"name"`
-	RegisteredAt    time.Time `json:"registered_at"`
-	RenewedAt       time.Time `json:"renewed_at"`
-
-	// Running Running requests.
-	Running       int64          `json:"running"`
-	Session       int64          `json:"session"`
-	SpoolCapacity int64          `json:"spool_capacity"`
-	SpoolUsed     int64          `json:"spool_used"`
-	State         DataplaneState `json:"state"`
-
-	// Unsettled Finished requests whose usage is not settled yet.
-	Unsettled  int64     `json:"unsettled"`
-	ValidUntil time.Time `json:"valid_until"`
-}
-
-// DataplaneState defines model for Dataplane.State.
-type DataplaneState string
-
 // Day A UTC day.
 //
 // Examples: 2026-10-01
@@ -1180,8 +1153,8 @@ type FindingStatus string
 // Fleet defines model for Fleet.
 type Fleet struct {
 	// CatalogRevision The latest revision of the catalog.
-	CatalogRevision int64       `json:"catalog_revision"`
-	Data            []Dataplane `json:"data"`
+	CatalogRevision int64   `json:"catalog_revision"`
+	Data            []Proxy `json:"data"`
 
 	// Maintenance All active maintenance.
 	Maintenance []Maintenance `json:"maintenance"`
@@ -1553,6 +1526,33 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// Proxy A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
+// usage events are published. The figures are from its last heartbeat.
+type Proxy struct {
+	AppliedRevision int64     `json:"applied_revision"`
+	BootID          string    `json:"boot_id"`
+	Build           string    `json:"build"`
+	CatalogRevision int64     `json:"catalog_revision"`
+	Draining        bool      `json:"draining"`
+	Name            string    `json:"name"`
+	RegisteredAt    time.Time `json:"registered_at"`
+	RenewedAt       time.Time `json:"renewed_at"`
+
+	// Running Running requests.
+	Running       int64      `json:"running"`
+	Session       int64      `json:"session"`
+	SpoolCapacity int64      `json:"spool_capacity"`
+	SpoolUsed     int64      `json:"spool_used"`
+	State         ProxyState `json:"state"`
+
+	// Unsettled Finished requests whose usage is not settled yet.
+	Unsettled  int64     `json:"unsettled"`
+	ValidUntil time.Time `json:"valid_until"`
+}
+
+// ProxyState defines model for Proxy.State.
+type ProxyState string
+
 // QuarantineDismissal defines model for QuarantineDismissal.
 type QuarantineDismissal struct {
 	Reason string `json:"reason"`
@@ -1619,11 +1619,11 @@ type Receipt struct {
 	PriceMultiplier Multiplier `json:"price_multiplier"`
 	PriceVersion    int64      `json:"price_version"`
 
-	// Reserve A decimal in the account's currency.
+	// Reservation A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Reserve Money  `json:"reserve"`
-	Rule    string `json:"rule"`
+	Reservation Money  `json:"reservation"`
+	Rule        string `json:"rule"`
 }
 
 // ReceiptLine defines model for ReceiptLine.
@@ -1658,12 +1658,12 @@ type RefusedCredential struct {
 	// Credential Its name.
 	Credential   string `json:"credential"`
 	CredentialID string `json:"credential_id"`
+	ProviderID   string `json:"provider_id"`
 
-	// Dataplanes The proxies that report it.
-	Dataplanes []string                `json:"dataplanes"`
-	ProviderID string                  `json:"provider_id"`
-	Reason     RefusedCredentialReason `json:"reason"`
-	Since      time.Time               `json:"since"`
+	// Proxies The names of the proxies that report it.
+	Proxies []string                `json:"proxies"`
+	Reason  RefusedCredentialReason `json:"reason"`
+	Since   time.Time               `json:"since"`
 }
 
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
@@ -1845,11 +1845,11 @@ type UsageDetail struct {
 	Receipt           Receipt    `json:"receipt"`
 	RequestID         string     `json:"request_id"`
 
-	// Reserve A decimal in the account's currency.
+	// Reservation A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Reserve Money   `json:"reserve"`
-	Route   *string `json:"route,omitempty"`
+	Reservation Money   `json:"reservation"`
+	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
@@ -1932,11 +1932,11 @@ type UsageRecord struct {
 	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
 	RequestID         string     `json:"request_id"`
 
-	// Reserve A decimal in the account's currency.
+	// Reservation A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Reserve Money   `json:"reserve"`
-	Route   *string `json:"route,omitempty"`
+	Reservation Money   `json:"reservation"`
+	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
@@ -3063,15 +3063,6 @@ func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, b
 	}, options)
 }
 
-// ListDataplanes: List the live proxies
-//
-// GET /admin/v1/dataplanes
-func (c *Client) ListDataplanes(ctx context.Context, options ...CallOption) (*Response[Fleet], error) {
-	return do[Fleet](ctx, c, call{
-		method: http.MethodGet, path: "/admin/v1/dataplanes",
-	}, options)
-}
-
 // GetDelivery: Get a delivery with all its attempts
 //
 // GET /admin/v1/deliveries/{delivery_id}
@@ -3552,6 +3543,15 @@ func (c *Client) UpdateCredential(ctx context.Context, providerID string, creden
 func (c *Client) PutCredential(ctx context.Context, providerID string, credential string, params *PutCredentialParams, body CatalogCredential, options ...CallOption) (*Response[CatalogCredential], error) {
 	return do[CatalogCredential](ctx, c, call{
 		method: http.MethodPut, path: "/admin/v1/providers/{provider_id}/credentials/{credential}", ids: []any{providerID, credential}, params: params, body: body,
+	}, options)
+}
+
+// ListProxies: List the live proxies
+//
+// GET /admin/v1/proxies
+func (c *Client) ListProxies(ctx context.Context, options ...CallOption) (*Response[Fleet], error) {
+	return do[Fleet](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/proxies",
 	}, options)
 }
 

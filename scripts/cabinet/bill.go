@@ -61,7 +61,7 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 			for _, line := range usage.Value.Receipt.Lines {
 				c.printf("receipt: %d %s at %s per %d is %s", line.Quantity, line.Line, line.UnitPrice, line.Per, line.Amount)
 			}
-			c.printf("receipt: %s in all, of %s reserved", usage.Value.Cost, usage.Value.Reserve)
+			c.printf("receipt: %s in all, of %s reserved", usage.Value.Cost, usage.Value.Reservation)
 			return usage.Value.Cost, nil
 		}
 		if adminclient.Code(err) != "not_found" {
@@ -80,7 +80,7 @@ func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err
 func (c *Cabinet) statement(ctx context.Context, account *adminclient.Account, cost string) error {
 	from, to := account.CreatedAt.UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
 	answer, err := c.API.GetStatement(ctx, account.ID,
-		&adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByDay, adminclient.ByModel}})
+		&adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay, adminclient.UsageGroupModel}})
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (sto
 		return nil, fmt.Errorf("listen for webhooks: %w", err)
 	}
 	answer, err := operator.CreateWebhook(ctx, nil, adminclient.WebhookCreate{
-		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.AccountLowBalance},
+		URL: "http://" + listener.Addr().String() + "/", EventTypes: []adminclient.EventType{adminclient.EventTypeAccountLowBalance},
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create webhook: %w", err), listener.Close())

@@ -52,7 +52,7 @@ func (b *bundle) send(id string, at time.Time, body []byte, signer signature.Sec
 
 func event(t *testing.T, id string) []byte {
 	t.Helper()
-	body, err := json.Marshal(adminclient.Event{ID: id, Type: string(adminclient.AccountLowBalance), Timestamp: time.Now()})
+	body, err := json.Marshal(adminclient.Event{ID: id, Type: string(adminclient.EventTypeAccountLowBalance), Timestamp: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

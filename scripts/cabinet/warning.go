@@ -45,7 +45,7 @@ func (c *Cabinet) notify(low *adminclient.EventData) error {
 // Receive handles events: it is the Handle function of a Receiver. It must return quickly, because the gateway waits
 // for the response; longer work goes into a queue.
 func (c *Cabinet) Receive(_ context.Context, e *adminclient.Event) error {
-	if adminclient.EventType(e.Type) != adminclient.AccountLowBalance {
+	if adminclient.EventType(e.Type) != adminclient.EventTypeAccountLowBalance {
 		return nil // this cabinet handles no other type
 	}
 	select {

@@ -200,8 +200,8 @@ func TestInsufficientQuota(t *testing.T) {
 	}
 	h := rig.NewBlockingProvider(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
-	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
-	held := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
+	reservation := reservationOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
+	held := a.Account(t, rig.AccountSpec{Credit: reservation.String()})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -66,9 +66,9 @@ func TestReservedRemainderBecomesAvailableAgain(t *testing.T) {
 	a := newAPI(t)
 	h := rig.NewBlockingProvider(t, a.Rig)
 	body := chatBody(h.Model, "Hold on", false)
-	reserve := reserveOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
-	poor := a.Account(t, rig.AccountSpec{Credit: reserve.String()})
-	_, limited := a.account.NewKey(t, reserve.String())
+	reservation := reservationOf(t, a.Rig, chatBody("demo-chat", "Hold on", false))
+	poor := a.Account(t, rig.AccountSpec{Credit: reservation.String()})
+	_, limited := a.account.NewKey(t, reservation.String())
 	for _, tt := range []struct {
 		key  string
 		want refusal

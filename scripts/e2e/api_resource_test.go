@@ -158,21 +158,21 @@ func TestAvailableBalanceExcludesReservations(t *testing.T) {
 	h.Await(t, running)
 	b := a.balance(t, 1, a.account.Key)
 	h.Release()
-	var total, reserve money.Nano
+	var total, reservation money.Nano
 	for _, u := range a.account.AwaitUsage(t, running) {
-		n, err := money.Parse(u.Reserve)
+		n, err := money.Parse(u.Reservation)
 		if err != nil {
 			t.Fatal(err)
 		}
 		total += n
 	}
-	for text, to := range map[string]*money.Nano{b.Reserved: &reserve} {
+	for text, to := range map[string]*money.Nano{b.Reserved: &reservation} {
 		var err error
 		if *to, err = money.Parse(text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if reserve != total || b.Balance != "100.00" || b.Available != (100*money.Unit-total).String() {
+	if reservation != total || b.Balance != "100.00" || b.Available != (100*money.Unit-total).String() {
 		t.Errorf("while three run: got %+v; want %v reserved of 100 and the rest available", b, total)
 	}
 }
@@ -312,8 +312,8 @@ func TestVideoIsBilledPerSecondOnCompletion(t *testing.T) {
 func TestKeyIsRefusedWhenItsLimitIsReached(t *testing.T) {
 	a := newAPI(t)
 	body := chat.body("demo-all")
-	reserve := reserveOf(t, a.Rig, body)
-	_, key := a.account.NewKey(t, reserve.String())
+	reservation := reservationOf(t, a.Rig, body)
+	_, key := a.account.NewKey(t, reservation.String())
 	answer := a.Do(t, rig.Request{Path: chat.path, Key: key, Body: body})
 	if answer.Status != http.StatusOK {
 		t.Fatalf("within the limit: got %s", answer)

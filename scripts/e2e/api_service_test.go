@@ -221,9 +221,9 @@ func TestRunningRequestsAreReservedFor(t *testing.T) {
 	running := a.balance(t, 1, key) // through the other proxy
 	h.Release()
 	answer := <-done
-	reserve := a.AwaitUsage(t, answer.RequestID()).Reserve
-	if running.Reserved != reserve || running.Key.Reserved != reserve || reserve == "0.00" {
-		t.Errorf("while it runs %s of the account and %s of the key are reserved; want %s", running.Reserved, running.Key.Reserved, reserve)
+	reservation := a.AwaitUsage(t, answer.RequestID()).Reservation
+	if running.Reserved != reservation || running.Key.Reserved != reservation || reservation == "0.00" {
+		t.Errorf("while it runs %s of the account and %s of the key are reserved; want %s", running.Reserved, running.Key.Reserved, reservation)
 	}
 	a.account.AwaitIdle(t)
 	if after := a.balance(t, 1, key); after.Reserved != "0.00" || after.Key.Reserved != "0.00" || after.Key.Spent == "0.00" {

@@ -14,7 +14,7 @@ func TestWaitAppliedTakesEffectOnEveryProxy(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	a := r.Account(t, rig.AccountSpec{})
-	wait, longest := adminclient.Applied, "60s"
+	wait, longest := adminclient.WaitForApplied, "60s"
 	applied := func(what string, h http.Header) {
 		t.Helper()
 		if h.Get("Applied") != "true" || h.Get("Applied-By") == "0" {

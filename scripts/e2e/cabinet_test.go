@@ -15,7 +15,7 @@ func TestExampleCabinet(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	token, err := r.Admin.CreateToken(t.Context(), nil,
-		adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.Cabinet}})
+		adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.ScopeCabinet}})
 	if err != nil {
 		t.Fatalf("token: %v, %v", token, err)
 	}

@@ -20,7 +20,7 @@ func TestRefusedCredentialIsShownInTheFleetView(t *testing.T) {
 		t.Fatalf("got %s; want 502", answer)
 	}
 	refused := func(ctx context.Context) (*adminclient.RefusedCredential, error) {
-		fleet, err := a.Admin.ListDataplanes(ctx)
+		fleet, err := a.Admin.ListProxies(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("fleet: %v, %w", fleet, err)
 		}
@@ -33,7 +33,7 @@ func TestRefusedCredentialIsShownInTheFleetView(t *testing.T) {
 	}
 	rig.Await(t, "the refusal in the view of the fleet", func(ctx context.Context) error {
 		c, err := refused(ctx)
-		if err == nil && (c == nil || c.Credential != "main" || c.Reason != adminclient.KeyRejected || len(c.Dataplanes) == 0) {
+		if err == nil && (c == nil || c.Credential != "main" || c.Reason != adminclient.RefusedCredentialReasonKeyRejected || len(c.Proxies) == 0) {
 			err = fmt.Errorf("got %+v", c)
 		}
 		return err

@@ -21,10 +21,10 @@ func TestHealthySystemHasNoFindings(t *testing.T) {
 		}
 		same := 0
 		for _, f := range answer.Value.Findings {
-			if f.Status == adminclient.Failure {
+			if f.Status == adminclient.FindingStatusFailure {
 				return fmt.Errorf("%s %s: %s", f.Area, f.Check, f.Detail)
 			}
-			if f.Check == "pepper" && f.Status == adminclient.OK {
+			if f.Check == "pepper" && f.Status == adminclient.FindingStatusOK {
 				same++
 			}
 		}

@@ -27,18 +27,18 @@ func outcomeOf(t *testing.T, answer *rig.Answer) outcome {
 	return outcome(fmt.Sprintf("%d %s %s", answer.Status, p.Code, answer.Header.Get("Retry-After")))
 }
 
-// reserveOf returns the reservation of a request.
-func reserveOf(t *testing.T, r *rig.Rig, body any) money.Nano {
+// reservationOf returns the reservation of a request.
+func reservationOf(t *testing.T, r *rig.Rig, body any) money.Nano {
 	t.Helper()
 	answer := r.Do(t, rig.Request{Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: body})
 	if answer.Status != 200 {
 		t.Fatalf("got %s; want an answer", answer)
 	}
-	reserve, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
-	if err != nil || reserve <= 0 {
-		t.Fatalf("the reserve is %v, %v", reserve, err)
+	reservation, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reservation)
+	if err != nil || reservation <= 0 {
+		t.Fatalf("the reservation is %v, %v", reservation, err)
 	}
-	return reserve
+	return reservation
 }
 
 // A hundred clients on both proxies send requests at the same time while the account has room
@@ -52,7 +52,7 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 		before int
 		// setup creates the account and the key, with room for the given number of concurrent
 		// requests.
-		setup func(t *testing.T, r *rig.Rig, requests int, reserve money.Nano) (account *rig.Account, key string)
+		setup func(t *testing.T, r *rig.Rig, requests int, reservation money.Nano) (account *rig.Account, key string)
 		want  outcome
 	}{
 		{"balance", 0, enoughBalance, "402 insufficient_quota "},
@@ -68,8 +68,8 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 			r := rig.Get(t)
 			open, h := rig.NewBlockingProvider(t, r), rig.NewBlockingProvider(t, r)
 			open.Release()
-			reserve := reserveOf(t, r, chatBody(open.Model, "Is there a place?", false))
-			account, key := tt.setup(t, r, fit+tt.before, reserve)
+			reservation := reservationOf(t, r, chatBody(open.Model, "Is there a place?", false))
+			account, key := tt.setup(t, r, fit+tt.before, reservation)
 			before, err := account.Balance(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -122,16 +122,16 @@ func TestExactlyAsManyAsFitAreServed(t *testing.T) {
 	}
 }
 
-func enoughBalance(t *testing.T, r *rig.Rig, requests int, reserve money.Nano) (*rig.Account, string) {
+func enoughBalance(t *testing.T, r *rig.Rig, requests int, reservation money.Nano) (*rig.Account, string) {
 	t.Helper()
-	a := r.Account(t, rig.AccountSpec{Credit: (money.Nano(requests) * reserve).String()})
+	a := r.Account(t, rig.AccountSpec{Credit: (money.Nano(requests) * reservation).String()})
 	return a, a.Key
 }
 
-func enoughLimit(t *testing.T, r *rig.Rig, requests int, reserve money.Nano) (*rig.Account, string) {
+func enoughLimit(t *testing.T, r *rig.Rig, requests int, reservation money.Nano) (*rig.Account, string) {
 	t.Helper()
 	a := r.Account(t, rig.AccountSpec{})
-	_, key := a.NewKey(t, (money.Nano(requests) * reserve).String())
+	_, key := a.NewKey(t, (money.Nano(requests) * reservation).String())
 	return a, key
 }
 

@@ -68,7 +68,7 @@ func TestServiceUnderMaintenanceIsUnavailable(t *testing.T) { //nolint:parallelt
 			t.Errorf("under maintenance %s is not ready: %d, %v", part, status, err)
 		}
 	}
-	fleet, err := a.Admin.ListDataplanes(t.Context())
+	fleet, err := a.Admin.ListProxies(t.Context())
 	if err != nil || len(fleet.Value.Maintenance) != 1 {
 		t.Errorf("the fleet view: got %s, %v", fleet, err)
 	}

@@ -244,7 +244,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 
 	// Admin tokens: issued, used, unknown. Secrets in requests that are refused.
-	token, err := w.Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}})
+	token, err := w.Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.ScopeOperator}})
 	w.must(err)
 	w.secrets["admin token"] = token.Value.Secret
 	unknown := "mgwa_" + rand.Text() + rand.Text()
@@ -314,7 +314,7 @@ func (w *leakDetector) rotate() {
 		if err != nil {
 			return err
 		}
-		if p.Value.Rotation.State != adminclient.Done || p.Value.Waiting != 0 || m.Value.Rotation.State != adminclient.Done {
+		if p.Value.Rotation.State != adminclient.RotationStateDone || p.Value.Waiting != 0 || m.Value.Rotation.State != adminclient.RotationStateDone {
 			return fmt.Errorf("pepper %s, master key %s", p.Body, m.Body)
 		}
 		return nil

@@ -34,7 +34,7 @@ type usageLine struct {
 	PriceVersion      int64        `json:"price_version"`
 	PriceMultiplier   string       `json:"price_multiplier"`
 	Cost              string       `json:"cost"`
-	Reserve           string       `json:"reserve"`
+	Reservation       string       `json:"reservation"`
 	VideoJob          string       `json:"video_job,omitempty"`
 }
 
@@ -45,7 +45,7 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		Route: r.Route, ProviderRequestID: r.ProviderRequestID, Status: r.Status, HTTPStatus: r.HTTPStatus, Stream: r.Stream,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, SettledAt: r.SettledAt, FirstByteMS: r.FirstByteMS, Usage: r.Usage,
 		Rule: r.Rule, Estimated: r.Estimated, PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(),
-		Cost: r.Cost.String(), Reserve: r.Reserve.String(), VideoJob: r.VideoJob,
+		Cost: r.Cost.String(), Reservation: r.Reservation.String(), VideoJob: r.VideoJob,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("archive: encode usage of %s: %w", r.RequestID, err)

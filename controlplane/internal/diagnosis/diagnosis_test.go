@@ -35,7 +35,7 @@ func sound() *world {
 			{Name: "MGW_USAGE", Replicas: 3, Wanted: 3, Consumer: "settler", Usage: true},
 			{Name: "KV_mgw_catalog", Replicas: 3, Wanted: 3},
 		}},
-		fleet: fleet.Fleet{Rev: 5, CatalogRev: 7, Dataplanes: []fleet.Dataplane{
+		fleet: fleet.Fleet{Rev: 5, CatalogRev: 7, Proxies: []fleet.Proxy{
 			{Session: 1, Name: "one", State: fleet.Active, Build: "v1", AppliedRev: 5, CatalogRev: 7, SpoolCapacity: 100},
 		}},
 		said:      []diagnosis.Description{{DescribeResponse: wire.DescribeResponse{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
@@ -127,21 +127,21 @@ func TestFindingsOfFacts(t *testing.T) {
 		{"lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Minute) }, "warning nats usage_lag"},
 		{"long lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Hour) }, "failure nats usage_lag"},
 		{"work", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now() }, ""},
-		{"no proxies", func(w *world) { w.fleet.Dataplanes = nil }, "failure proxies live"},
+		{"no proxies", func(w *world) { w.fleet.Proxies = nil }, "failure proxies live"},
 		{"expired session", func(w *world) {
-			w.fleet.Dataplanes = append(w.fleet.Dataplanes, fleet.Dataplane{Session: 2, Name: "two", State: fleet.Expired})
+			w.fleet.Proxies = append(w.fleet.Proxies, fleet.Proxy{Session: 2, Name: "two", State: fleet.Expired})
 		}, "warning proxies session"},
 		{"fenced session", func(w *world) {
-			w.fleet.Dataplanes = append(w.fleet.Dataplanes, fleet.Dataplane{Session: 2, Name: "two", State: fleet.Fenced})
+			w.fleet.Proxies = append(w.fleet.Proxies, fleet.Proxy{Session: 2, Name: "two", State: fleet.Fenced})
 		}, ""},
 		{"behind with keys", func(w *world) { w.fleet.Rev = 6 }, "warning proxies applied_revision"},
 		{"behind with the catalog", func(w *world) { w.fleet.CatalogRev = 8 }, "warning proxies catalog_revision"},
-		{"spool fills up", func(w *world) { w.fleet.Dataplanes[0].SpoolUsed = 50 }, "warning proxies spool"},
-		{"spool full", func(w *world) { w.fleet.Dataplanes[0].SpoolUsed = 95 }, "failure proxies spool"},
+		{"spool fills up", func(w *world) { w.fleet.Proxies[0].SpoolUsed = 50 }, "warning proxies spool"},
+		{"spool full", func(w *world) { w.fleet.Proxies[0].SpoolUsed = 95 }, "failure proxies spool"},
 		{"two versions", func(w *world) {
-			other := w.fleet.Dataplanes[0]
+			other := w.fleet.Proxies[0]
 			other.Session, other.Build = 2, "v2"
-			w.fleet.Dataplanes = append(w.fleet.Dataplanes, other)
+			w.fleet.Proxies = append(w.fleet.Proxies, other)
 			w.said = append(w.said, diagnosis.Description{DescribeResponse: wire.DescribeResponse{Session: 2, Peppers: []string{"p", "q"}, FleetKey: "f"}})
 		}, "warning proxies versions"},
 		{"another pepper", func(w *world) { w.said[0].Peppers = []string{"old"} }, "failure secrets pepper"},

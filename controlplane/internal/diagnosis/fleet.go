@@ -18,8 +18,8 @@ const spoolWarning, spoolFailure = 50, 90
 // live returns the number of active sessions.
 func live(f *fleet.Fleet) int {
 	n := 0
-	for i := range f.Dataplanes {
-		if f.Dataplanes[i].State == fleet.Active {
+	for i := range f.Proxies {
+		if f.Proxies[i].State == fleet.Active {
 			n++
 		}
 	}
@@ -33,12 +33,12 @@ func judgeFleet(f *fleet.Fleet) []Finding {
 	for i := range f.Refused {
 		c := &f.Refused[i]
 		add.judge(true, Warning, "credentials", c.Provider+"/"+c.Credential,
-			fmt.Sprintf("rejected (%s) since %s, reported by %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Dataplanes, ", ")),
+			fmt.Sprintf("rejected (%s) since %s, reported by %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Proxies, ", ")),
 			"Proxies use the other credentials of the provider, if there are any.", "Check the account at the provider, then replace the secret: `gwctl credentials put`.")
 	}
 	builds := map[string]bool{}
-	for i := range f.Dataplanes {
-		d := &f.Dataplanes[i]
+	for i := range f.Proxies {
+		d := &f.Proxies[i]
 		if d.State != fleet.Active {
 			add.judge(d.State == fleet.Expired, Warning, "session", d.Name, "session "+d.State,
 				"The proxy admits no requests. Its leases are kept until no more usage can arrive.", "If the proxy should be running, check its log; otherwise wait.")
@@ -59,7 +59,7 @@ func judgeFleet(f *fleet.Fleet) []Finding {
 	return add.findings
 }
 
-func spool(d *fleet.Dataplane) Finding {
+func spool(d *fleet.Proxy) Finding {
 	percent := d.SpoolUsed * 100 / max(d.SpoolCapacity, 1)
 	f := Finding{
 		Area: "proxies", Check: "spool", Subject: d.Name, Status: OK,
@@ -85,8 +85,8 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 	}
 	add := collect("secrets")
 	clocks := collect("proxies")
-	for i := range f.Dataplanes {
-		d := &f.Dataplanes[i]
+	for i := range f.Proxies {
+		d := &f.Proxies[i]
 		if d.State != fleet.Active {
 			continue
 		}

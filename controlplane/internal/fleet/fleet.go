@@ -16,8 +16,8 @@ const (
 	Fenced = "fenced"
 )
 
-// Dataplane is one open session of a proxy.
-type Dataplane struct {
+// Proxy is one open session of a proxy.
+type Proxy struct {
 	Session      int64
 	Name         string
 	BootID       string
@@ -39,14 +39,14 @@ type Dataplane struct {
 
 // Unsettled returns the number of finished requests whose usage is not settled. A draining proxy
 // is done when it has neither running requests nor unsettled usage.
-func (d *Dataplane) Unsettled() int64 { return max(d.SpoolUsed-d.Running, 0) }
+func (d *Proxy) Unsettled() int64 { return max(d.SpoolUsed-d.Running, 0) }
 
 // Fleet is the list of open sessions, with the newest revisions.
 type Fleet struct {
 	// Rev is the newest revision of keys and accounts, CatalogRev of the catalog.
 	Rev        int64
 	CatalogRev int64
-	Dataplanes []Dataplane
+	Proxies    []Proxy
 	// Refused are the credentials that their providers reject.
 	Refused []Refused
 }
@@ -55,11 +55,11 @@ type Fleet struct {
 // and retry this one periodically.
 type Refused struct {
 	Provider, Credential, CredentialID string
-	// Reason is lease.KeyRejected or lease.QuotaExhausted.
+	// Reason is wire.KeyRejected or wire.QuotaExhausted.
 	Reason string
 	Since  time.Time
-	// Dataplanes are the names of the proxies that report it.
-	Dataplanes []string
+	// Proxies has the names of the proxies that report it.
+	Proxies []string
 }
 
 // Store reads the fleet.

@@ -88,7 +88,7 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 // confirmLast announces the newest change again if a live proxy may not have applied it. Waiting
 // for its next heartbeat would take longer.
 func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
-	if !slices.ContainsFunc(f.Dataplanes, func(d Dataplane) bool { return d.State == Active && d.AppliedRev < f.Rev }) {
+	if !slices.ContainsFunc(f.Proxies, func(d Proxy) bool { return d.State == Active && d.AppliedRev < f.Rev }) {
 		return nil
 	}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
@@ -141,8 +141,8 @@ func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
 		return Applied{}, err
 	}
 	var a Applied
-	for i := range f.Dataplanes {
-		switch d := &f.Dataplanes[i]; {
+	for i := range f.Proxies {
+		switch d := &f.Proxies[i]; {
 		case d.State != Active:
 		case t.reached(d):
 			a.By++
@@ -154,7 +154,7 @@ func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
 	return a, nil
 }
 
-func (t *target) reached(d *Dataplane) bool {
+func (t *target) reached(d *Proxy) bool {
 	confirmed := d.AppliedRev >= t.rev || (t.known && !slices.Contains(t.waiting, wire.SessionID(d.Session)))
 	return confirmed && d.CatalogRev >= t.catalogRev
 }

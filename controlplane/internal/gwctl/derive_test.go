@@ -96,7 +96,7 @@ func TestCommandNamesOfOperationIDs(t *testing.T) {
 	for id, want := range map[string]string{
 		"createAccount": "accounts create", "getBalance": "balance get", "createCredit": "credits create", "listLedger": "ledger list",
 		"listKeys": "keys list", "revealKey": "keys reveal", "revokeKey": "keys revoke", "importKeys": "keys import",
-		"grantModel": "models grant", "listUsage": "usage list", "checkLedger": "ledger check", "listDataplanes": "dataplanes list",
+		"grantModel": "models grant", "listUsage": "usage list", "checkLedger": "ledger check", "listProxies": "proxies list",
 		"createToken": "tokens create", "getCatalog": "catalog get",
 	} {
 		if _, found := examples[id][want]; !found {

@@ -50,7 +50,7 @@ func (b *bundle) token(scope adminclient.Scope) string {
 func TestOperationsRequireTheirScope(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ranks := []adminclient.Scope{adminclient.Read, adminclient.Cabinet, adminclient.Operator}
+	ranks := []adminclient.Scope{adminclient.ScopeRead, adminclient.ScopeCabinet, adminclient.ScopeOperator}
 	tokens := map[adminclient.Scope]string{}
 	for _, scope := range ranks {
 		tokens[scope] = "Bearer " + b.token(scope)
@@ -96,7 +96,7 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
-		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.Cabinet}, ExpiresAt: new(time.Now().Add(time.Hour)),
+		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.ScopeCabinet}, ExpiresAt: new(time.Now().Add(time.Hour)),
 	}))
 	check(t, err)
 	cabinet := b.as(made.Value.Secret)

@@ -119,7 +119,7 @@ func TestWaitAppliedReportsPendingProxies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)
-	wait := adminclient.Applied
+	wait := adminclient.WaitForApplied
 	update := func(timeout string) http.Header {
 		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: &timeout},
 			adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}))
@@ -161,7 +161,7 @@ func TestWaitAppliedWaitsForTheCatalog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	proxy := b.session("proxy-1", 0, 0)
-	wait := adminclient.Applied
+	wait := adminclient.WaitForApplied
 	apply := func(currency, timeout string) *answer[adminclient.CatalogChanges] {
 		r, err := answered(b.api.ApplyCatalog(t.Context(), &adminclient.ApplyCatalogParams{Wait: &wait, Timeout: &timeout},
 			adminclient.CatalogDocument{Currency: currency}))

@@ -20,17 +20,17 @@ func TestDiagnosis(t *testing.T) {
 		found[string(f.Area)+" "+f.Check] = f
 	}
 	for name, want := range map[string]adminclient.FindingStatus{
-		"postgres migrations": adminclient.OK, "secrets master_keys": adminclient.OK, "proxies live": adminclient.Failure,
+		"postgres migrations": adminclient.FindingStatusOK, "secrets master_keys": adminclient.FindingStatusOK, "proxies live": adminclient.FindingStatusFailure,
 	} {
 		f, there := found[name]
-		if !there || f.Status != want || (want != adminclient.OK) != (f.Advice != nil) {
+		if !there || f.Status != want || (want != adminclient.FindingStatusOK) != (f.Advice != nil) {
 			t.Errorf("%s: %+v; want %s", name, f, want)
 		}
 	}
-	if r.Value.Status != adminclient.Failure {
+	if r.Value.Status != adminclient.FindingStatusFailure {
 		t.Errorf("in all: %s; want failure, as no proxy lives", r.Value.Status)
 	}
-	denied, err := answered(b.as(b.token(adminclient.Read)).GetDiagnosis(t.Context()))
+	denied, err := answered(b.as(b.token(adminclient.ScopeRead)).GetDiagnosis(t.Context()))
 	check(t, err)
 	problem(t, denied.Problem, 403, "insufficient_scope")
 }

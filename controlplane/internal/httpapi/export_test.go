@@ -85,7 +85,7 @@ func TestExportUsage(t *testing.T) {
 	}
 
 	// The other format has the same rows, and an export can be continued after any row.
-	format := adminclient.FormatCSV
+	format := adminclient.ExportFormatCSV
 	table, done := b.exported(adminclient.ExportUsageParams{Format: &format, Cursor: &got[1299].RequestID})
 	rows, err := csv.NewReader(strings.NewReader(table)).ReadAll()
 	check(t, err)
@@ -188,7 +188,7 @@ func TestExportLedger(t *testing.T) {
 			t.Errorf("cursor %q was taken", cursor)
 		}
 	}
-	format := adminclient.FormatCSV
+	format := adminclient.ExportFormatCSV
 	answer, err := b.api.ExportLedger(t.Context(), &adminclient.ExportLedgerParams{Format: &format})
 	check(t, err)
 	var table bytes.Buffer

@@ -30,7 +30,7 @@ func TestIdempotencyKey(t *testing.T) {
 	check(t, err)
 	problem(t, elsewhere.Problem, http.StatusConflict, "idempotency_conflict")
 	// Each token has keys of its own.
-	stranger, err := answered(b.as(b.token(adminclient.Cabinet)).CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
+	stranger, err := answered(b.as(b.token(adminclient.ScopeCabinet)).CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	if stranger.StatusCode != http.StatusCreated || stranger.Value.ID == first.Value.ID {
 		t.Errorf("another token: %s", stranger.Body)

@@ -110,7 +110,7 @@ func TestTextThatCannotBeStoredIsRejected(t *testing.T) {
 func TestFieldErrorsNameTheExpectedFormat(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	reader, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.Read}}))
+	reader, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "r", Scopes: []adminclient.Scope{adminclient.ScopeRead}}))
 	check(t, err)
 	for _, tt := range []struct {
 		name, method, path, body string
@@ -167,7 +167,7 @@ func TestNewKeyConfirmsEarlierChanges(t *testing.T) {
 	b := setup(t)
 	a := b.account(1)
 	b.session("proxy-1", 0, 0)
-	wait := adminclient.Applied
+	wait := adminclient.WaitForApplied
 	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
 	check(t, err)
 	b.announcer.told, b.announcer.answer = nil, propagation.Confirmation{Effective: true, ConfirmedBy: 1}

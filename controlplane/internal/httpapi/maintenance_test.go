@@ -52,16 +52,16 @@ func TestMaintenance(t *testing.T) {
 		t.Errorf("the change is in revision %d of the catalog, which was at %d before", got, revision)
 	}
 	want := []adminclient.Maintenance{
-		{Scope: adminclient.WholeSystem, Active: true},
-		{Scope: adminclient.OneModel, ID: new("demo/image"), Message: new("Back soon."), Until: &until, Active: true},
-		{Scope: adminclient.OneProvider, ID: new("sim"), Message: new("Back soon."), Until: &until, Active: true},
+		{Scope: adminclient.MaintenanceScopeSystem, Active: true},
+		{Scope: adminclient.MaintenanceScopeModel, ID: new("demo/image"), Message: new("Back soon."), Until: &until, Active: true},
+		{Scope: adminclient.MaintenanceScopeProvider, ID: new("sim"), Message: new("Back soon."), Until: &until, Active: true},
 	}
 	listed, err := answered(b.api.ListMaintenance(t.Context()))
 	check(t, err)
 	if diff := cmp.Diff(want, listed.Value.Data); diff != "" || listed.Value.CatalogRevision != *provider.Value.CatalogRevision {
 		t.Errorf("listed at %d (-want +got):\n%s", listed.Value.CatalogRevision, diff)
 	}
-	fleet, err := answered(b.api.ListDataplanes(t.Context()))
+	fleet, err := answered(b.api.ListProxies(t.Context()))
 	check(t, err)
 	if diff := cmp.Diff(want, fleet.Value.Maintenance); diff != "" {
 		t.Errorf("in the fleet view (-want +got):\n%s", diff)
@@ -117,7 +117,7 @@ func TestEndedMaintenanceIsListedAsInactive(t *testing.T) {
 	if got := listed.Value.Data; len(got) != 1 || got[0].Active {
 		t.Errorf("listed: %s", listed.Body)
 	}
-	fleet, err := answered(b.api.ListDataplanes(t.Context()))
+	fleet, err := answered(b.api.ListProxies(t.Context()))
 	check(t, err)
 	if len(fleet.Value.Maintenance) != 0 {
 		t.Errorf("in the fleet view: %s", fleet.Body)

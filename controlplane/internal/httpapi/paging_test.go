@@ -65,7 +65,7 @@ func TestCatalogListsArePaged(t *testing.T) {
 			Price: adminclient.CatalogPrice{Input: new("3"), Output: new("4")}, EffectiveFrom: &at,
 		}))
 		check(t, err)
-		_, err = answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: fmt.Sprint("t", i), Scopes: []adminclient.Scope{adminclient.Read}}))
+		_, err = answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: fmt.Sprint("t", i), Scopes: []adminclient.Scope{adminclient.ScopeRead}}))
 		check(t, err)
 	}
 	for name, list := range map[string]func(limit *int, cursor *string) ([]string, *string){

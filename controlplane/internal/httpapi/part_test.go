@@ -203,7 +203,7 @@ func TestScheduledPrice(t *testing.T) {
 		return r
 	}
 	scheduled := price("3", &from, "a")
-	if p := scheduled.Value; p == nil || len(p.Data) != 2 || p.Data[0].Status != adminclient.Scheduled || p.Data[0].Version != nil || p.Data[1].Status != adminclient.InForce {
+	if p := scheduled.Value; p == nil || len(p.Data) != 2 || p.Data[0].Status != adminclient.PriceVersionStatusScheduled || p.Data[0].Version != nil || p.Data[1].Status != adminclient.PriceVersionStatusInForce {
 		t.Fatalf("scheduled: %s", scheduled.Body)
 	}
 	price("4", new(from.Add(time.Minute)), "b")
@@ -226,8 +226,8 @@ func TestScheduledPrice(t *testing.T) {
 	listed, err := answered(b.api.ListPrices(t.Context(), "a/text", nil))
 	check(t, err)
 	data := listed.Value.Data
-	if len(data) != 3 || data[0].Status != adminclient.Scheduled || *data[1].Price.Input != "3.00" || data[1].Status != adminclient.InForce ||
-		data[2].Status != adminclient.Past || *data[2].Price.Input != "1.00" {
+	if len(data) != 3 || data[0].Status != adminclient.PriceVersionStatusScheduled || *data[1].Price.Input != "3.00" || data[1].Status != adminclient.PriceVersionStatusInForce ||
+		data[2].Status != adminclient.PriceVersionStatusPast || *data[2].Price.Input != "1.00" {
 		t.Fatalf("prices: %s", listed.Body)
 	}
 	cancelled, err := answered(b.api.CancelPrice(t.Context(), "a/text", *data[0].ID, nil))
@@ -238,7 +238,7 @@ func TestScheduledPrice(t *testing.T) {
 		t.Errorf("cancelled: %d, again: %d", cancelled.StatusCode, again.StatusCode)
 	}
 	now := price("6", nil, "d")
-	if p := now.Value; p == nil || len(p.Data) != 3 || p.Data[0].Status != adminclient.InForce || *p.Data[0].Price.Input != "6.00" {
+	if p := now.Value; p == nil || len(p.Data) != 3 || p.Data[0].Status != adminclient.PriceVersionStatusInForce || *p.Data[0].Price.Input != "6.00" {
 		t.Errorf("at once: %s", now.Body)
 	}
 }

@@ -59,7 +59,7 @@ func TestQuarantine(t *testing.T) {
 		check(t, err)
 		return r.Value.Data
 	}
-	open := list(adminclient.QuarantineOpen)
+	open := list(adminclient.QuarantineStateOpen)
 	if len(open) != 2 || open[1].Reason != "there is no such key" || open[0].Event != nil || open[0].Payload != nil {
 		t.Fatalf("open are %+v", open)
 	}
@@ -83,7 +83,7 @@ func TestQuarantine(t *testing.T) {
 	problem(t, release(noBatch).Problem, http.StatusConflict, "still_faulty")
 	problem(t, release(4711).Problem, http.StatusNotFound, "not_found")
 	b.restore(keyID, a.ID)
-	if r := release(noKey).Value; r == nil || r.State != adminclient.QuarantineReleased || r.ResolvedAt == nil {
+	if r := release(noKey).Value; r == nil || r.State != adminclient.QuarantineStateReleased || r.ResolvedAt == nil {
 		t.Errorf("released: %+v", r)
 	}
 	problem(t, release(noKey).Problem, http.StatusConflict, "already_resolved")
@@ -98,10 +98,10 @@ func TestQuarantine(t *testing.T) {
 		return r
 	}
 	problem(t, dismiss(noKey, "late").Problem, http.StatusConflict, "already_resolved")
-	if r := dismiss(noBatch, "a test").Value; r == nil || r.State != adminclient.QuarantineDismissed || *r.Note != "a test" {
+	if r := dismiss(noBatch, "a test").Value; r == nil || r.State != adminclient.QuarantineStateDismissed || *r.Note != "a test" {
 		t.Errorf("dismissed: %+v", r)
 	}
-	if left, released, dismissed := list(adminclient.QuarantineOpen), list(adminclient.QuarantineReleased), list(adminclient.QuarantineDismissed); len(left) != 0 || len(released) != 1 || len(dismissed) != 1 {
+	if left, released, dismissed := list(adminclient.QuarantineStateOpen), list(adminclient.QuarantineStateReleased), list(adminclient.QuarantineStateDismissed); len(left) != 0 || len(released) != 1 || len(dismissed) != 1 {
 		t.Errorf("open %v, released %v, dismissed %v", left, released, dismissed)
 	}
 	if n := b.number("select count(*) from audit_log where action in ('quarantine.released', 'quarantine.dismissed') and actor = 'bootstrap'"); n != 2 {

@@ -35,13 +35,13 @@ func TestRotateMasterKey(t *testing.T) {
 	check(t, err)
 	again, err := answered(b.api.RotateMasterKey(t.Context(), nil))
 	check(t, err)
-	if started.StatusCode != http.StatusAccepted || started.Value.State != adminclient.Running || started.Value.ID != again.Value.ID {
+	if started.StatusCode != http.StatusAccepted || started.Value.State != adminclient.RotationStateRunning || started.Value.ID != again.Value.ID {
 		t.Fatalf("rotate: %s, then %s", started.Body, again.Body)
 	}
 	check(t, b.rotations.Work(t.Context()))
 	after := state()
 	want = []adminclient.MasterKey{{ID: "m1", Configured: true, Current: true, DataKeys: 1}}
-	if diff := cmp.Diff(want, after.Keys); diff != "" || after.Rotation == nil || after.Rotation.State != adminclient.Done || after.Rotation.Changed != 1 {
+	if diff := cmp.Diff(want, after.Keys); diff != "" || after.Rotation == nil || after.Rotation.State != adminclient.RotationStateDone || after.Rotation.Changed != 1 {
 		t.Errorf("after: %+v (-want +got):\n%s", after.Rotation, diff)
 	}
 	shown, err := answered(b.api.RevealKey(t.Context(), issued.ID, nil))
@@ -81,7 +81,7 @@ func TestRotatePepper(t *testing.T) {
 	state, err := answered(b.api.GetPepper(t.Context()))
 	check(t, err)
 	if p := state.Value; p == nil || p.Current != b.hasher.ID() || len(p.Configured) != 1 || p.Ready != 1 || p.Waiting != 0 || p.HashOnly != 0 ||
-		p.Rotation == nil || p.Rotation.State != adminclient.Done {
+		p.Rotation == nil || p.Rotation.State != adminclient.RotationStateDone {
 		t.Errorf("pepper: %s", state.Body)
 	}
 }

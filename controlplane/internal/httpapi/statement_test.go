@@ -30,7 +30,7 @@ func TestStatement(t *testing.T) {
 	check(t, err)
 	today := time.Now().UTC()
 	from, to := today.AddDate(0, 0, -1).Format(time.DateOnly), today.AddDate(0, 0, 2).Format(time.DateOnly)
-	r, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}}))
+	r, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}}))
 	check(t, err)
 	if r.StatusCode != http.StatusOK {
 		t.Fatalf("statement: %s", r.Body)
@@ -51,7 +51,7 @@ func TestStatement(t *testing.T) {
 		t.Errorf("statement of the month: %s", whole.Body)
 	}
 
-	table, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.ByModel}},
+	table, err := answered(b.api.GetStatement(t.Context(), a.ID, &adminclient.GetStatementParams{From: &from, To: &to, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupModel}},
 		adminclient.WithHeader("Accept", "text/csv")))
 	check(t, err)
 	lines := strings.Join([]string{
@@ -81,7 +81,7 @@ func TestInvalidStatementIsRejected(t *testing.T) {
 		"no day":          {From: &before, To: &never},
 		"no month":        {Month: &month},
 		"both":            {Month: new("2026-10"), From: &before},
-		"by account":      {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.ByAccount}},
+		"by account":      {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupAccount}},
 		"by nothing real": {Month: new("2026-10"), GroupBy: []adminclient.UsageGroup{"week"}},
 	} {
 		r, err := answered(b.api.GetStatement(t.Context(), a.ID, &params))
@@ -123,7 +123,7 @@ func TestUsageTotals(t *testing.T) {
 	}
 	day := func(d time.Time) *string { return new(d.Format(time.DateOnly)) }
 	one := 1
-	got := totals(adminclient.GetUsageTotalsParams{GroupBy: []adminclient.UsageGroup{adminclient.ByDay, adminclient.ByAccount}, AccountID: &first.ID, Limit: &one})
+	got := totals(adminclient.GetUsageTotalsParams{GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupDay, adminclient.UsageGroupAccount}, AccountID: &first.ID, Limit: &one})
 	want := []adminclient.UsageTotal{
 		{Day: day(today.AddDate(0, 0, -3)), AccountID: &first.ID, Requests: 1, Input: 1_000_000, Cost: "1.00"},
 		{Day: day(today), AccountID: &first.ID, Requests: 1, Input: 2_000_000, CacheWrite: 7, Cost: "4.000014"},
@@ -135,7 +135,7 @@ func TestUsageTotals(t *testing.T) {
 	if len(got) != 1 || got[0].Requests != 2 || got[0].Cost != "4.500014" || got[0].Day != nil {
 		t.Errorf("of today: %+v", got)
 	}
-	got = totals(adminclient.GetUsageTotalsParams{KeyID: &other.ID, GroupBy: []adminclient.UsageGroup{adminclient.ByKey, adminclient.ByModel}})
+	got = totals(adminclient.GetUsageTotalsParams{KeyID: &other.ID, GroupBy: []adminclient.UsageGroup{adminclient.UsageGroupKey, adminclient.UsageGroupModel}})
 	if len(got) != 1 || *got[0].KeyID != other.ID || *got[0].Model != "demo-chat" || got[0].Output != 100_000 {
 		t.Errorf("of a key: %+v", got)
 	}

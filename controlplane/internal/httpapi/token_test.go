@@ -18,12 +18,12 @@ func TestTokenExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	past, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
-		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(-time.Second)),
+		Name: "t", Scopes: []adminclient.Scope{adminclient.ScopeRead}, ExpiresAt: new(time.Now().Add(-time.Second)),
 	}))
 	check(t, err)
 	problem(t, past.Problem, http.StatusBadRequest, "invalid_input")
 	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
-		Name: "t", Scopes: []adminclient.Scope{adminclient.Read}, ExpiresAt: new(time.Now().Add(time.Hour)),
+		Name: "t", Scopes: []adminclient.Scope{adminclient.ScopeRead}, ExpiresAt: new(time.Now().Add(time.Hour)),
 	}))
 	check(t, err)
 	list := func() *answer[adminclient.AccountList] {
@@ -42,7 +42,7 @@ func TestTokenExpires(t *testing.T) {
 func TestTokenUseIsRecordedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	secret := b.token(adminclient.Read)
+	secret := b.token(adminclient.ScopeRead)
 	used := func() (at time.Time, writes int64) {
 		r, err := answered(b.as(secret).ListAccounts(t.Context(), nil))
 		check(t, err)
@@ -65,7 +65,7 @@ func TestTokenUseIsRecordedOnceAMinute(t *testing.T) {
 func TestFailedAttemptsLockAnAddress(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	good := b.token(adminclient.Read)
+	good := b.token(adminclient.ScopeRead)
 	try := func(token string) *answer[adminclient.AccountList] {
 		r, err := answered(b.as(token).ListAccounts(t.Context(), nil))
 		check(t, err)
@@ -141,7 +141,7 @@ func TestSecretsAreNeverLoggedOrStored(t *testing.T) {
 		secrets = append(secrets, shown.Value.Secret)
 	}
 	token, err := answered(b.api.CreateToken(t.Context(), &adminclient.CreateTokenParams{IdempotencyKey: new("token")},
-		adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.Operator}}))
+		adminclient.TokenCreate{Name: "t", Scopes: []adminclient.Scope{adminclient.ScopeOperator}}))
 	check(t, err)
 	secrets = append(secrets, token.Value.Secret)
 	b.catalogOf(smallCatalog)

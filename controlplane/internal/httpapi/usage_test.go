@@ -90,7 +90,7 @@ func TestUsageAndReceipt(t *testing.T) {
 		t.Fatalf("get usage: %s", r.Body)
 	}
 	want := adminclient.Receipt{
-		PriceVersion: old.Version, Currency: "USD", ListCost: "2.0000333", PriceMultiplier: "1", Cost: "2.0000333", Reserve: "2.00", Rule: "reported",
+		PriceVersion: old.Version, Currency: "USD", ListCost: "2.0000333", PriceMultiplier: "1", Cost: "2.0000333", Reservation: "2.00", Rule: "reported",
 		Lines: []adminclient.ReceiptLine{
 			{Line: "input", Quantity: 1_000_000, UnitPrice: "1.00", Per: 1_000_000, Amount: "1.00"},
 			{Line: "cached_input", Quantity: 333, UnitPrice: "0.10", Per: 1_000_000, Amount: "0.0000333"},
@@ -187,18 +187,18 @@ func TestUsageList(t *testing.T) {
 	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 }
 
-func TestDataplanes(t *testing.T) {
+func TestListProxies(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.proxy("proxy-1")
-	r, err := answered(b.api.ListDataplanes(t.Context()))
+	r, err := answered(b.api.ListProxies(t.Context()))
 	check(t, err)
 	if len(r.Value.Data) != 1 || len(r.Value.Maintenance) != 0 {
 		t.Fatalf("fleet: %s", r.Body)
 	}
 	got := r.Value.Data[0]
-	want := adminclient.Dataplane{
-		Session: p.session, Name: "proxy-1", BootID: "boot", Build: "v1", State: adminclient.DataplaneStateActive, SpoolCapacity: 100,
+	want := adminclient.Proxy{
+		Session: p.session, Name: "proxy-1", BootID: "boot", Build: "v1", State: adminclient.ProxyStateActive, SpoolCapacity: 100,
 		ValidUntil: got.ValidUntil, RegisteredAt: got.RegisteredAt, RenewedAt: got.RenewedAt, AppliedRevision: got.AppliedRevision,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -206,9 +206,9 @@ func TestDataplanes(t *testing.T) {
 	}
 	_, err = b.db.Pool().Exec(t.Context(), "update proxy_sessions set valid_until = now() - interval '1 minute', draining = true, running = 2, spool_used = 7")
 	check(t, err)
-	r, err = answered(b.api.ListDataplanes(t.Context()))
+	r, err = answered(b.api.ListProxies(t.Context()))
 	check(t, err)
-	if got := r.Value.Data[0]; got.State != adminclient.DataplaneStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
+	if got := r.Value.Data[0]; got.State != adminclient.ProxyStateExpired || !got.Draining || got.Running != 2 || got.Unsettled != 5 {
 		t.Errorf("got %+v; want it expired, with 2 requests running and 5 unsettled", got)
 	}
 }

@@ -18,7 +18,7 @@ func TestWebhooks(t *testing.T) {
 	b := setup(t)
 	once := &adminclient.CreateWebhookParams{IdempotencyKey: new("make it once")}
 	wanted := adminclient.WebhookCreate{
-		URL: "https://cabinet.example.com/hooks", Description: new("the cabinet"), EventTypes: []adminclient.EventType{adminclient.AccountLowBalance},
+		URL: "https://cabinet.example.com/hooks", Description: new("the cabinet"), EventTypes: []adminclient.EventType{adminclient.EventTypeAccountLowBalance},
 	}
 	made, err := answered(b.api.CreateWebhook(t.Context(), once, wanted))
 	check(t, err)

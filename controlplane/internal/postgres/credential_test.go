@@ -44,7 +44,7 @@ func TestRefusedCredentials(t *testing.T) {
 
 	f, err := fleetstore.New(db).Fleet(t.Context())
 	check(t, err)
-	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Dataplanes: []string{"proxy-1", "proxy-2"}}}
+	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Proxies: []string{"proxy-1", "proxy-2"}}}
 	if diff := cmp.Diff(want, f.Refused, cmpopts.IgnoreFields(fleet.Refused{}, "Since")); diff != "" || time.Since(f.Refused[0].Since) > time.Hour {
 		t.Errorf("fleet (-want +got):\n%s", diff)
 	}

@@ -65,7 +65,7 @@ type Record struct {
 	Estimated         bool
 	PriceVersion      int64
 	Cost              money.Nano
-	Reserve           money.Nano
+	Reservation       money.Nano
 	// PriceMultiplier is the multiplier that was applied to list prices.
 	PriceMultiplier price.Multiplier
 	VideoJob        string
@@ -80,7 +80,7 @@ type Receipt struct {
 	ListCost        money.Nano
 	PriceMultiplier price.Multiplier
 	Cost            money.Nano
-	Reserve         money.Nano
+	Reservation     money.Nano
 	Rule            string
 }
 
@@ -178,7 +178,7 @@ func (s *Service) recompute(ctx context.Context, r *Record, sheets map[int64]*pr
 }
 
 func (s *Service) receipt(ctx context.Context, r *Record) (Receipt, error) {
-	receipt := Receipt{PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.Or(price.One), ListCost: r.Cost, Cost: r.Cost, Reserve: r.Reserve, Rule: r.Rule}
+	receipt := Receipt{PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.Or(price.One), ListCost: r.Cost, Cost: r.Cost, Reservation: r.Reservation, Rule: r.Rule}
 	if r.Usage == (price.Usage{}) && r.Cost == 0 {
 		return receipt, nil // nothing billable happened, possibly before a price was chosen
 	}

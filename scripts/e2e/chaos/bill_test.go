@@ -105,7 +105,7 @@ func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted ma
 		most = money.Nano(entry.Counts.Input*inputPrice + entry.Counts.Output*outputPrice)
 	}
 	if u.Estimated { // an estimate from the text length may exceed the provider's token count
-		reservation, err := money.Parse(u.Reserve)
+		reservation, err := money.Parse(u.Reservation)
 		if err != nil {
 			t.Fatal(err)
 		}

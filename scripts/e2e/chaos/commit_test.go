@@ -124,7 +124,7 @@ func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 	if len(usage) == 0 {
 		return // the request was refused, and the granted units were returned
 	}
-	reservation, err := money.Parse(usage[0].Reserve)
+	reservation, err := money.Parse(usage[0].Reservation)
 	if err != nil || len(usage) != 1 {
 		t.Fatalf("got %d usage records, %v; want one", len(usage), err)
 	}

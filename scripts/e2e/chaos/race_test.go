@@ -41,7 +41,7 @@ func TestChaos_last_cent_race(t *testing.T) {
 func reservationOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 	t.Helper()
 	answer := r.AwaitStatus(t, rig.Request{Proxy: 1, Path: "/v1/chat/completions", Key: r.Account(t, rig.AccountSpec{}).Key, Body: question(model)}, http.StatusOK)
-	reservation, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reserve)
+	reservation, err := money.Parse(r.AwaitUsage(t, answer.RequestID()).Reservation)
 	if err != nil || reservation <= 0 {
 		t.Fatalf("the reservation is %v, %v", reservation, err)
 	}

@@ -170,7 +170,7 @@ func (a *Account) Balance(ctx context.Context) (Balance, error) {
 func (a *Account) AwaitIdle(t *testing.T) money.Nano {
 	t.Helper()
 	var b Balance
-	Await(t, "the account's reserve to be given back", func(ctx context.Context) (err error) {
+	Await(t, "the account's reservations to be released", func(ctx context.Context) (err error) {
 		if b, err = a.Balance(ctx); err != nil {
 			return err
 		}

@@ -82,8 +82,8 @@ func (r *Rig) CheckLedger(t *testing.T) {
 }
 
 // Fleet returns the data planes that the control plane knows.
-func (r *Rig) Fleet(ctx context.Context) ([]adminclient.Dataplane, error) {
-	answer, err := r.Admin.ListDataplanes(ctx)
+func (r *Rig) Fleet(ctx context.Context) ([]adminclient.Proxy, error) {
+	answer, err := r.Admin.ListProxies(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ var defaultColumns = map[string][]string{
 	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "created_at"},
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
 	"UsageRecord": {"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "started_at", "finished_at"},
-	"Dataplane": {
+	"Proxy": {
 		"session", "name", "build", "state", "draining", "applied_revision", "catalog_revision", "running", "spool_used", "spool_capacity", "renewed_at",
 	},
 	"AuditEntry":    {"id", "at", "actor", "action", "object", "request_id"},

@@ -58,10 +58,10 @@ func exportFormat(format *gen.ExportFormat, accept *string) (csv bool, err error
 	switch {
 	case format == nil:
 		return strings.Contains(convert.Text(accept), mediaCSV), nil
-	case *format != gen.FormatCSV && *format != gen.FormatNDJSON:
-		return false, validation.New("format", "must be %q or %q", gen.FormatCSV, gen.FormatNDJSON)
+	case *format != gen.ExportFormatCSV && *format != gen.ExportFormatNDJSON:
+		return false, validation.New("format", "must be %q or %q", gen.ExportFormatCSV, gen.ExportFormatNDJSON)
 	default:
-		return *format == gen.FormatCSV, nil
+		return *format == gen.ExportFormatCSV, nil
 	}
 }
 

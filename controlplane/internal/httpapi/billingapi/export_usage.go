@@ -56,7 +56,7 @@ func (h *Handlers) ExportUsage(ctx context.Context, _ *gen.Call, r gen.ExportUsa
 // usageHeader names the columns of usageRow.
 var usageHeader = []any{
 	"request_id", "account_id", "key_id", "model", "format", "provider", "route", "provider_request_id", "status", "http_status", "stream",
-	"started_at", "finished_at", "settled_at", "first_byte_ms", "rule", "estimated", "price_version", "price_multiplier", "cost", "reserve",
+	"started_at", "finished_at", "settled_at", "first_byte_ms", "rule", "estimated", "price_version", "price_multiplier", "cost", "reservation",
 	"currency", "video_job", "input", "cached_input", "cache_write_5m", "cache_write_1h", "cache_write_30m", "cache_write_12h",
 	"cache_write_other", "output", "reasoning", "audio_in", "audio_out", "image_in", "image_out", "images", "seconds",
 	"server_tool_requests", "size", "quality",
@@ -68,7 +68,7 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		r.RequestID.String(), r.AccountID.String(), r.KeyID.String(), r.Model, r.Format, r.Provider, r.Route, r.ProviderRequestID,
 		string(r.Status), spreadsheet.Int(int64(r.HTTPStatus)), spreadsheet.Bool(r.Stream), spreadsheet.Time(r.StartedAt), spreadsheet.Time(r.FinishedAt),
 		spreadsheet.Time(r.SettledAt), spreadsheet.Int(r.FirstByteMS), r.Rule, spreadsheet.Bool(r.Estimated), spreadsheet.Int(r.PriceVersion),
-		spreadsheet.Raw(r.PriceMultiplier.String()), spreadsheet.Raw(r.Cost.String()), spreadsheet.Raw(r.Reserve.String()), currency, r.VideoJob,
+		spreadsheet.Raw(r.PriceMultiplier.String()), spreadsheet.Raw(r.Cost.String()), spreadsheet.Raw(r.Reservation.String()), currency, r.VideoJob,
 		spreadsheet.Int(u.Input), spreadsheet.Int(u.CachedInput), spreadsheet.Int(u.CacheWrite5m), spreadsheet.Int(u.CacheWrite1h), spreadsheet.Int(u.CacheWrite30m),
 		spreadsheet.Int(u.CacheWrite12h), spreadsheet.Int(u.CacheWriteOther), spreadsheet.Int(u.Output), spreadsheet.Int(u.Reasoning), spreadsheet.Int(u.AudioIn),
 		spreadsheet.Int(u.AudioOut), spreadsheet.Int(u.ImageIn), spreadsheet.Int(u.ImageOut), spreadsheet.Int(u.Images), spreadsheet.Int(u.Seconds),

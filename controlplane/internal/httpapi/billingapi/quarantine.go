@@ -23,8 +23,8 @@ func (h *Handlers) ListQuarantine(ctx context.Context, _ *gen.Call, r gen.ListQu
 	query := settle.QuarantineQuery{Limit: p.Limit + 1}
 	if r.Params.State != nil {
 		switch state := *r.Params.State; state {
-		case gen.QuarantineOpen:
-		case gen.QuarantineReleased, gen.QuarantineDismissed:
+		case gen.QuarantineStateOpen:
+		case gen.QuarantineStateReleased, gen.QuarantineStateDismissed:
 			query.Resolution = settle.Resolution(state)
 		default:
 			return nil, validation.New("state", "must be open, released or dismissed")
@@ -77,7 +77,7 @@ func quarantinedView(q *settle.Quarantined) gen.Quarantined {
 		State: gen.QuarantineState(q.Resolution), ResolvedAt: q.ResolvedAt, Note: convert.Optional(q.Note),
 	}
 	if q.Resolution == settle.Open {
-		view.State = gen.QuarantineOpen
+		view.State = gen.QuarantineStateOpen
 	}
 	switch {
 	case q.Payload == nil:

@@ -40,7 +40,7 @@ func (h *Handlers) GetStatement(ctx context.Context, _ *gen.Call, r gen.GetState
 		if err != nil {
 			return nil, err
 		}
-		return gen.GetStatement200TextCsvResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
+		return gen.GetStatement200TextCSVResponse{Body: bytes.NewReader(text), ContentLength: int64(len(text))}, nil
 	}
 	return gen.GetStatement200JSONResponse{
 		AccountID: id.String(), Currency: currency, From: convert.Day(made.Period.From), To: convert.Day(made.Period.To), Final: made.Final,

@@ -76,7 +76,7 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 	}
 	return gen.GetUsage200JSONResponse{UsageRecord: view, Corrections: convert.All(corrections, transactionView), Receipt: gen.Receipt{
 		PriceVersion: receipt.PriceVersion, Currency: currency, ListCost: receipt.ListCost.String(),
-		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reserve: receipt.Reserve.String(),
+		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reservation: receipt.Reservation.String(),
 		Rule: receipt.Rule,
 		Lines: convert.All(receipt.Lines, func(i *price.Item) gen.ReceiptLine {
 			return gen.ReceiptLine{
@@ -91,7 +91,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format,
 		Provider: convert.Optional(r.Provider), Route: convert.Optional(r.Route), ProviderRequestID: convert.Optional(r.ProviderRequestID),
 		Status: gen.UsageRecordStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
-		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reserve: r.Reserve.String(),
+		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reservation: r.Reservation.String(),
 		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: convert.Optional(r.VideoJob), SettledAt: r.SettledAt,
 	}
 	if r.HTTPStatus != 0 {

@@ -93,12 +93,12 @@ func (h *Handlers) CancelPrice(ctx context.Context, call *gen.Call, r gen.Cancel
 }
 
 func priceView(p *catalog.PriceVersion) gen.PriceVersion {
-	view := gen.PriceVersion{Status: gen.Past, EffectiveFrom: p.EffectiveFrom, CreatedAt: p.CreatedAt, Price: p.Price}
+	view := gen.PriceVersion{Status: gen.PriceVersionStatusPast, EffectiveFrom: p.EffectiveFrom, CreatedAt: p.CreatedAt, Price: p.Price}
 	switch {
 	case p.Version == 0:
-		view.Status, view.ID = gen.Scheduled, convert.Optional(p.ID.String())
+		view.Status, view.ID = gen.PriceVersionStatusScheduled, convert.Optional(p.ID.String())
 	case p.InForce:
-		view.Status = gen.InForce
+		view.Status = gen.PriceVersionStatusInForce
 	}
 	if p.Version != 0 {
 		view.Version = &p.Version

@@ -23,9 +23,9 @@ const (
 
 // Defines values for CatalogChangeAction.
 const (
-	Create CatalogChangeAction = "create"
-	Remove CatalogChangeAction = "remove"
-	Update CatalogChangeAction = "update"
+	CatalogChangeActionCreate CatalogChangeAction = "create"
+	CatalogChangeActionRemove CatalogChangeAction = "remove"
+	CatalogChangeActionUpdate CatalogChangeAction = "update"
 )
 
 // Defines values for CatalogChangeKind.
@@ -43,32 +43,25 @@ const (
 
 // Defines values for CatalogParamPolicy.
 const (
-	Clamp   CatalogParamPolicy = "clamp"
-	Drop    CatalogParamPolicy = "drop"
-	Force   CatalogParamPolicy = "force"
-	Forward CatalogParamPolicy = "forward"
-	Reject  CatalogParamPolicy = "reject"
-	Replace CatalogParamPolicy = "replace"
+	CatalogParamPolicyClamp   CatalogParamPolicy = "clamp"
+	CatalogParamPolicyDrop    CatalogParamPolicy = "drop"
+	CatalogParamPolicyForce   CatalogParamPolicy = "force"
+	CatalogParamPolicyForward CatalogParamPolicy = "forward"
+	CatalogParamPolicyReject  CatalogParamPolicy = "reject"
+	CatalogParamPolicyReplace CatalogParamPolicy = "replace"
 )
 
 // Defines values for CatalogSecondaryKind.
 const (
-	SecondAdvisor   CatalogSecondaryKind = "advisor"
-	SecondImageTool CatalogSecondaryKind = "image_tool"
-	SecondSVG       CatalogSecondaryKind = "svg"
+	CatalogSecondaryKindAdvisor   CatalogSecondaryKind = "advisor"
+	CatalogSecondaryKindImageTool CatalogSecondaryKind = "image_tool"
+	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
 	CreditKindTopUp      CreditKind = "top_up"
-)
-
-// Defines values for DataplaneState.
-const (
-	DataplaneStateActive  DataplaneState = "active"
-	DataplaneStateExpired DataplaneState = "expired"
-	DataplaneStateFenced  DataplaneState = "fenced"
 )
 
 // Defines values for DeliveryState.
@@ -80,38 +73,38 @@ const (
 
 // Defines values for EventType.
 const (
-	AccountBalanceExhausted    EventType = "account.balance_exhausted"
-	AccountCredited            EventType = "account.credited"
-	AccountLowBalance          EventType = "account.low_balance"
-	KeyRevoked                 EventType = "key.revoked"
-	KeySpendLimitNear          EventType = "key.spend_limit_near"
-	KeySpendLimitReached       EventType = "key.spend_limit_reached"
-	OperatorCredentialAccepted EventType = "operator.credential_accepted"
-	OperatorCredentialRefused  EventType = "operator.credential_refused"
-	OperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
-	OperatorUsageQuarantined   EventType = "operator.usage_quarantined"
+	EventTypeAccountBalanceExhausted    EventType = "account.balance_exhausted"
+	EventTypeAccountCredited            EventType = "account.credited"
+	EventTypeAccountLowBalance          EventType = "account.low_balance"
+	EventTypeKeyRevoked                 EventType = "key.revoked"
+	EventTypeKeySpendLimitNear          EventType = "key.spend_limit_near"
+	EventTypeKeySpendLimitReached       EventType = "key.spend_limit_reached"
+	EventTypeOperatorCredentialAccepted EventType = "operator.credential_accepted"
+	EventTypeOperatorCredentialRefused  EventType = "operator.credential_refused"
+	EventTypeOperatorLedgerCheckFailed  EventType = "operator.ledger_check_failed"
+	EventTypeOperatorUsageQuarantined   EventType = "operator.usage_quarantined"
 )
 
 // Defines values for ExportFormat.
 const (
-	FormatCSV    ExportFormat = "csv"
-	FormatNDJSON ExportFormat = "ndjson"
+	ExportFormatCSV    ExportFormat = "csv"
+	ExportFormatNDJSON ExportFormat = "ndjson"
 )
 
 // Defines values for FindingArea.
 const (
-	Ledger   FindingArea = "ledger"
-	Nats     FindingArea = "nats"
-	Postgres FindingArea = "postgres"
-	Proxies  FindingArea = "proxies"
-	Secrets  FindingArea = "secrets"
+	FindingAreaLedger   FindingArea = "ledger"
+	FindingAreaNATS     FindingArea = "nats"
+	FindingAreaPostgres FindingArea = "postgres"
+	FindingAreaProxies  FindingArea = "proxies"
+	FindingAreaSecrets  FindingArea = "secrets"
 )
 
 // Defines values for FindingStatus.
 const (
-	Failure FindingStatus = "failure"
-	OK      FindingStatus = "ok"
-	Warning FindingStatus = "warning"
+	FindingStatusFailure FindingStatus = "failure"
+	FindingStatusOK      FindingStatus = "ok"
+	FindingStatusWarning FindingStatus = "warning"
 )
 
 // Defines values for KeyStatus.
@@ -122,42 +115,49 @@ const (
 
 // Defines values for MaintenanceScope.
 const (
-	OneModel    MaintenanceScope = "model"
-	OneProvider MaintenanceScope = "provider"
-	WholeSystem MaintenanceScope = "system"
+	MaintenanceScopeModel    MaintenanceScope = "model"
+	MaintenanceScopeProvider MaintenanceScope = "provider"
+	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
 // Defines values for PriceVersionStatus.
 const (
-	InForce   PriceVersionStatus = "in_force"
-	Past      PriceVersionStatus = "past"
-	Scheduled PriceVersionStatus = "scheduled"
+	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
+	PriceVersionStatusPast      PriceVersionStatus = "past"
+	PriceVersionStatusScheduled PriceVersionStatus = "scheduled"
+)
+
+// Defines values for ProxyState.
+const (
+	ProxyStateActive  ProxyState = "active"
+	ProxyStateExpired ProxyState = "expired"
+	ProxyStateFenced  ProxyState = "fenced"
 )
 
 // Defines values for QuarantineState.
 const (
-	QuarantineDismissed QuarantineState = "dismissed"
-	QuarantineOpen      QuarantineState = "open"
-	QuarantineReleased  QuarantineState = "released"
+	QuarantineStateDismissed QuarantineState = "dismissed"
+	QuarantineStateOpen      QuarantineState = "open"
+	QuarantineStateReleased  QuarantineState = "released"
 )
 
 // Defines values for RefusedCredentialReason.
 const (
-	KeyRejected    RefusedCredentialReason = "key_rejected"
-	QuotaExhausted RefusedCredentialReason = "quota_exhausted"
+	RefusedCredentialReasonKeyRejected    RefusedCredentialReason = "key_rejected"
+	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
 )
 
 // Defines values for RotationState.
 const (
-	Done    RotationState = "done"
-	Running RotationState = "running"
+	RotationStateDone    RotationState = "done"
+	RotationStateRunning RotationState = "running"
 )
 
 // Defines values for Scope.
 const (
-	Cabinet  Scope = "cabinet"
-	Operator Scope = "operator"
-	Read     Scope = "read"
+	ScopeCabinet  Scope = "cabinet"
+	ScopeOperator Scope = "operator"
+	ScopeRead     Scope = "read"
 )
 
 // Defines values for TransactionKind.
@@ -169,10 +169,10 @@ const (
 
 // Defines values for UsageGroup.
 const (
-	ByAccount UsageGroup = "account"
-	ByDay     UsageGroup = "day"
-	ByKey     UsageGroup = "key"
-	ByModel   UsageGroup = "model"
+	UsageGroupAccount UsageGroup = "account"
+	UsageGroupDay     UsageGroup = "day"
+	UsageGroupKey     UsageGroup = "key"
+	UsageGroupModel   UsageGroup = "model"
 )
 
 // Defines values for UsageRecordStatus.
@@ -205,7 +205,7 @@ const (
 
 // Defines values for WaitFor.
 const (
-	Applied WaitFor = "applied"
+	WaitForApplied WaitFor = "applied"
 )
 
 // Account defines model for Account.
@@ -658,33 +658,6 @@ type CreditCreate struct {
 // CreditKind defines model for CreditKind.
 type CreditKind string
 
-// Dataplane A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
-// usage events are published. The figures are from its last heartbeat.
-type Dataplane struct {
-	AppliedRevision int64     `json:"applied_revision"`
-	BootID          string    `json:"boot_id"`
-	Build           string    `json:"build"`
-	CatalogRevision int64     `json:"catalog_revision"`
-	Draining        bool      `json:"draining"`
-	Name            string    `json:"name"`
-	RegisteredAt    time.Time `json:"registered_at"`
-	RenewedAt       time.Time `json:"renewed_at"`
-
-	// Running Running requests.
-	Running       int64          `json:"running"`
-	Session       int64          `json:"session"`
-	SpoolCapacity int64          `json:"spool_capacity"`
-	SpoolUsed     int64          `json:"spool_used"`
-	State         DataplaneState `json:"state"`
-
-	// Unsettled Finished requests whose usage is not settled yet.
-	Unsettled  int64     `json:"unsettled"`
-	ValidUntil time.Time `json:"valid_until"`
-}
-
-// DataplaneState defines model for Dataplane.State.
-type DataplaneState string
-
 // Day A UTC day.
 //
 // Examples: 2026-10-01
@@ -867,8 +840,8 @@ type FindingStatus string
 // Fleet defines model for Fleet.
 type Fleet struct {
 	// CatalogRevision The latest revision of the catalog.
-	CatalogRevision int64       `json:"catalog_revision"`
-	Data            []Dataplane `json:"data"`
+	CatalogRevision int64   `json:"catalog_revision"`
+	Data            []Proxy `json:"data"`
 
 	// Maintenance All active maintenance.
 	Maintenance []Maintenance `json:"maintenance"`
@@ -1197,6 +1170,33 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
+// Proxy A draining proxy completes running requests and accepts no new ones. It stops when `running` is 0 and the `unsettled`
+// usage events are published. The figures are from its last heartbeat.
+type Proxy struct {
+	AppliedRevision int64     `json:"applied_revision"`
+	BootID          string    `json:"boot_id"`
+	Build           string    `json:"build"`
+	CatalogRevision int64     `json:"catalog_revision"`
+	Draining        bool      `json:"draining"`
+	Name            string    `json:"name"`
+	RegisteredAt    time.Time `json:"registered_at"`
+	RenewedAt       time.Time `json:"renewed_at"`
+
+	// Running Running requests.
+	Running       int64      `json:"running"`
+	Session       int64      `json:"session"`
+	SpoolCapacity int64      `json:"spool_capacity"`
+	SpoolUsed     int64      `json:"spool_used"`
+	State         ProxyState `json:"state"`
+
+	// Unsettled Finished requests whose usage is not settled yet.
+	Unsettled  int64     `json:"unsettled"`
+	ValidUntil time.Time `json:"valid_until"`
+}
+
+// ProxyState defines model for Proxy.State.
+type ProxyState string
+
 // QuarantineDismissal defines model for QuarantineDismissal.
 type QuarantineDismissal struct {
 	Reason string `json:"reason"`
@@ -1263,11 +1263,11 @@ type Receipt struct {
 	PriceMultiplier Multiplier `json:"price_multiplier"`
 	PriceVersion    int64      `json:"price_version"`
 
-	// Reserve A decimal in the account's currency.
+	// Reservation A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Reserve Money  `json:"reserve"`
-	Rule    string `json:"rule"`
+	Reservation Money  `json:"reservation"`
+	Rule        string `json:"rule"`
 }
 
 // ReceiptLine defines model for ReceiptLine.
@@ -1302,12 +1302,12 @@ type RefusedCredential struct {
 	// Credential Its name.
 	Credential   string `json:"credential"`
 	CredentialID string `json:"credential_id"`
+	ProviderID   string `json:"provider_id"`
 
-	// Dataplanes The proxies that report it.
-	Dataplanes []string                `json:"dataplanes"`
-	ProviderID string                  `json:"provider_id"`
-	Reason     RefusedCredentialReason `json:"reason"`
-	Since      time.Time               `json:"since"`
+	// Proxies The names of the proxies that report it.
+	Proxies []string                `json:"proxies"`
+	Reason  RefusedCredentialReason `json:"reason"`
+	Since   time.Time               `json:"since"`
 }
 
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
@@ -1518,11 +1518,11 @@ type UsageRecord struct {
 	ProviderRequestID *string    `json:"provider_request_id,omitempty"`
 	RequestID         string     `json:"request_id"`
 
-	// Reserve A decimal in the account's currency.
+	// Reservation A decimal in the account's currency.
 	//
 	// Examples: 12.34
-	Reserve Money   `json:"reserve"`
-	Route   *string `json:"route,omitempty"`
+	Reservation Money   `json:"reservation"`
+	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
 	Rule      string            `json:"rule"`
@@ -2491,7 +2491,6 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/audit", h.ListAudit)
 	e.GET("/admin/v1/catalog", h.GetCatalog)
 	e.PUT("/admin/v1/catalog", h.ApplyCatalog)
-	e.GET("/admin/v1/dataplanes", h.ListDataplanes)
 	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery)
 	e.POST("/admin/v1/deliveries/:delivery_id/redeliver", h.Redeliver)
 	e.GET("/admin/v1/diagnosis", h.GetDiagnosis)
@@ -2538,6 +2537,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/providers/:provider_id/credentials/:credential", h.GetCredential)
 	e.PATCH("/admin/v1/providers/:provider_id/credentials/:credential", h.UpdateCredential)
 	e.PUT("/admin/v1/providers/:provider_id/credentials/:credential", h.PutCredential)
+	e.GET("/admin/v1/proxies", h.ListProxies)
 	e.GET("/admin/v1/quarantine", h.ListQuarantine)
 	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined)
@@ -2829,9 +2829,9 @@ func (r GetStatement200JSONResponse) VisitGetStatementResponse(w http.ResponseWr
 	return writeJSON(w, 200, r)
 }
 
-type GetStatement200TextCsvResponse stream
+type GetStatement200TextCSVResponse stream
 
-func (r GetStatement200TextCsvResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
+func (r GetStatement200TextCSVResponse) VisitGetStatementResponse(w http.ResponseWriter) error {
 	return stream(r).write(w, "text/csv")
 }
 
@@ -2888,21 +2888,6 @@ type ApplyCatalogResponseObject interface {
 type ApplyCatalog200JSONResponse CatalogChanges
 
 func (r ApplyCatalog200JSONResponse) VisitApplyCatalogResponse(w http.ResponseWriter) error {
-	return writeJSON(w, 200, r)
-}
-
-// ListDataplanesRequestObject is the input of ListDataplanes.
-type ListDataplanesRequestObject struct {
-}
-
-// ListDataplanesResponseObject is a successful response of ListDataplanes.
-type ListDataplanesResponseObject interface {
-	VisitListDataplanesResponse(w http.ResponseWriter) error
-}
-
-type ListDataplanes200JSONResponse Fleet
-
-func (r ListDataplanes200JSONResponse) VisitListDataplanesResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -3086,9 +3071,9 @@ type ExportLedgerResponseObject interface {
 	VisitExportLedgerResponse(w http.ResponseWriter) error
 }
 
-type ExportLedger200TextCsvResponse stream
+type ExportLedger200TextCSVResponse stream
 
-func (r ExportLedger200TextCsvResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
+func (r ExportLedger200TextCSVResponse) VisitExportLedgerResponse(w http.ResponseWriter) error {
 	return stream(r).write(w, "text/csv")
 }
 
@@ -3723,6 +3708,21 @@ func (r PutCredential201JSONResponse) VisitPutCredentialResponse(w http.Response
 	return writeJSON(w, 201, r)
 }
 
+// ListProxiesRequestObject is the input of ListProxies.
+type ListProxiesRequestObject struct {
+}
+
+// ListProxiesResponseObject is a successful response of ListProxies.
+type ListProxiesResponseObject interface {
+	VisitListProxiesResponse(w http.ResponseWriter) error
+}
+
+type ListProxies200JSONResponse Fleet
+
+func (r ListProxies200JSONResponse) VisitListProxiesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // ListQuarantineRequestObject is the input of ListQuarantine.
 type ListQuarantineRequestObject struct {
 	Params ListQuarantineParams
@@ -3898,9 +3898,9 @@ type ExportUsageResponseObject interface {
 	VisitExportUsageResponse(w http.ResponseWriter) error
 }
 
-type ExportUsage200TextCsvResponse stream
+type ExportUsage200TextCSVResponse stream
 
-func (r ExportUsage200TextCsvResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
+func (r ExportUsage200TextCSVResponse) VisitExportUsageResponse(w http.ResponseWriter) error {
 	return stream(r).write(w, "text/csv")
 }
 
@@ -4195,8 +4195,6 @@ type StrictServerInterface interface {
 	GetCatalog(ctx context.Context, call *Call, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Replace the catalog
 	ApplyCatalog(ctx context.Context, call *Call, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
-	// ListDataplanes List the live proxies
-	ListDataplanes(ctx context.Context, call *Call, request ListDataplanesRequestObject) (ListDataplanesResponseObject, error)
 	// GetDelivery Get a delivery with all its attempts
 	GetDelivery(ctx context.Context, call *Call, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
 	// Redeliver Redeliver an event
@@ -4289,6 +4287,8 @@ type StrictServerInterface interface {
 	UpdateCredential(ctx context.Context, call *Call, request UpdateCredentialRequestObject) (UpdateCredentialResponseObject, error)
 	// PutCredential Create or replace a credential
 	PutCredential(ctx context.Context, call *Call, request PutCredentialRequestObject) (PutCredentialResponseObject, error)
+	// ListProxies List the live proxies
+	ListProxies(ctx context.Context, call *Call, request ListProxiesRequestObject) (ListProxiesResponseObject, error)
 	// ListQuarantine List the usage events in quarantine, newest first
 	ListQuarantine(ctx context.Context, call *Call, request ListQuarantineRequestObject) (ListQuarantineResponseObject, error)
 	// GetQuarantined Get a usage event in quarantine with its content
@@ -4546,14 +4546,6 @@ func (h handlers) ApplyCatalog(c echo.Context) error {
 		body(&in, "application/json", &r.JSONBody)
 		in.rawBody("application/yaml", &r.Body)
 		return serve(in, call, r, h.server.ApplyCatalog, ApplyCatalogResponseObject.VisitApplyCatalogResponse)
-	})
-}
-
-func (h handlers) ListDataplanes(c echo.Context) error {
-	return h.run(c, "listDataplanes", func(call *Call) error {
-		var r ListDataplanesRequestObject
-		in := input{c: c}
-		return serve(in, call, r, h.server.ListDataplanes, ListDataplanesResponseObject.VisitListDataplanesResponse)
 	})
 }
 
@@ -5059,6 +5051,14 @@ func (h handlers) PutCredential(c echo.Context) error {
 		header(&in, "If-Match", &r.Params.IfMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
+	})
+}
+
+func (h handlers) ListProxies(c echo.Context) error {
+	return h.run(c, "listProxies", func(call *Call) error {
+		var r ListProxiesRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.ListProxies, ListProxiesResponseObject.VisitListProxiesResponse)
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 )
 
-// ListDataplanes implements gen.StrictServerInterface.
-func (h *Handlers) ListDataplanes(ctx context.Context, _ *gen.Call, _ gen.ListDataplanesRequestObject) (gen.ListDataplanesResponseObject, error) {
+// ListProxies implements gen.StrictServerInterface.
+func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxiesRequestObject) (gen.ListProxiesResponseObject, error) {
 	f, err := h.Fleet.Fleet(ctx)
 	if err != nil {
 		return nil, err
@@ -27,17 +27,17 @@ func (h *Handlers) ListDataplanes(ctx context.Context, _ *gen.Call, _ gen.ListDa
 	}
 	now := time.Now()
 	closed = slices.DeleteFunc(closed, func(m catalog.Maintained) bool { return !m.Active(now) })
-	return gen.ListDataplanes200JSONResponse{
+	return gen.ListProxies200JSONResponse{
 		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: convert.All(closed, maintenanceView),
 		RefusedCredentials: convert.All(f.Refused, func(r *fleet.Refused) gen.RefusedCredential {
 			return gen.RefusedCredential{
 				ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
-				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Dataplanes: r.Dataplanes,
+				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Proxies: r.Proxies,
 			}
 		}),
-		Data: convert.All(f.Dataplanes, func(d *fleet.Dataplane) gen.Dataplane {
-			return gen.Dataplane{
-				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.DataplaneState(d.State), Draining: d.Draining,
+		Data: convert.All(f.Proxies, func(d *fleet.Proxy) gen.Proxy {
+			return gen.Proxy{
+				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.ProxyState(d.State), Draining: d.Draining,
 				ValidUntil: d.ValidUntil, RegisteredAt: d.RegisteredAt, RenewedAt: d.RenewedAt,
 				AppliedRevision: d.AppliedRev, CatalogRevision: d.CatalogRev,
 				Running: d.Running, Unsettled: d.Unsettled(), SpoolUsed: d.SpoolUsed, SpoolCapacity: d.SpoolCapacity,

@@ -96,11 +96,11 @@ func rotationView(r *rotation.Rotation) *gen.Rotation {
 		return nil
 	}
 	view := &gen.Rotation{
-		ID: ident.Rotation.Format(r.ID), Target: r.Target, State: gen.Running, Changed: r.Changed, StartedAt: r.StartedAt,
+		ID: ident.Rotation.Format(r.ID), Target: r.Target, State: gen.RotationStateRunning, Changed: r.Changed, StartedAt: r.StartedAt,
 		FinishedAt: r.FinishedAt,
 	}
 	if r.FinishedAt != nil {
-		view.State = gen.Done
+		view.State = gen.RotationStateDone
 	}
 	return view
 }

@@ -25,9 +25,9 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	if err != nil {
 		return fleet.Fleet{}, postgres.Translate("list proxy sessions", err)
 	}
-	f := fleet.Fleet{Dataplanes: make([]fleet.Dataplane, len(rows))}
+	f := fleet.Fleet{Proxies: make([]fleet.Proxy, len(rows))}
 	for i := range rows {
-		f.Dataplanes[i] = toDataplane(&rows[i])
+		f.Proxies[i] = toProxy(&rows[i])
 	}
 	if f.Rev, err = s.db.Queries().LatestChange(ctx); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read latest key change", err)
@@ -53,7 +53,7 @@ func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 	return &last, nil
 }
 
-func toDataplane(row *sqlcgen.ListSessionsRow) fleet.Dataplane {
+func toProxy(row *sqlcgen.ListSessionsRow) fleet.Proxy {
 	state := fleet.Fenced
 	if row.State == 1 {
 		state = fleet.Active
@@ -61,7 +61,7 @@ func toDataplane(row *sqlcgen.ListSessionsRow) fleet.Dataplane {
 			state = fleet.Expired
 		}
 	}
-	return fleet.Dataplane{
+	return fleet.Proxy{
 		Session: row.ID, Name: row.Name, BootID: row.BootID, Build: row.Build, State: state, Draining: row.Draining,
 		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.LastHeartbeatAt,
 		AppliedRev: row.AppliedRevision, CatalogRev: row.CatalogRevision,
@@ -75,7 +75,7 @@ func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refuse
 	found := make([]fleet.Refused, len(rows))
 	for i, r := range rows {
 		found[i] = fleet.Refused{
-			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Dataplanes: r.Proxies,
+			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Proxies: r.Proxies,
 		}
 	}
 	return found, err

@@ -108,7 +108,7 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		Status: event.Status(row.Status), HTTPStatus: int(row.HttpStatus), Stream: row.Stream,
 		StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, FirstByteMS: row.FirstByteMs,
 		Rule: row.Rule, Estimated: row.Estimated, PriceVersion: row.PriceVersion,
-		Cost: money.Nano(row.Cost), Reserve: money.Nano(row.Reservation), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
+		Cost: money.Nano(row.Cost), Reservation: money.Nano(row.Reservation), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
 		VideoJob: row.VideoJob, SettledAt: row.SettledAt,
 	}
 	if err := json.Unmarshal(row.Usage, &r.Usage); err != nil {
