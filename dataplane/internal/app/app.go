@@ -248,7 +248,7 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 		return err
 	}
 	for _, earlier := range events.FinishedSessions(0) {
-		if err := nats.SubscribeSettled(int64(earlier.Session)); err != nil {
+		if err := nats.SubscribeSettled(earlier.Session); err != nil {
 			return err
 		}
 	}

@@ -145,7 +145,7 @@ func (b *Bus) SubscribeSession(id wire.SessionID) error {
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to recalls: %w", err)
 	}
-	settled, err := b.subscribeSettled(int64(id))
+	settled, err := b.subscribeSettled(id)
 	if err != nil {
 		unsubscribe(recalls)
 		return err
@@ -170,13 +170,13 @@ func unsubscribe(s *nats.Subscription) {
 
 // SubscribeSettled subscribes to the watermarks of a session of an earlier
 // process.
-func (b *Bus) SubscribeSettled(session int64) error {
-	_, err := b.subscribeSettled(session)
+func (b *Bus) SubscribeSettled(id wire.SessionID) error {
+	_, err := b.subscribeSettled(id)
 	return err
 }
 
-func (b *Bus) subscribeSettled(session int64) (*nats.Subscription, error) {
-	sub, err := b.nc.Subscribe(subject.Settled(session), func(m *nats.Msg) {
+func (b *Bus) subscribeSettled(id wire.SessionID) (*nats.Subscription, error) {
+	sub, err := b.nc.Subscribe(subject.Settled(int64(id)), func(m *nats.Msg) {
 		handle(b, m, func(s *event.Settled) { b.handlers.Settled(*s) })
 	})
 	if err != nil {

@@ -24,11 +24,12 @@ type Bus interface {
 	Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error)
 	Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error)
 	CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.CloseResponse, error)
-	// Watch subscribes to what is pushed to the session. The watermarks of earlier ones still come.
+	// SubscribeSession subscribes to the recalls and watermarks of a session. Watermarks of earlier sessions are still
+	// received.
 	SubscribeSession(s wire.SessionID) error
 }
 
-// Keys takes in changes.
+// Keys applies key changes.
 type Keys interface {
 	Reset(floor int64)
 	Apply(c wire.KeyChange)
@@ -37,11 +38,11 @@ type Keys interface {
 // Usage is the spool, as far as sessions concern it.
 type Usage interface {
 	// OpenSession records a new session on disk.
-	OpenSession(session int64, boot string) error
+	OpenSession(id wire.SessionID, bootID string) error
 	// FinishedSessions lists the sessions other than the current one in which no request runs.
 	FinishedSessions(current wire.SessionID) []wire.CloseRequest
 	// MarkClosed records that the control plane has closed a session.
-	MarkClosed(session int64)
+	MarkClosed(id wire.SessionID)
 	// Republish queues every unsettled event for publication again.
 	Republish()
 	// UsedCapacity returns how many units of spool capacity are in use.
@@ -246,7 +247,7 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 // open records a new session in the spool and subscribes to what is pushed to
 // it.
 func (k *Keeper) open(id wire.SessionID) {
-	err := k.usage.OpenSession(int64(id), k.boot)
+	err := k.usage.OpenSession(id, k.boot)
 	if err == nil {
 		err = k.bus.SubscribeSession(id)
 	}

@@ -175,7 +175,7 @@ func (k *keyStore) revs() []int64 {
 // spool knows sessions.
 type spool struct {
 	mu          sync.Mutex
-	sessions    map[int64]wire.CloseRequest
+	sessions    map[wire.SessionID]wire.CloseRequest
 	republished int
 	broken      error
 }
@@ -186,10 +186,10 @@ func (s *spool) WriteError() error {
 	return s.broken
 }
 
-func (s *spool) OpenSession(id int64, boot string) error {
+func (s *spool) OpenSession(id wire.SessionID, boot string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions[id] = wire.CloseRequest{Session: wire.SessionID(id), BootID: boot}
+	s.sessions[id] = wire.CloseRequest{Session: id, BootID: boot}
 	return nil
 }
 
@@ -197,14 +197,14 @@ func (s *spool) FinishedSessions(current wire.SessionID) (finished []wire.CloseR
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.sessions {
-		if id != int64(current) {
+		if id != current {
 			finished = append(finished, e)
 		}
 	}
 	return finished
 }
 
-func (s *spool) MarkClosed(id int64) {
+func (s *spool) MarkClosed(id wire.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, id)
@@ -240,7 +240,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{
 		plane: &plane{begun: time.Now(), valid: 30 * time.Second, rev: 10, stream: "one", fenced: map[wire.SessionID]bool{}, settled: map[wire.SessionID]int64{}},
-		keys:  &keyStore{}, spool: &spool{sessions: map[int64]wire.CloseRequest{}},
+		keys:  &keyStore{}, spool: &spool{sessions: map[wire.SessionID]wire.CloseRequest{}},
 	}
 	hooks := Hooks{
 		OnSession: func(s *Session) {

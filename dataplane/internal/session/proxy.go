@@ -70,6 +70,6 @@ func (p proxy) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 
 // SessionClosed implements session.Usage.
 func (p proxy) SessionClosed(r wire.CloseRequest) {
-	p.k.usage.MarkClosed(int64(r.Session))
+	p.k.usage.MarkClosed(r.Session)
 	p.k.log.Info("session closed", slog.Int64("session", int64(r.Session)), slog.Int64("events", r.FinalCount))
 }

@@ -130,10 +130,11 @@ type machine struct {
 	spool *Spool
 	model *model
 	now   time.Time
-	next  int
+	// requests is how many requests have been started.
+	requests int
 	// published has every event that was ever published, by session and sequence number.
 	published map[[2]int64]event.Usage
-	current   int64
+	current   int64  // the current session
 	first     string // the file of the first segment; its number never decreases
 }
 
@@ -149,7 +150,7 @@ func (m *machine) reopen(t *rapid.T) {
 func (m *machine) openSession(t *rapid.T) {
 	m.current++
 	boot := fmt.Sprint("boot ", m.current)
-	if err := m.spool.OpenSession(m.current, boot); err != nil {
+	if err := m.spool.OpenSession(wire.SessionID(m.current), boot); err != nil {
 		t.Fatal(err)
 	}
 	m.model.sessions[m.current] = &modelSession{boot: boot}
@@ -185,8 +186,8 @@ func (m *machine) release(t *rapid.T) {
 
 func (m *machine) start(t *rapid.T) {
 	u := m.takeReserved(t)
-	m.next++
-	id := fmt.Sprintf("r%04d", m.next)
+	m.requests++
+	id := fmt.Sprintf("r%04d", m.requests)
 	err := u.AppendStarted(usage(m.current, id))
 	if refused := m.model.sessions[m.current] == nil || m.model.sessions[m.current].finished; refused != (err != nil) {
 		t.Fatalf("AppendStarted in session %d: got %v; want an error: %v", m.current, err, refused)
@@ -266,7 +267,7 @@ func (m *machine) listFinished(t *rapid.T) {
 	}
 	for _, f := range got {
 		if rapid.Bool().Draw(t, "closed") {
-			m.spool.MarkClosed(int64(f.Session))
+			m.spool.MarkClosed(f.Session)
 			m.model.sessions[int64(f.Session)].closed = true
 		}
 	}

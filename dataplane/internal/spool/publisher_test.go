@@ -24,7 +24,7 @@ type fakeStream struct {
 	down    bool
 	batches []event.Batch
 	ids     map[string]bool
-	at      []time.Time
+	at      []time.Time // of each batch
 }
 
 func (s *fakeStream) PublishUsage(ctx context.Context, session int64, id string, payload []byte) error {

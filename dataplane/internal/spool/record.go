@@ -11,6 +11,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // kind is the kind of a record.
@@ -45,8 +46,8 @@ const prefixBytes = 9
 const maxBodyBytes = 1 << 20
 
 type sessionRecord struct {
-	Session int64  `json:"session"`
-	BootID  string `json:"boot_id"`
+	Session wire.SessionID `json:"session"`
+	BootID  string         `json:"boot_id"`
 	// LastSeq is the sequence number of the session's last written event.
 	LastSeq   int64 `json:"last_seq,omitempty"`
 	Watermark int64 `json:"watermark,omitempty"`

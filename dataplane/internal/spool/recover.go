@@ -119,13 +119,13 @@ func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 	case kindHeader:
 		return decodeAndApply(body, func(h *headerRecord) {
 			for _, r := range h.Sessions {
-				sess := s.usage.Open(wire.SessionID(r.Session), r.BootID)
+				sess := s.usage.Open(r.Session, r.BootID)
 				sess.Last = max(sess.Last, r.LastSeq)
-				s.replaySettled(r.Session, r.Watermark)
+				s.replaySettled(event.Settled{Session: int64(r.Session), Watermark: r.Watermark})
 			}
 		})
 	case kindSession:
-		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Open(wire.SessionID(r.Session), r.BootID) })
+		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Open(r.Session, r.BootID) })
 	case kindStarted:
 		return decodeAndApply(body, func(e *event.Usage) {
 			seg.live++
@@ -142,9 +142,9 @@ func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 	case kindFinished:
 		return decodeAndApply(body, func(e *event.Usage) { s.replayFinished(seg, e, int32(len(body))) })
 	case kindSettled:
-		return decodeAndApply(body, func(m *event.Settled) { s.replaySettled(m.Session, m.Watermark) })
+		return decodeAndApply(body, func(m *event.Settled) { s.replaySettled(*m) })
 	case kindClosed:
-		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Drop(wire.SessionID(r.Session), s.releaseEntry) })
+		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Drop(r.Session, s.releaseEntry) })
 	default:
 		return nil // kindProbe, or a kind of a newer version
 	}
@@ -174,6 +174,6 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})
 }
 
-func (s *Spool) replaySettled(session, watermark int64) {
-	s.usage.MarkSettled(event.Settled{Session: session, Watermark: watermark}, s.releaseEntry)
+func (s *Spool) replaySettled(m event.Settled) {
+	s.usage.MarkSettled(m, s.releaseEntry)
 }

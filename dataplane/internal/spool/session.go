@@ -9,20 +9,20 @@ import (
 
 // OpenSession implements session.Usage. Requests can start in the session when
 // it has returned nil.
-func (s *Spool) OpenSession(id int64, boot string) error {
-	record, err := encodeRecord(kindSession, sessionRecord{Session: id, BootID: boot})
+func (s *Spool) OpenSession(id wire.SessionID, bootID string) error {
+	record, err := encodeRecord(kindSession, sessionRecord{Session: id, BootID: bootID})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usage.Session(wire.SessionID(id)) != nil {
+	if s.usage.Session(id) != nil {
 		return nil
 	}
 	if _, err := s.write(record); err != nil {
 		return err
 	}
-	s.usage.Open(wire.SessionID(id), boot)
+	s.usage.Open(id, bootID)
 	return nil
 }
 
@@ -53,10 +53,10 @@ func (s *Spool) EarlierSessions() []wire.EarlierSession {
 
 // MarkClosed implements session.Usage: it records that the control plane has
 // closed a finished session.
-func (s *Spool) MarkClosed(id int64) {
+func (s *Spool) MarkClosed(id wire.SessionID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.usage.MarkClosed(wire.SessionID(id)) {
+	if s.usage.MarkClosed(id) {
 		s.appendClosed(id)
 	}
 	s.trim()
@@ -64,7 +64,7 @@ func (s *Spool) MarkClosed(id int64) {
 
 // appendClosed records that a session was dropped. It is best effort: without
 // the record, the session is closed once more after a restart.
-func (s *Spool) appendClosed(id int64) {
+func (s *Spool) appendClosed(id wire.SessionID) {
 	if record, err := encodeRecord(kindClosed, sessionRecord{Session: id}); err == nil {
 		_, _ = s.write(record) // sets writeErr
 	}
@@ -75,21 +75,22 @@ func (s *Spool) appendClosed(id int64) {
 func (s *Spool) Acknowledge(m event.Settled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sess := s.usage.Session(wire.SessionID(m.Session))
+	id := wire.SessionID(m.Session)
+	sess := s.usage.Session(id)
 	moved, dropped := s.usage.MarkSettled(m, s.releaseEntry)
 	if moved {
-		s.appendSettled(m.Session, sess.Watermark())
+		s.appendSettled(id, sess.Watermark())
 	}
 	if dropped {
-		s.appendClosed(m.Session)
+		s.appendClosed(id)
 	}
 	s.trim()
 }
 
 // appendSettled records a watermark. It is best effort: without the record, the
 // events below it are published once more after a restart.
-func (s *Spool) appendSettled(id, watermark int64) {
-	if record, err := encodeRecord(kindSettled, event.Settled{V: event.Version, Session: id, Watermark: watermark}); err == nil {
+func (s *Spool) appendSettled(id wire.SessionID, watermark int64) {
+	if record, err := encodeRecord(kindSettled, event.Settled{V: event.Version, Session: int64(id), Watermark: watermark}); err == nil {
 		_, _ = s.write(record) // sets writeErr
 	}
 }

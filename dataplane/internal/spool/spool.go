@@ -275,7 +275,7 @@ func (s *Spool) rotate() error {
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
-			Session: int64(id), BootID: sess.BootID, LastSeq: sess.Written, Watermark: min(sess.Watermark(), sess.Written),
+			Session: id, BootID: sess.BootID, LastSeq: sess.Written, Watermark: min(sess.Watermark(), sess.Written),
 		})
 	}
 	record, err := encodeRecord(kindHeader, header)

@@ -18,8 +18,8 @@ type Task struct {
 	Poll event.VideoPoll
 	// Deliveries is how often the task was delivered, this time included.
 	Deliveries int
-	// Acknowledge removes the task from the queue. RetryAfter has it delivered again after a delay. The caller calls one
-	// of them, once.
+	// Acknowledge removes the task from the queue. RetryAfter asks the queue to deliver the task again after a delay.
+	// The caller calls one of them, once.
 	Acknowledge func()
 	RetryAfter  func(d time.Duration)
 }
@@ -82,7 +82,7 @@ func (p *Poller) run(ctx context.Context) {
 			return
 		}
 		if repeatedErrors.IsNew(err) {
-			p.log.Warn("no video job can be received from the work queue", slog.Any("error", err))
+			p.log.Warn("fetch from the work queue of video jobs failed", slog.Any("error", err))
 		}
 		if err != nil {
 			sleep.For(ctx, queueRetryInterval)
@@ -121,8 +121,8 @@ func (p *Poller) poll(ctx context.Context, task *Task) {
 	task.RetryAfter(max(pollInterval(task.Deliveries), providerCooldown(err)))
 }
 
-// providerCooldown returns the cooldown that a provider's refusal asks for, or
-// zero. So polls are no more frequent than the provider allows.
+// providerCooldown returns the cooldown that follows from a provider's refusal, or
+// zero. Without it, polls could be more frequent than the provider allows.
 func providerCooldown(err error) time.Duration {
 	var failure *provider.Failure
 	if !errors.As(err, &failure) {

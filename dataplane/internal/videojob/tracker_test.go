@@ -123,7 +123,7 @@ func TestRefreshUsesCredentialOfCreation(t *testing.T) {
 		v := f.store.job(jobID)
 		change(&v)
 		if got, err := f.Refresh(t.Context(), &v); err == nil || got != &v || len(f.providers.calls) != 1 {
-			t.Errorf("without the %s: got %v, %v", name, got, err)
+			t.Errorf("without the %s: got %v, %v; want the job as it was and an error", name, got, err)
 		}
 	}
 }
