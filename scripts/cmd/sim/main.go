@@ -27,21 +27,26 @@ func run(args []string, out io.Writer) error {
 	first := flags.Uint64("first", 1, "first seed")
 	seed := flags.Uint64("seed", 0, "run only this seed")
 	trace := flags.Bool("trace", false, "print the trace of the seed given by -seed")
+	profile := flags.String("profile", "", "run every seed in this directed profile instead of its own; one of "+strings.Join(sim.Profiles(), ", "))
 	mutations := flags.Bool("mutations", false, "run each mutation of the protocol until the simulation finds it")
 	fault := flags.String("fault", "", "run only mutations whose name contains this text")
 	budget := flags.Uint64("budget", 0, "maximum number of seeds for each mutation; zero means the default of the mutation")
 	if err := flags.Parse(args); err != nil {
 		return err //nolint:wrapcheck // the flag package has printed it
 	}
+	if *profile != "" && !slices.Contains(sim.Profiles(), *profile) {
+		return fmt.Errorf("there is no profile %q", *profile)
+	}
+	rules := func() *sim.Rules { return sim.CorrectIn(*profile) }
 	switch {
 	case *mutations:
 		return mutate(*fault, *budget, out)
 	case *seed > 0:
-		r := sim.Run(*seed, sim.Correct(), *trace)
+		r := sim.Run(*seed, rules(), *trace)
 		fmt.Fprint(out, r.Trace)
 		return report(out, r)
 	}
-	return search(*first, *seeds, out)
+	return search(*first, *seeds, rules, out)
 }
 
 // report prints the result of one seed, or returns its violation as an error.
@@ -57,12 +62,12 @@ func report(out io.Writer, r sim.Result) error {
 const maxTrace = 6000
 
 // search runs seeds until one violates an invariant, and prints the statistics.
-func search(first, count uint64, out io.Writer) error {
+func search(first, count uint64, rules func() *sim.Rules, out io.Writer) error {
 	start := time.Now()
 	var total sim.Stats
 	var bad *sim.Result
 	seeds := uint64(0)
-	sim.Search(first, count, sim.Correct, func(r sim.Result) bool {
+	sim.Search(first, count, rules, func(r sim.Result) bool {
 		seeds++
 		total.Add(r.Stats)
 		if r.Violation != "" {
@@ -85,7 +90,7 @@ func search(first, count uint64, out io.Writer) error {
 	if bad == nil {
 		return nil
 	}
-	again := sim.Run(bad.Seed, sim.Correct(), true)
+	again := sim.Run(bad.Seed, rules(), true)
 	text := again.Trace
 	if len(text) > maxTrace {
 		text = "…" + text[len(text)-maxTrace:]

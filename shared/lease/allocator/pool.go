@@ -60,12 +60,13 @@ func (p *Pool) EnterEscrow() {
 
 // HasHeadroom reports whether so many units are free that each of n sessions may
 // hold idle ones; need is the amount of a usual request. Key limits never have
-// headroom: they are small and must be exact.
+// headroom: they are small and must be exact. The free units are compared with
+// those that are not charged yet: an account deposits again and again.
 func (p *Pool) HasHeadroom(n, need int64) bool {
 	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
 	}
-	return p.Free > p.Total/4 && p.Free/8/max(n, 1) > need
+	return p.Free > (p.Total-p.Settled)/4 && p.Free/8/max(n, 1) > need
 }
 
 // Lease is a session's share of one pool: three totals that only grow.

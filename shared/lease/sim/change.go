@@ -190,6 +190,24 @@ func (w *world) adjust(cust *customer) {
 	})
 }
 
+// topUp is what an account deposits when its balance is nearly spent.
+const topUp = 6000
+
+// topUp deposits if the balance is nearly spent.
+func (w *world) topUp(cust *customer) {
+	c := w.some()
+	if c == nil {
+		return
+	}
+	c.tx("top up", func(d *database) {
+		if p := d.pools[cust.balance]; p.Total-p.Settled < topUp/4 {
+			w.stats.count("top-ups")
+			p.Adjust(topUp)
+			w.checkPool(p)
+		}
+	}, func(bool) {})
+}
+
 // announce pushes a committed change and waits until every proxy that may admit
 // without it has confirmed it, or is over.
 func (c *replica) announce(change wire.KeyChange, confirmed func()) {
@@ -223,12 +241,12 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 			for _, each := range d.changes {
 				kept = kept || each == change
 			}
-			for _, t := range d.active(w.now) {
+			for _, t := range d.active(d.now(w)) {
 				if t.Behind(change.Revision) {
 					pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
 				}
 			}
-			pending = append(pending, w.rules.Unknown(w.now-d.lostAt, sessionValid, margin)...)
+			pending = append(pending, w.rules.Unknown(d.now(w)-d.lostAt, sessionValid, margin)...)
 		}, func(ok bool) {
 			now := c.clock().Mono
 			switch {

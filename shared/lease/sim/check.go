@@ -311,7 +311,7 @@ func (w *world) checkEndedQueue(q *accountQueue) {
 
 func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	t := w.pg.sessions[q.session]
-	if t == nil || t.state != session.Active || t.until < w.now {
+	if t == nil || t.state != session.Active || t.until < w.pg.now(w) {
 		return
 	}
 	l := docket.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: q.session}]
@@ -364,6 +364,56 @@ func (w *world) returnedBefore(op *wire.LeaseRequest, session wire.SessionID, po
 		}
 	}
 	return 0
+}
+
+// checkNothingHeld: some seconds after everything has healed and the last request
+// has ended, no session of a living process holds units.
+func (w *world) checkNothingHeld() {
+	for _, pool := range sortedKeys(w.pg.leases) {
+		for _, id := range sortedKeys(w.pg.leases[pool]) {
+			l, p, t := w.pg.leases[pool][id], w.oracle.owner[id], w.pg.sessions[id]
+			if p == nil || t == nil || t.state == session.Closed || w.oracle.boundless[pool] {
+				continue
+			}
+			if own := p.usage.Session(id); own != nil && own.BootID == p.boot && own.Running == 0 && l.Outstanding() > 0 {
+				w.fail("I8: session %d of %s runs nothing and holds %d of pool %d: %+v", id, p.name, l.Outstanding(), pool, *l)
+			}
+		}
+	}
+}
+
+// checkEscrowAgain: pools that have plenty are in escrow mode after a while of
+// small requests, whatever happened before.
+func (w *world) checkEscrowAgain() {
+	if w.profile.Calm < 0 {
+		return
+	}
+	for _, c := range w.customers {
+		w.pg.pools[c.balance].Adjust(20_000)
+	}
+	const need = 5
+	admitted := map[*customer]int{}
+	small := func(seconds time.Duration) {
+		clear(admitted)
+		for end := w.now + seconds; w.now < end; w.runUntil(w.now + 20*time.Millisecond) {
+			for _, c := range w.customers {
+				r := &request{id: w.id(), cust: c, key: c.keys[w.r.IntN(len(c.keys))], amount: need, cost: 1, lasts: 5 * time.Millisecond, slotted: true}
+				r.admitted = func() { admitted[c]++ }
+				w.proxies[w.r.IntN(len(w.proxies))].arrive(r)
+			}
+		}
+	}
+	small(w.profile.Calm + 2*time.Second)
+	small(time.Second)
+	for _, c := range w.customers {
+		p := w.pg.pools[c.balance]
+		if admitted[c] > 10 && p.Central && p.Free > (p.Total-p.Settled)*3/4 && p.Free > 100*need*int64(len(w.proxies)) {
+			w.fail("liveness: pool %d has plenty and stays in central mode: %+v", p.ID, *p)
+		}
+		if p := w.pg.pools[c.slots]; admitted[c] > 10 && p.Central && p.Total >= 40*int64(len(w.proxies)) && p.Free > p.Total*3/4 {
+			w.fail("liveness: pool %d has plenty and stays in central mode: %+v", p.ID, *p)
+		}
+	}
 }
 
 // lastAnswer is what was decided of the op that a queue waits for, if it was.

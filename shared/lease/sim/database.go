@@ -25,8 +25,10 @@ type database struct {
 	markers  map[rollback.CommitMarker]bool
 	replicas map[string]bool
 	// commits counts them, past are those of the servers before that are kept: what the oracle knows a loss by.
-	commits     int64
-	past        map[int]int64
+	commits int64
+	past    map[int]int64
+	// clock is by how far the clock of the server is ahead of the world's; lostAt is on it, as the ends of sessions are.
+	clock       time.Duration
 	lostAt      time.Duration
 	incarnation int64
 	sessions    map[wire.SessionID]*row
@@ -95,6 +97,9 @@ func (d *database) clone() *database {
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 	return &c
 }
+
+// now is what the clock of the server shows.
+func (d *database) now(w *world) time.Duration { return w.now + d.clock }
 
 // tenure reads a session.
 func (d *database) tenure(id wire.SessionID, now time.Duration) *session.Record {

@@ -200,6 +200,20 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
+		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
+		{"headroom is compared with all that was ever deposited", 60, func(r *Rules) {
+			r.In = "top-ups"
+			r.Policy = func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch)) {
+				for _, needs := range request.Needs {
+					for _, n := range needs {
+						if p := b.Allocator.Pools[n.Pool]; p != nil && n.Kind == wire.Balance && p.Free <= p.Total/4 {
+							return
+						}
+					}
+				}
+				apply(b)
+			}
+		}},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
 			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
@@ -314,6 +328,13 @@ func sessionFaults() []Mutation {
 				t.Remaining, t.AppliedRevision = valid, max(t.AppliedRevision, a.AppliedRevision)
 				return true
 			}
+		}},
+		{"the margin for clocks that differ is missing", 4000, func(r *Rules) {
+			r.In = "stalls"
+			r.Barrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
+				return session.NewBarrier(rev, pending, 0, now)
+			}
+			r.Fence = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
 		}},
 		{"a session is fenced before it must take itself for over", 150, func(r *Rules) {
 			r.Fence = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }

@@ -36,7 +36,11 @@ type Profile struct {
 	LoseCommits                 float64
 	RenewEvery                  time.Duration
 	Stall, Pushless             float64
-	Length                      time.Duration
+	// ClockSkew is by how far the clocks of Postgres servers may be off.
+	ClockSkew time.Duration
+	// TopUps has accounts deposit whenever their balance is nearly spent.
+	TopUps bool
+	Length time.Duration
 }
 
 // draw draws the profile of a seed.
@@ -63,13 +67,14 @@ func draw(r *rand.Rand) Profile {
 	}
 	p.RenewEvery, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.Pushless = some(.4, .5)
+	p.ClockSkew = time.Duration(some(.5, float64(margin/4)))
 	if r.IntN(4) == 0 {
 		p.Calm = -1 // every pool stays central
 	}
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
-	if i := r.IntN(10); i < len(directed) {
+	if i := r.IntN(12); i < len(directed) {
 		p.direct(r, directed[i].name)
 	}
 	return p
@@ -91,11 +96,26 @@ var directed = []struct {
 		p.Poor, p.Calm, p.RequestEvery, p.Lasts = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
 		p.AdjustEvery, p.SuspendEvery, p.Spool, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
 	}},
+	// Accounts that spend much more over time than they ever have at once.
+	{"top-ups", func(p *Profile, r *rand.Rand) {
+		p.Poor, p.TopUps, p.Customers, p.RequestEvery = false, true, 1, 20*time.Millisecond
+		p.SuspendEvery, p.AdjustEvery, p.Lasts = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
+		p.Calm, p.Spool = min(max(p.Calm, 20*time.Millisecond), 500*time.Millisecond), 400
+	}},
 	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
 	{"stalls", func(p *Profile, r *rand.Rand) {
 		p.Stall, p.Pushless, p.RenewEvery = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
 		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
 	}},
+}
+
+// Profiles lists the names of the directed profiles.
+func Profiles() []string {
+	var names []string
+	for _, d := range directed {
+		names = append(names, d.name)
+	}
+	return names
 }
 
 // direct makes the profile one of the directed ones.

@@ -93,7 +93,7 @@ func (p *proxy) start() {
 	p.known.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
-	p.timing.IdleTimeout = idleTimeout
+	p.timing.IdleTimeout = w.rules.IdleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.lives) {
 		kept := p.disk.lives[id]

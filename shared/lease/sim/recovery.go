@@ -202,6 +202,9 @@ func (c *replica) join(observed rollback.Observation, done func(bool)) {
 
 // restartPostgres starts another server incarnation of the same data.
 func (w *world) restartPostgres() {
+	if w.r.IntN(2) == 0 { // on another machine
+		w.pg.clock = w.between(-w.profile.ClockSkew, w.profile.ClockSkew)
+	}
 	w.incarnations++
 	w.pg.serverIncarnation = string(rune('a'+w.incarnations%26)) + string(rune('a'+w.incarnations/26))
 	w.down(&w.pgDown, "postgres")
@@ -211,12 +214,12 @@ func (w *world) restartPostgres() {
 func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	d := w.pg
 	d.mark = w.rules.Next(before, d.mark)
-	d.lostAt = w.now
+	d.lostAt = d.now(w)
 	w.renewServer(d)
 	clear(d.replicas)
 	for _, id := range sortedKeys(d.sessions) {
 		if r := d.sessions[id]; r.state != session.Closed {
-			r.state, r.until = session.Fenced, max(r.until, w.now)+sessionValid
+			r.state, r.until = session.Fenced, max(r.until, d.now(w))+sessionValid
 		}
 	}
 	for _, key := range sortedHashes(w.bucket.revoked) {

@@ -204,7 +204,7 @@ func (d *decider) ApplyReturn(ret *wire.Return) wire.Status {
 func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	w := d.c.w
 	before := d.batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
-	response, recalling := w.rules.Op(d.batch, request, pending, applyPolicy)
+	response, recalling := w.rules.Op(d.batch, request, pending, func(b *allocator.Batch) { w.rules.Policy(b, request, applyPolicy) })
 	if response == nil {
 		return nil, recalling
 	}
@@ -265,21 +265,21 @@ func (c *replica) docket(d *database, tx *allocator.Transaction) *allocator.Batc
 		}
 	}
 	book := d.book(pools, sessions)
-	tenures := d.tenures(sessions, w.now)
+	tenures := d.tenures(sessions, d.now(w))
 	for id := range sessions {
 		t := tenures[id]
 		book.EndedSessions[id] = t == nil || !t.MayAdmit()
 	}
 	d.holders(book, wanted)
 	live := int64(0)
-	for _, t := range d.active(w.now) {
+	for _, t := range d.active(d.now(w)) {
 		if t.CanRequest() {
 			live++
 		}
 	}
 	return &allocator.Batch{
 		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live,
-		Recovering: w.rules.Recovers(w.now-d.lostAt, sessionValid, margin),
+		Recovering: w.rules.Recovers(d.now(w)-d.lostAt, sessionValid, margin),
 	}
 }
 
@@ -297,16 +297,16 @@ func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {
 		for _, id := range sortedKeys(d.sessions) {
-			t := d.tenure(id, w.now)
+			t := d.tenure(id, d.now(w))
 			switch {
 			case w.rules.Fence(t, margin):
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
-				d.save(t, w.now)
+				d.save(t, d.now(w))
 			case w.rules.Outlived(t, rest):
 				w.stats.count("sessions closed without a word")
 				t.State = session.Closed
-				d.save(t, w.now)
+				d.save(t, d.now(w))
 				w.free(id)
 			}
 		}
@@ -338,10 +338,10 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 	c.tx("register", func(d *database) {
 		d.mark.Session++
 		id := wire.SessionID(d.mark.Session)
-		d.sessions[id] = &row{boot: r.BootID, state: session.Active, until: w.now + sessionValid, applied: d.mark.Revision}
+		d.sessions[id] = &row{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: d.mark.Revision}
 		for _, e := range w.rules.Earlier(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
-				d.sessions[e.Session] = &row{boot: e.BootID, state: session.Fenced, until: w.now, lost: true}
+				d.sessions[e.Session] = &row{boot: e.BootID, state: session.Fenced, until: d.now(w), lost: true}
 			}
 		}
 		answer = wire.RegisterResponse{
@@ -365,12 +365,12 @@ func (c *replica) renew(r *wire.HeartbeatRequest, reply func(wire.HeartbeatRespo
 	w := c.w
 	var answer wire.HeartbeatResponse
 	c.tx("renew", func(d *database) {
-		t := d.tenure(r.Session, w.now)
+		t := d.tenure(r.Session, d.now(w))
 		if !w.rules.Renew(t, r, sessionValid) {
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
-		d.save(t, w.now)
+		d.save(t, d.now(w))
 		answer = wire.HeartbeatResponse{
 			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
 			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
@@ -392,7 +392,7 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 	w := c.w
 	status := wire.Wait
 	c.tx("close", func(d *database) {
-		t := d.tenure(r.Session, w.now)
+		t := d.tenure(r.Session, d.now(w))
 		before, settled := t.State, int64(0)
 		if stored := d.sessions[r.Session]; stored != nil {
 			settled = stored.settled.Count()
@@ -403,7 +403,7 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		if d.sessions[r.Session] == nil {
 			return
 		}
-		d.save(t, w.now)
+		d.save(t, d.now(w))
 		if before != session.Closed && t.State == session.Closed {
 			w.stats.count("sessions closed")
 			d.sessions[r.Session].asked = true

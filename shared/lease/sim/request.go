@@ -37,6 +37,8 @@ type request struct {
 	// begun is when it was admitted, by the world's clock. gone: its process is dead.
 	begun                time.Duration
 	started, ended, gone bool
+	// admitted is called when the request is admitted, if it is set.
+	admitted func()
 }
 
 // progress is what the request has cost so far.
@@ -178,6 +180,9 @@ func (p *proxy) complete(r *request) {
 	p.started++
 	r.begun = w.now
 	w.stats.Admitted++
+	if r.admitted != nil {
+		r.admitted()
+	}
 	w.checkAdmission(r)
 	l.Running++
 	r.started = true

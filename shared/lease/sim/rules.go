@@ -21,6 +21,7 @@ type Rules struct {
 
 	// The control plane's.
 	Op              func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool)
+	Policy          func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
 	Return          func(d *allocator.Batch, r *wire.Return) wire.Status
 	Post            func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
 	Took            func(s *settlement.Batch, requests map[[16]byte]bool) []int
@@ -45,20 +46,29 @@ type Rules struct {
 	Remembers       bool
 
 	// The proxy's.
-	Before     func(now, deadline session.Instant) bool
-	Registered func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
-	Heartbeat  func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
-	Pushed     func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
-	Current    func(k *session.Invalidations, r session.RecordVersion) bool
-	Begin      func(e holder.AdmissionGate) (holder.Outcome, error)
-	Complete   func(e holder.AdmissionGate) holder.Outcome
-	Answer     func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
-	Recall     func(q *holder.Queue, pool wire.PoolID, generation int64)
-	Finish     func(q *holder.Queue, t *holder.Waiter, cost int64)
-	EndSession func(q *holder.Queue)
-	Stored     func(u *usagelog.Log[*usage], batch []*usage)
-	Restate    func(q *holder.Queue)
-	Seen       func(u *usagelog.Log[*usage])
+	Before      func(now, deadline session.Instant) bool
+	Registered  func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
+	Heartbeat   func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
+	Pushed      func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
+	Current     func(k *session.Invalidations, r session.RecordVersion) bool
+	Begin       func(e holder.AdmissionGate) (holder.Outcome, error)
+	Complete    func(e holder.AdmissionGate) holder.Outcome
+	Answer      func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
+	Recall      func(q *holder.Queue, pool wire.PoolID, generation int64)
+	Finish      func(q *holder.Queue, t *holder.Waiter, cost int64)
+	EndSession  func(q *holder.Queue)
+	IdleTimeout time.Duration
+	Stored      func(u *usagelog.Log[*usage], batch []*usage)
+	Restate     func(q *holder.Queue)
+	Seen        func(u *usagelog.Log[*usage])
+}
+
+// CorrectIn returns the correct rules in worlds of a directed profile; empty for
+// the profile of each seed.
+func CorrectIn(profile string) *Rules {
+	r := Correct()
+	r.In = profile
+	return r
 }
 
 // Correct are the rules of shared/lease.
@@ -80,16 +90,18 @@ func Correct() *Rules {
 		Heartbeat: func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) {
 			_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, r)
 		},
-		Pushed:     (*session.Client).HandlePushed,
-		Current:    (*session.Invalidations).IsCurrent,
-		Begin:      holder.AdmissionGate.Before,
-		Complete:   holder.AdmissionGate.After,
-		Answer:     (*holder.Queue).HandleResponse,
-		Recall:     (*holder.Queue).HandleRecall,
-		Finish:     (*holder.Queue).Release,
-		EndSession: (*holder.Queue).EndSession,
-		Stored:     func(*usagelog.Log[*usage], []*usage) {},
-		Restate:    (*holder.Queue).Resync,
-		Seen:       (*usagelog.Log[*usage]).Republish,
+		Pushed:      (*session.Client).HandlePushed,
+		Current:     (*session.Invalidations).IsCurrent,
+		Begin:       holder.AdmissionGate.Before,
+		Complete:    holder.AdmissionGate.After,
+		Answer:      (*holder.Queue).HandleResponse,
+		Recall:      (*holder.Queue).HandleRecall,
+		Finish:      (*holder.Queue).Release,
+		EndSession:  (*holder.Queue).EndSession,
+		IdleTimeout: idleTimeout,
+		Policy:      func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
+		Stored:      func(*usagelog.Log[*usage], []*usage) {},
+		Restate:     (*holder.Queue).Resync,
+		Seen:        (*usagelog.Log[*usage]).Republish,
 	}
 }

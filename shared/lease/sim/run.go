@@ -99,6 +99,9 @@ func (w *world) build() {
 		if f.Poor {
 			money, slots = w.r.Int64N(6000), 1+w.r.Int64N(6)
 		}
+		if f.TopUps {
+			money = topUp
+		}
 		c := &customer{name: fmt.Sprint("account ", i), balance: add(wire.Balance, money), slots: add(wire.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
 		for range 3 {
@@ -116,7 +119,11 @@ func (w *world) build() {
 	}
 	some := func() *customer { return customers[w.r.IntN(len(customers))] }
 	w.every(f.RequestEvery, func() { w.client(some()) })
-	w.every(f.AdjustEvery, func() { w.adjust(some()) })
+	if f.TopUps {
+		w.every(f.AdjustEvery, func() { w.topUp(some()) })
+	} else {
+		w.every(f.AdjustEvery, func() { w.adjust(some()) })
+	}
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
@@ -166,7 +173,9 @@ func (w *world) heal() {
 		}
 	}
 	w.runUntil(w.now + 3*sessionValid)
+	w.checkNothingHeld()
 	w.probe()
+	w.checkEscrowAgain()
 	for _, p := range w.proxies {
 		p.leave()
 	}

@@ -204,7 +204,7 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 		}
 	}
 	b := d.book(pools, sessions)
-	tenures := d.tenures(sessions, w.now)
+	tenures := d.tenures(sessions, d.now(w))
 	w.checkLate(d, s, tenures)
 	w.rules.Post(s, b, tenures)
 	w.saveBook(b)

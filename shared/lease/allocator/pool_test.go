@@ -1,0 +1,45 @@
+package allocator
+
+import (
+	"testing"
+
+	"modelgateway/shared/wire"
+)
+
+// An account deposits 100 each month and spends 95 of it: its headroom does not
+// shrink with what it has ever deposited.
+func TestHeadroomOfAnAccountThatDepositsAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	p := &Pool{ID: 1, Kind: wire.Balance}
+	for month := range 24 {
+		p.Adjust(10_000)
+		if !p.HasHeadroom(4, 1) {
+			t.Fatalf("no headroom in month %d with %d free", month+1, p.Free)
+		}
+		p.Free -= 9500
+		p.Settled += 9500
+	}
+}
+
+func TestHeadroom(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		pool    Pool
+		n, need int64
+		want    bool
+	}{
+		{"plenty", Pool{Kind: wire.Balance, Total: 1000, Free: 1000}, 4, 10, true},
+		{"a quarter is free", Pool{Kind: wire.Balance, Total: 1000, Free: 250}, 1, 1, false},
+		{"too little for each session", Pool{Kind: wire.Balance, Total: 1000, Free: 1000}, 4, 32, false},
+		{"key limits have none", Pool{Kind: wire.KeyLimit, Total: 1000, Free: 1000}, 1, 1, false},
+		{"unlimited pools need none", Pool{Kind: wire.Balance, Unlimited: true, Free: 1000}, 1, 1, false},
+		{"fewer than ten slots for each session", Pool{Kind: wire.Slots, Total: 39, Free: 39}, 4, 1, false},
+		{"ten slots for each session", Pool{Kind: wire.Slots, Total: 80, Free: 80}, 4, 1, true},
+	}
+	for _, tt := range tests {
+		if got := tt.pool.HasHeadroom(tt.n, tt.need); got != tt.want {
+			t.Errorf("%s: got %t; want %t", tt.name, got, tt.want)
+		}
+	}
+}
