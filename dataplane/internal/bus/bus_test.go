@@ -209,7 +209,7 @@ func TestPushedMessagesReachHandlers(t *testing.T) {
 	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
 	push(t, b, subject.Recall(6), wire.Recall{Account: "another session"})
 	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("pushed messages (-want +got):\n%s", diff)
 	}
 	// With a later session, the watermarks of the session before and of a session of an earlier process are received.
 	if err := b.SubscribeSession(8); err != nil {
@@ -228,7 +228,7 @@ func TestPushedMessagesReachHandlers(t *testing.T) {
 		}
 		want := []string{fmt.Sprintf("settled %d to 5 and [[7 9]]", session)}
 		if diff := cmp.Diff(want, r.wait(1)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("pushed messages (-want +got):\n%s", diff)
 		}
 	}
 	push(t, b, subject.Recall(7), wire.Recall{Account: "earlier session"})
@@ -259,11 +259,11 @@ func TestKeyChangesAreAcknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(wire.Ack{V: 1, Session: 7, Revision: 12}, ack); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("acknowledgement (-want +got):\n%s", diff)
 	}
 	push(t, b, subject.KeyChange, wire.KeyChange{Revision: 13}) // without a reply subject
 	if diff := cmp.Diff([]string{"change 12", "change 13"}, r.wait(2)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("pushed messages (-want +got):\n%s", diff)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestReconnectKeepsSubscriptionsAndSendsNoOldMessages(t *testing.T) {
 	}
 	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
 	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("pushed messages (-want +got):\n%s", diff)
 	}
 }
 

@@ -202,6 +202,6 @@ func TestEntryNameMayHaveAnyCharacters(t *testing.T) {
 	k.put("model ä *>. x=1", "head=r1")
 	s := b.watch(t)
 	if diff := cmp.Diff("head=r1, model ä *>. x=1", <-s.applied); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("applied entries (-want +got):\n%s", diff)
 	}
 }

@@ -32,6 +32,6 @@ func TestDescribeHandlerAnswersRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("description (-want +got):\n%s", diff)
 	}
 }

@@ -129,7 +129,7 @@ func TestEventSettledWhileUnwrittenLeavesNoGap(t *testing.T) {
 	restarted := mustOpen(t, cfg, d)
 	settle(restarted, 1, 0, [2]int64{2, 2})
 	if diff := cmp.Diff(map[int64]money.Nano{1: 10, 3: 30}, costs(t, restarted, 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("costs by sequence number (-want +got):\n%s", diff)
 	}
 }
 
@@ -171,6 +171,6 @@ func TestRotationIsRepeatedAfterFullDisk(t *testing.T) {
 		t.Fatalf("Ready after the disk has room: %v", err)
 	}
 	if diff := cmp.Diff(map[int64]money.Nano{1: 10}, costs(t, mustOpen(t, cfg, d), 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("costs by sequence number (-want +got):\n%s", diff)
 	}
 }

@@ -53,7 +53,7 @@ type Spool struct {
 	cfg      Config
 	log      *slog.Logger
 	openFile openFile
-	openedAt time.Time // publication times count from here, on the monotonic clock
+	openedAt time.Time // publication times are durations since then, on the monotonic clock
 	lock     *os.File  // keeps other processes out; nil if the directory could not be made on a full disk
 
 	mu            sync.Mutex
@@ -67,8 +67,8 @@ type Spool struct {
 	bytes    int64                     // size of all segments
 	// unwritten are the events that the disk has refused so far, in order. No other record is written before them.
 	unwritten []*entry
-	// skipCount is the number in the name of the skip count file. skippedNumbers is how many sequence numbers this process
-	// has skipped since its last successful write. See skipcount.go.
+	// skipCount is the skip count on disk. skippedNumbers is how many sequence numbers this process has skipped at its
+	// start, and zero after its first successful write. See skipcount.go.
 	skipCount, skippedNumbers int64
 	cachedBytes               int64 // size of the written records that are kept in memory for publication
 	writeErr                  error // of the last write

@@ -18,8 +18,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The last record of a segment is cut at every byte: it has no effect, and every
-// record before it has.
+// A last record that is cut at any byte has no effect. The records before it are
+// recovered.
 func TestTornLastRecordHasNoEffect(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -101,7 +101,7 @@ func TestAbortedEventHasLastProgress(t *testing.T) {
 	}
 	want.Usage.Output = 7
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("aborted event (-want +got):\n%s", diff)
 	}
 	if got.FinishedMS < time.Now().Add(-time.Hour).UnixMilli() {
 		t.Errorf("finished at %d; want the time of the recovery", got.FinishedMS)
@@ -160,7 +160,7 @@ func TestClosedSessionKeepsItsEvents(t *testing.T) {
 	}
 	s = mustOpen(t, cfg, d)
 	if diff := cmp.Diff(map[int64]money.Nano{1: 10}, costs(t, s, 1, later(0))); diff != "" {
-		t.Fatalf("(-want +got):\n%s", diff)
+		t.Fatalf("costs by sequence number (-want +got):\n%s", diff)
 	}
 	s.FinishedSessions(2)
 	s.MarkClosed(1)
@@ -202,7 +202,7 @@ func TestSessionWithRunningRequestIsNotFinished(t *testing.T) {
 	for range 2 {
 		want := []wire.CloseRequest{{V: wire.Version, Session: 1, BootID: "boot", FinalCount: 1}}
 		if diff := cmp.Diff(want, s.FinishedSessions(2)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("finished sessions (-want +got):\n%s", diff)
 		}
 		s = mustOpen(t, cfg, d)
 	}
@@ -339,7 +339,7 @@ func TestDamagedSegmentKeepsLaterSequenceNumbers(t *testing.T) {
 	// The request of the lost record is aborted, with a new sequence number.
 	want := map[int64]money.Nano{3: 3, 4: 4, 5: 0}
 	if diff := cmp.Diff(want, costs(t, s, 1, later(0))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("costs by sequence number (-want +got):\n%s", diff)
 	}
 }
 
@@ -362,7 +362,7 @@ func TestForeignFilesAreKept(t *testing.T) {
 	}
 	want := []string{"000000000001.spool", "notes.txt", skipFilePrefix + "0", "x.spool"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(names))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+		t.Errorf("files in the directory (-want +got):\n%s", diff)
 	}
 }
 

@@ -145,7 +145,7 @@ func TestPollerRetriesFailedQueue(t *testing.T) {
 			t.Errorf("the task was received after %s; want %s", waited, 2*queueRetryInterval)
 		}
 		if diff := cmp.Diff([]string{"video_9 acknowledged"}, q.takeResults()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("results of the tasks (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestPollerStopPutsTasksBack(t *testing.T) {
 		<-called
 		p.Stop()
 		if diff := cmp.Diff([]string{"video_1 retry after 2.25s"}, q.takeResults()); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("results of the tasks (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -86,7 +86,7 @@ func TestRefreshRecordsProviderState(t *testing.T) {
 				result.Reason = got.Error
 			}
 			if diff := cmp.Diff(tt.want, result); diff != "" {
-				t.Errorf("(-want +got), error %v:\n%s", err, diff)
+				t.Errorf("outcome (-want +got), error %v:\n%s", err, diff)
 			}
 			if len(f.providers.calls) != tt.calls {
 				t.Errorf("got %d calls; want %d", len(f.providers.calls), tt.calls)
@@ -182,7 +182,7 @@ func TestJobIsChargedBeforeItsRecordIsWritten(t *testing.T) {
 			want = []string{"charge", "write completed", "charge"}
 		}
 		if diff := cmp.Diff(want, f.log); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
+			t.Errorf("charges and writes (-want +got):\n%s", diff)
 		}
 		if f.charger.events[0].Fingerprint() != f.charger.events[1].Fingerprint() {
 			t.Error("the two charges have different fingerprints")
