@@ -1,6 +1,6 @@
-# The front door: every step that a person or CI runs is a target here, and
-# loops over all modules of the workspace. A fresh Debian or Ubuntu with Go, git
-# and make is enough; a target installs or builds what else it needs.
+# Every step that a person or CI runs is a target here, for all modules of the
+# workspace. A fresh Debian or Ubuntu with Go, git and make is enough; a target
+# installs or builds the other tools that it needs.
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,11 +25,11 @@ help: ## list the targets
 
 .PHONY: run
 run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it)
-	@[ -x $(TOOLS)/devstack ] || echo "building the development stack (the first time this downloads modules)"
+	@[ -x $(TOOLS)/devstack ] || echo "building the dev stack (the first time this downloads modules)"
 	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack
 
 .PHONY: cabinet
-cabinet: ## play the example cabinet against the running stack (scripts/cabinet)
+cabinet: ## run the example cabinet backend against the running stack (scripts/cabinet)
 	@go run ./scripts/cmd/cabinet
 
 .PHONY: clean
@@ -44,7 +44,7 @@ build: ## build every binary into bin/
 ## check
 
 .PHONY: test
-test: test/build test/vet test/costs test/race ## everything that must hold: build, vet, costs, all tests with the race detector
+test: test/build test/vet test/costs test/race ## build, vet, cost tests, and all tests with the race detector
 
 .PHONY: test/build
 test/build: ## build each module by itself, as its go.mod says, without the workspace
@@ -54,14 +54,14 @@ test/build: ## build each module by itself, as its go.mod says, without the work
 test/vet: ## go vet on every package
 	@go vet $(PACKAGES)
 
-# The race detector allocates, and drops what is pooled: it cannot see these.
+# These run without the race detector, which allocates and drops pooled objects.
 .PHONY: test/costs
-test/costs: ## what a request may allocate and a waiting stream may hold
+test/costs: ## tests of the allocations per request and the memory of a waiting stream
 	@go test -count=1 -run 'Costs|Allocat|MemoryOfStreams' ./dataplane/... 2>&1 | { grep -v 'no test' || true; }
 
 # The seeds of all fuzz tests run as tests. One database server serves all
-# packages; each test clones a database of its own. No result is taken from the
-# cache (-count=1): it does not know of the programs that tests build and run.
+# packages; each test clones a database of its own. Results are not cached
+# (-count=1), because the cache does not see the programs that tests build.
 .PHONY: test/race
 test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
@@ -72,11 +72,11 @@ test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubec
 	fi; \
 	withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
-# What takes long of the accidents; make test has the others. Several of them
-# stop and start whole fleets, so they need a quiet machine rather than a fast
-# one.
+# Includes the failure scenarios that take long; make test has only the others.
+# Several of them stop and start many processes, so other load on the machine
+# disturbs them.
 .PHONY: chaos
-chaos: ## every accident on real processes: kills, cuts, lost data, full disks, histories checked (minutes)
+chaos: ## failure scenarios on real processes: kills, network cuts, lost data, full disks (minutes)
 	@CHAOS=all go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
 	@go test -count=1 -v -run 'HalfAnHour' ./dataplane/internal/app
 
@@ -91,8 +91,8 @@ lint: lint/go lint/api lint/migrations ## all linters: Go, the API documents, mi
 lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
 	@golangci-lint run $(PACKAGES)
 
-# npm_tool installs the linter of a folder with npm. Where Node.js or the linter
-# cannot be had, it says so and ends the recipe.
+# npm_tool installs the linter of a folder with npm. If Node.js or the linter
+# cannot be installed, it prints a message and ends the recipe.
 define npm_tool
 node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH" && \
 	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(1) $(2) || \
@@ -104,8 +104,8 @@ lint/api: ## check the documents of both APIs with redocly
 	@$(call npm_tool,scripts/tools/redocly); \
 	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml dataplane/api/openapi.yaml
 
-# The lock file has the hash of squawk's program for Linux on x64 only. Other
-# machines take the one of the same version, without the lock file.
+# The lock file has only the hash of squawk's program for Linux on x64. Other
+# machines install the same version without the lock file.
 squawk_lock := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),,--no-package-lock)
 
 .PHONY: lint/migrations
@@ -127,25 +127,25 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 	done
 
 .PHONY: sim
-sim: ## play the lease protocol with faults over SEEDS seeds, or one SEED again with TRACE=1
+sim: ## simulate the lease protocol with faults over SEEDS seeds, or repeat one SEED, with TRACE=1
 	@go run ./scripts/cmd/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) $(if $(TRACE),-trace)
 
 .PHONY: sim/mutations
-sim/mutations: ## put each seeded fault into the protocol and see that the simulation finds it
+sim/mutations: ## put each mutation into the protocol and check that the simulation finds it
 	@go run ./scripts/cmd/sim -mutations
 
 .PHONY: bench
 bench: $(TOOLS)/withpostgres ## run the benchmarks that match BENCH (all)
 	@withpostgres go test -run='^$$' -bench='$(BENCH)' -benchmem $(PACKAGES)
 
-# EVENTS is how many usage events lie in the stream at the start.
+# EVENTS is the number of usage events in the stream at the start.
 EVENTS ?= 1000000
 .PHONY: bench/settle
-bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and compare the books
+bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and check the ledger
 	@withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
 
 .PHONY: bench/usage
-bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 million usage rows, each to answer within 200 ms
+bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 million usage records, with a limit of 200 ms each
 	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
 
 .PHONY: bench/proxy
@@ -155,13 +155,13 @@ bench/proxy: ## the CPU time and memory of the data plane against a minimal prox
 ## maintain
 
 .PHONY: generate
-generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables anew
+generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
 	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs -run Reference -update | { grep -v '^ok' || true; }
 
-# It compares the tree before and after, so that it also works on a tree with changes. Of the files that git does not
-# track only new Go and module files count.
+# It compares the tree before and after, so that it also works on a tree with changes. Among the files that git does not
+# track, it includes only Go and module files.
 tree = { git diff; git ls-files --others --exclude-standard '*.go' '*go.mod' '*go.sum'; }
 
 .PHONY: verify

@@ -1,6 +1,5 @@
-// Package adminclient is the Go client of the admin API. The types and one method for each operation are generated
-// from the API's OpenAPI document (client.gen.go); this package adds how a request is sent and how its response is
-// read.
+// Package adminclient is the Go client of the admin API. The types, and one method for each operation, are generated
+// from the API's OpenAPI document (client.gen.go); the other files send requests and read responses.
 //
 // A method returns a Response if the operation succeeded. If the server answered with an error status, the error is
 // an *Error with the status, the code of the problem and, where the server names one, the time to wait before the
@@ -27,7 +26,7 @@ type Option func(*Client)
 func WithHTTPClient(client *http.Client) Option { return func(c *Client) { c.http = client } }
 
 // New returns a client of the API at an address such as "https://admin.example.com". The token is sent with every
-// request. An error means that the address is no URL with a host.
+// request. An error means that the address is not a URL with a host.
 func New(address, token string, options ...Option) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -141,7 +141,7 @@ func TestExportIsCompleteOnlyWithItsTrailers(t *testing.T) {
 	for name, test := range map[string]struct {
 		complete string
 		want     error
-	}{"complete": {"true", nil}, "broken off": {"", adminclient.ErrIncomplete}} {
+	}{"complete": {"true", nil}, "incomplete": {"", adminclient.ErrIncomplete}} {
 		c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Trailer", "Export-Rows, Export-Complete, Export-Cursor")
 			_, _ = io.WriteString(w, "a row\n")

@@ -17,11 +17,11 @@ import (
 type Response[T any] struct {
 	// Value is the decoded body; nil if the response has no JSON body.
 	Value *T
-	// StatusCode is 200 to 299. The operation's description says what they stand for where there are several.
+	// StatusCode is 200 to 299. If an operation has several, its description explains them.
 	StatusCode int
 	// Header has, among others, the ETag of the value.
 	Header http.Header
-	// Body is the response as it arrived.
+	// Body is the body of the response, not decoded.
 	Body []byte
 }
 
@@ -44,7 +44,7 @@ func WithHeader(name, value string) CallOption {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-// WithBody sends a body other than the method's body parameter: another media type, or JSON that is at hand as text.
+// WithBody sends a body in place of the method's body parameter, for example of another media type, or encoded JSON.
 func WithBody(mediaType string, body []byte) CallOption {
 	return func(r *http.Request) {
 		r.Header.Set("Content-Type", mediaType)

@@ -17,14 +17,14 @@ const maxProblemBytes = 1 << 20
 // Error is a response with an error status.
 type Error struct {
 	StatusCode int
-	// Code names the kind of problem, such as "not_found": the API document lists them. It is empty if the response
-	// was no problem document, for example because a load balancer sent it.
+	// Code names the problem type, such as "not_found"; the API document lists them. It is empty if the response was
+	// not a problem document, for example because a load balancer sent it.
 	Code string
 	// RetryAfter is how long to wait before the request is repeated; zero if the server names no time.
 	RetryAfter time.Duration
 	// Problem is the problem document. Without one, its title is the HTTP status.
 	Problem Problem
-	// Header and Body are the response as it arrived; a body of more than 1 MiB is cut.
+	// Header and Body are those of the response; a body of more than 1 MiB is truncated.
 	Header http.Header
 	Body   []byte
 }

@@ -9,11 +9,10 @@ import (
 	"strconv"
 )
 
-// ErrIncomplete is returned for an export that broke off: only a part of it arrived, and the last row of that part
-// may be torn.
-var ErrIncomplete = errors.New("adminclient: the export broke off")
+// ErrIncomplete is returned for an export of which only a part arrived. The last row of that part may be truncated.
+var ErrIncomplete = errors.New("adminclient: the export is incomplete")
 
-// Export is an export while it arrives, row by row. Read it with CopyTo, or read Body and close it.
+// Export is the stream of an export. Read it with CopyTo, or read Body and close it.
 type Export struct {
 	Body   io.ReadCloser
 	Header http.Header

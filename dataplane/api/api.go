@@ -1,5 +1,5 @@
-// Package api holds the description of the public API, which the ops listener
-// serves and the end-to-end tests hold the data plane to.
+// Package api holds the OpenAPI document of the public API. The ops listener
+// serves it, and the end-to-end tests check the data plane against it.
 package api
 
 import _ "embed" // for Document

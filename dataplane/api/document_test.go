@@ -54,7 +54,7 @@ func TestOperationsAreComplete(t *testing.T) {
 				names[h.Name] = true
 			}
 			if !names["x-request-id"] || !names["request-id"] {
-				t.Errorf("%s: %s lacks a header with the id of the request", op.ID, answer.Status)
+				t.Errorf("%s: %s does not declare a header with the id of the request", op.ID, answer.Status)
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func TestOperationsAreComplete(t *testing.T) {
 	}
 }
 
-// media calls back for every media type of every body of the document.
+// media calls visit for every media type of every body of the document.
 func media(tested *apitest.Document, visit func(at, pointer, mediaType string, node map[string]any)) {
 	for i := range tested.Operations {
 		op := &tested.Operations[i]
@@ -148,8 +148,8 @@ type errorExample struct {
 	}
 }
 
-// Every example of an error is what package apierr makes of its status, code,
-// message and parameter, and stands in the table of errors.
+// Every example of an error equals the envelope that package apierr builds from
+// its status, code, message and parameter, and is in the table of errors.
 func TestErrorExamplesAreRealEnvelopes(t *testing.T) {
 	t.Parallel()
 	tested, _ := load(t)
@@ -164,7 +164,7 @@ func TestErrorExamplesAreRealEnvelopes(t *testing.T) {
 			return
 		}
 		key := status
-		if status == "4XX" { // the table has it under the usual status of its code
+		if status == "4XX" { // the table has the usual status of the code
 			status, key = "409", "400"
 		}
 		for name, example := range member(node, "examples") {
@@ -194,7 +194,7 @@ func TestErrorExamplesAreRealEnvelopes(t *testing.T) {
 	})
 	for row, found := range listed {
 		if !found {
-			t.Errorf("x-errors has %q, which no operation answers with", row)
+			t.Errorf("x-errors has %q, which is no response of an operation", row)
 		}
 	}
 }
@@ -217,8 +217,7 @@ func decode(t *testing.T, text []byte) any {
 	return value
 }
 
-// The headers that say whether a retry helps stand at the responses that have
-// them.
+// The responses that have headers about retries declare them.
 func TestRetryHeaders(t *testing.T) {
 	t.Parallel()
 	tested, _ := load(t)
@@ -281,11 +280,11 @@ func TestRegisterServesTheDocumentAndItsPage(t *testing.T) {
 	}
 	for _, link := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(page, ` id="`+link[1]+`"`) {
-			t.Errorf("a link leads to %s", link[1])
+			t.Errorf("the link to %s has no target on the page", link[1])
 		}
 	}
 	if i := slices.IndexFunc([]string{"<script", "<link", "<img", "src="}, func(s string) bool { return strings.Contains(page, s) }); i >= 0 {
-		t.Error("the page loads something")
+		t.Error("the page refers to external resources")
 	}
 }
 

@@ -20,7 +20,7 @@ var actions = map[format.Action]string{
 }
 
 // The schema of a request lists exactly the parameters that the format accepts,
-// with what happens to each, and the description names those that it refuses.
+// with the policy of each, and the description names those that it refuses.
 func TestRequestSchemasAreTheParameterTables(t *testing.T) {
 	t.Parallel()
 	tested, doc := load(t)
@@ -40,7 +40,7 @@ func TestRequestSchemasAreTheParameterTables(t *testing.T) {
 			got[name], _ = property.(map[string]any)["x-gateway"].(string)
 		}
 		want := map[string]string{}
-		required := []string{"model"} // every format needs it before its table is looked at
+		required := []string{"model"} // every format requires it before it uses its table
 		for _, name := range tt.policy.Names() {
 			row := tt.policy.Row(name)
 			description := doc.Operation(tt.operation).Description

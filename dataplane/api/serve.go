@@ -11,7 +11,7 @@ import (
 // Register adds the document, /openapi.yaml, and the page rendered from it,
 // /docs, to a mux. Neither needs a key.
 func Register(mux *http.ServeMux) {
-	page := sync.OnceValues(func() ([]byte, error) { // rendered when it is first asked for
+	page := sync.OnceValues(func() ([]byte, error) { // rendered at the first request
 		site, err := apipage.New(Document)
 		if err != nil {
 			return nil, fmt.Errorf("api: %w", err)
@@ -20,7 +20,7 @@ func Register(mux *http.ServeMux) {
 	})
 	mux.HandleFunc("GET /openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
-		_, _ = w.Write(Document) // the reader may be gone
+		_, _ = w.Write(Document) // fails if the client has disconnected
 	})
 	mux.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) {
 		text, err := page()
@@ -33,6 +33,6 @@ func Register(mux *http.ServeMux) {
 		h.Set("Content-Security-Policy", apipage.Policy)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
-		_, _ = w.Write(text) // the reader may be gone
+		_, _ = w.Write(text) // fails if the client has disconnected
 	})
 }

@@ -48,8 +48,8 @@ func (c *Cabinet) chat(ctx context.Context, secret string) (status int, id strin
 	return answer.StatusCode, answer.Header.Get("X-Request-Id"), err
 }
 
-// receipt waits until the request is settled and prints its cost and how it came about. The usage of a request arrives
-// moments after the response; a page would show it when it is there.
+// receipt waits until the request is settled and prints the lines of its receipt and its cost. A request is settled
+// moments after its response; a web page would show the receipt when it exists.
 func (c *Cabinet) receipt(ctx context.Context, request string) (cost string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

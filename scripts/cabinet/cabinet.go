@@ -1,10 +1,10 @@
-// Package cabinet is an example of the backend of a customer cabinet. A customer signs up, pays, gets an API key,
-// uses it, is warned of a low balance, revokes the key and looks at the statement. The package uses the client of the
-// admin API and nothing else of this repository, so that it can be copied.
+// Package cabinet is an example of the backend of a cabinet, the operator's web site for customers. A customer signs up,
+// pays, gets an API key, uses it, is warned of a low balance, revokes the key and reads the statement. The package uses
+// the client of the admin API and nothing else of this repository, so that it can be copied.
 //
-// A cabinet has to get these points right:
+// A cabinet must get these points right:
 //   - Every POST has an Idempotency-Key made from the cabinet's own ids. A job that runs again after a crash then
-//     changes nothing a second time (signUp, topUp).
+//     has no second effect (signUp, topUp).
 //   - A payment is booked under the payment provider's reference, once, however often it is reported.
 //   - The secret of a key is shown and never stored: the control plane can show it again (showKey).
 //   - A revocation is reported as done only when it is effective on every proxy (revoke).
@@ -35,7 +35,7 @@ type Cabinet struct {
 	Out io.Writer
 }
 
-// Customer is a customer as the cabinet knows them.
+// Customer is a customer in the cabinet's own data.
 type Customer struct {
 	// ID is the cabinet's own id, unique.
 	ID, Name string
@@ -94,8 +94,8 @@ func (c *Cabinet) signUp(ctx context.Context, customer Customer) (*adminclient.A
 	return created.Value, nil
 }
 
-// topUp books a payment. The payment provider may report it twice; the reference makes it one booking, and the second
-// response has the status 200.
+// topUp books a payment. The payment provider may report it twice; because of the reference it is booked once, and the
+// second response has the status 200.
 func (c *Cabinet) topUp(ctx context.Context, account string, customer Customer) error {
 	for _, notice := range []string{"first", "second"} {
 		booked, err := c.API.CreateCredit(ctx, account,
@@ -129,7 +129,7 @@ func (c *Cabinet) issueKey(ctx context.Context, account string, customer Custome
 func (c *Cabinet) showKey(ctx context.Context, key *adminclient.IssuedKey) error {
 	shown, err := c.API.RevealKey(ctx, key.ID, nil)
 	switch {
-	case adminclient.Code(err) == "not_revealable": // a page says so in place of the button
+	case adminclient.Code(err) == "not_revealable": // a web page shows this in place of the button
 		c.printf("the secret of this key cannot be shown")
 	case err != nil:
 		return err

@@ -13,12 +13,12 @@ import (
 )
 
 // Listen serves the cabinet's Receiver on the loopback interface and registers it as a webhook of the gateway, until
-// stop is called. A real cabinet has a public address with TLS. Its operator registers that once and configures the
-// secret:
+// stop is called. A real cabinet has a public address with TLS. Its operator registers the address once and configures
+// the secret:
 //
 //	gwctl webhooks create --url https://cabinet.example.com/hooks --event-types account.low_balance
 //
-// This needs a token of scope `operator`, unlike everything else here.
+// This is the only call that needs a token of scope `operator`.
 func (c *Cabinet) Listen(ctx context.Context, operator *adminclient.Client) (stop func() error, err error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", "127.0.0.1:0")

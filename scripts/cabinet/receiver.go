@@ -16,8 +16,8 @@ import (
 // maxEvent bounds the size of an event, in bytes. All events are smaller.
 const maxEvent = 64 << 10
 
-// Receiver is the HTTP handler that the gateway sends events to. An event that it answered with a status of success is
-// not sent again; any other one is, for three days.
+// Receiver is the HTTP handler that the gateway sends events to. If it answers with a status other than 2xx, the gateway
+// sends the event again, for three days.
 type Receiver struct {
 	// Secrets are the secrets of the webhook. There are two while the secret is rotated.
 	Secrets []signature.Secret
@@ -26,14 +26,14 @@ type Receiver struct {
 
 	mu sync.Mutex
 	// done has the ids of the events that were handled. A real cabinet keeps them in its database for 30 days, with a
-	// unique index, written in the transaction that handles the event: then no crash and no second replica handles an
-	// event twice.
+	// unique index, and writes them in the transaction that handles the event. Then no event is handled twice because of
+	// a crash or a second replica.
 	done map[string]bool
 }
 
 // ServeHTTP accepts an event if its signature is valid and recent, and handles it once, however often it is sent.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxEvent)) // the signature is that of these bytes
+	body, err := io.ReadAll(http.MaxBytesReader(w, q.Body, maxEvent)) // the signature is over these bytes
 	if err != nil {
 		http.Error(w, "the event could not be read", http.StatusBadRequest)
 		return
@@ -45,7 +45,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	var event adminclient.Event
 	if err := json.Unmarshal(body, &event); err != nil {
-		http.Error(w, "the body is no event in JSON", http.StatusBadRequest)
+		http.Error(w, "the body is not an event in JSON", http.StatusBadRequest)
 		return
 	}
 	if err := r.once(q.Context(), id, &event); err != nil {
@@ -56,7 +56,7 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// once handles an event unless that was done before. A copy that arrives in the meantime waits for the result.
+// once handles an event unless it was handled before. A copy that arrives in the meantime waits for the result.
 func (r *Receiver) once(ctx context.Context, id string, event *adminclient.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

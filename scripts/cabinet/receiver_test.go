@@ -16,8 +16,8 @@ import (
 	"modelgateway/scripts/cabinet"
 )
 
-// bundle is a receiver with the ids of the events that it handled.
-type bundle struct {
+// fixture is a receiver with the ids of the events that it handled.
+type fixture struct {
 	*testing.T
 	receiver cabinet.Receiver
 	secret   signature.Secret
@@ -25,9 +25,9 @@ type bundle struct {
 	fault    error
 }
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *fixture {
 	t.Helper()
-	b := &bundle{T: t, secret: signature.NewSecret()}
+	b := &fixture{T: t, secret: signature.NewSecret()}
 	b.receiver = cabinet.Receiver{
 		Secrets: []signature.Secret{signature.NewSecret(), b.secret}, // the secret is being rotated
 		Handle: func(_ context.Context, e *adminclient.Event) error {
@@ -41,7 +41,7 @@ func setup(t *testing.T) *bundle {
 }
 
 // send delivers an event as the gateway does and returns the status.
-func (b *bundle) send(id string, at time.Time, body []byte, signer signature.Secret) int {
+func (b *fixture) send(id string, at time.Time, body []byte, signer signature.Secret) int {
 	b.Helper()
 	q := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", bytes.NewReader(body))
 	signature.Sign(q.Header, id, at, body, signer)

@@ -20,7 +20,7 @@ func (c *Cabinet) warn(ctx context.Context, account string, customer Customer) e
 	for {
 		select {
 		case event := <-c.Warnings:
-			if *event.Data.AccountID == account { // others have customers too
+			if *event.Data.AccountID == account { // the event may be about another customer
 				return c.notify(&event.Data)
 			}
 		case <-ctx.Done():
@@ -29,7 +29,7 @@ func (c *Cabinet) warn(ctx context.Context, account string, customer Customer) e
 	}
 }
 
-// notify stands for the message that a cabinet sends to the customer.
+// notify takes the place of the message that a cabinet sends to the customer.
 func (c *Cabinet) notify(low *adminclient.EventData) error {
 	if low.Balance == nil || low.Threshold == nil || low.Forecast == nil {
 		return errors.New("the event has no balance, threshold or forecast")

@@ -8,7 +8,7 @@
 //     released API document);
 //   - the objects are consistent: selectors, ports, files and hooks refer to existing
 //     objects;
-//   - the programs know all settings, and each pod mounts only the secrets of its program.
+//   - all settings are settings of the programs, and each pod mounts only the secrets of its program.
 //
 // Tests that need a cluster are not included. The go command does not detect changes of the
 // chart, because it is outside this module, so run the tests with -count=1.

@@ -248,7 +248,7 @@ func TestReferencesToPortsResolve(t *testing.T) {
 		for _, o := range all.kind("NetworkPolicy") {
 			target := selected(t, all, o, o.Spec.PodSelector)
 			if !slices.Equal(o.Spec.PolicyTypes, []string{"Ingress", "Egress"}) {
-				t.Errorf("%v is about %v; want both ways", o, o.Spec.PolicyTypes)
+				t.Errorf("%v has the policy types %v; want Ingress and Egress", o, o.Spec.PolicyTypes)
 			}
 			for _, rule := range o.Spec.Ingress {
 				for _, p := range rule.Ports {

@@ -128,10 +128,10 @@ func fits(value any, typ string) bool {
 	case "string":
 		return isText
 	}
-	return false // a Secret among them: its file is named instead
+	return false // including settings.Secret, because the chart sets its _file setting instead
 }
 
-// Programs refuse unknown settings.
+// The chart sets only settings that the programs know, because they refuse others.
 func TestProgramsKnowTheirSettings(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
@@ -146,7 +146,7 @@ func TestProgramsKnowTheirSettings(t *testing.T) {
 	})
 }
 
-// Environment variables are settings that are no secrets, or variables of the Go runtime.
+// Environment variables are settings that are not secrets, or variables of the Go runtime.
 func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
@@ -160,7 +160,7 @@ func TestVariablesAreSettings(t *testing.T) {
 				known = append(known, "PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY")
 			}
 			for key, typ := range settingTypes(t, plane) {
-				if typ != "Secret" {
+				if typ != "settings.Secret" {
 					known = append(known, "MGW_"+strings.ToUpper(strings.ReplaceAll(key, ".", "_")))
 				}
 			}
@@ -181,8 +181,8 @@ func TestPodsMountExactlyTheirSecrets(t *testing.T) {
 	for _, plane := range planes {
 		set := settings(t, defaults, plane)
 		for key, typ := range settingTypes(t, plane) {
-			exchanged := strings.Contains(key, ".old_") // there is none until a key is exchanged
-			if typ == "Secret" && set[key+"_file"] == nil && !exchanged {
+			previous := strings.Contains(key, ".previous_") // only set during a rotation
+			if typ == "settings.Secret" && set[key+"_file"] == nil && !previous {
 				t.Errorf("%s: %s_file is not set", plane, key)
 			}
 		}
@@ -225,9 +225,9 @@ func TestPostgresConnectionsAreVerified(t *testing.T) {
 		name, mode, authority string
 		args                  []string
 	}{
-		{name: "left to the connection string"},
+		{name: "no values"},
 		{"an authority", "verify-full", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca"}},
-		{"less than that", "require", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca,postgres.sslMode=require"}},
+		{"weaker verification", "require", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca,postgres.sslMode=require"}},
 		{"the authorities of the image", "verify-full", "", []string{"--set", "postgres.sslMode=verify-full"}},
 	} {
 		for _, o := range renderObjects(t, "defaults", test.args...).workloads() {

@@ -60,8 +60,8 @@ func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, name), args...)
 }
 
-// module returns the folder of a released module. It checks the hash, because the module is
-// in no go.sum.
+// module returns the folder of a released module. It checks the hash, because no go.sum
+// contains the module.
 func module(t *testing.T, version, hash string) string {
 	t.Helper()
 	out, err := goCommand(t.TempDir(), "mod", "download", "-json", version)

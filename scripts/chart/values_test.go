@@ -55,7 +55,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		values string
-		want   string // within the complaint
+		want   string // part of the error
 	}{
 		{"unknown value", `{"dataplane":{"replica":3}}`, "at '/dataplane': additional properties 'replica'"},
 		{"space in the address", `{"nats":{"url":"tls://a:4222, nats://b:4222"}}`, "at '/nats/url'"},
@@ -71,12 +71,12 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"one name for all replicas", `{"dataplane":{"config":{"name":"proxy"}}}`, "dataplane.config.name cannot be set"},
 		{"setting as a variable", `{"dataplane":{"extraEnv":[{"name":"MGW_SECRETS_PEPPER","value":"0123456789abcdef"}]}}`, "at '/dataplane/extraEnv/0/name'"},
 		{"no memory limit", `{"dataplane":{"resources":{"limits":null}}}`, "at '/dataplane/resources': missing property 'limits'"},
-		{"memory limit that is no size", `{"dataplane":{"resources":{"limits":{"memory":"1GB"}}}}`, "at '/dataplane/resources/limits/memory'"},
-		{"spool that is no size", `{"dataplane":{"spool":{"size":"big"}}}`, "at '/dataplane/spool/size'"},
+		{"memory limit that is not a size", `{"dataplane":{"resources":{"limits":{"memory":"1GB"}}}}`, "at '/dataplane/resources/limits/memory'"},
+		{"spool that is not a size", `{"dataplane":{"spool":{"size":"big"}}}`, "at '/dataplane/spool/size'"},
 		{"no secret", `{"secrets":{"existingSecret":""}}`, "secrets.existingSecret is empty"},
 		{"even number of NATS replicas", `{"nats":{"replicas":2}}`, "at '/nats/replicas'"},
-		{"tokens for anybody", `{"controlplane":{"oidc":{"issuer":"https://id.example.com"}}}`, "controlplane.oidc.audience is empty"},
-		{"scope that is none", `{"controlplane":{"oidc":{"scopeMapping":"admins=root"}}}`, "at '/controlplane/oidc/scopeMapping'"},
+		{"no audience", `{"controlplane":{"oidc":{"issuer":"https://id.example.com"}}}`, "controlplane.oidc.audience is empty"},
+		{"unknown scope", `{"controlplane":{"oidc":{"scopeMapping":"admins=root"}}}`, "at '/controlplane/oidc/scopeMapping'"},
 		{"password in the address of monitoring", `{"nats":{"monitorURL":"http://user:password@nats:8222"}}`, "at '/nats/monitorURL'"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {

@@ -67,7 +67,7 @@ func (s *Stack) keep(ctx context.Context, parts ...supervise.Part) error {
 	for _, part := range parts {
 		group.Go(func() error { return s.startPart(ctx, part) })
 	}
-	return group.Wait() //nolint:wrapcheck // startPart names the part
+	return group.Wait() //nolint:wrapcheck // errors of startPart name the part
 }
 
 func (s *Stack) startPart(ctx context.Context, part supervise.Part) error {

@@ -18,7 +18,7 @@ func TestStepPrintsProgress(t *testing.T) {
 		want string
 	}{
 		{"quick", 100 * time.Millisecond, nil, "building ...\n"},
-		{"a while", 1500 * time.Millisecond, nil, "building ...\n  done in 1.5s\n"},
+		{"some time", 1500 * time.Millisecond, nil, "building ...\n  done in 1.5s\n"},
 		{"long", 25 * time.Second, nil, "building ...\n  still building (10s)\n  still building (20s)\n  done in 25s\n"},
 		{"failed", 2 * time.Second, errStep, "building ...\n"},
 	}

@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, s.Stop(ctx)) }()
 	if err := s.start(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // the user stopped it during the start
+			return nil // the user stopped the stack during the start
 		}
 		return err
 	}

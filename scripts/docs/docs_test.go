@@ -87,7 +87,7 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 				path = filepath.Join(filepath.Dir(doc), target)
 			}
 			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
-				t.Errorf("%s: the link to %s leads nowhere", doc, m[1])
+				t.Errorf("%s: the target of the link to %s does not exist", doc, m[1])
 				continue
 			}
 			if fragment == "" || filepath.Ext(path) != ".md" {

@@ -1,6 +1,6 @@
-// Package importrules tests which package imports which, with the dependency graph
-// that `go list` reports. The linter checks most of the rules earlier (depguard in
-// .golangci.yaml); these tests also see indirect imports and new packages.
+// Package importrules tests the rules about imports between packages, with the dependency
+// graph that `go list` reports. The linter checks most of the rules, too (depguard in
+// .golangci.yaml); these tests also detect indirect imports and new packages.
 package importrules
 
 import (
@@ -54,11 +54,11 @@ const product = "modelgateway/"
 
 var modules = []string{product + "controlplane", product + "dataplane", product + "migrations", product + "shared"}
 
-// platform is a module with what both planes need and any other server would, too.
+// platform is a module with code that both planes use and that is not specific to the product.
 const platform = product + "shared/platform"
 
-// sharedLibraries are the modules in shared that are code which both planes use, but
-// no part of the contract between them.
+// sharedLibraries are the modules in shared with code that both planes use, but that is
+// not part of the contract between them.
 var sharedLibraries = []string{product + "shared/apidoc", platform}
 
 // edges are the packages that do the I/O of a plane. Only app connects them.

@@ -21,8 +21,8 @@ func TestPlanesAreSeparate(t *testing.T) {
 	}
 }
 
-// Releases of any age share the contract and the schema, so no version of a third
-// party's module may reach them. The other modules in shared are not part of the
+// Releases of any age share the contract and the schema, so these must not depend on a
+// version of a third-party module. The other modules in shared are not part of the
 // contract, and the contract does not depend on them.
 func TestSharedAndMigrationsImportTheStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
@@ -39,7 +39,7 @@ func TestSharedAndMigrationsImportTheStandardLibraryOnly(t *testing.T) {
 	}
 }
 
-// Package platform would do for any server: it knows nothing of this product.
+// The module platform is not specific to the product, so it imports nothing of it.
 func TestPlatformImportsNothingOfTheProduct(t *testing.T) {
 	t.Parallel()
 	for path, p := range load(t) {
@@ -54,7 +54,7 @@ func TestPlatformImportsNothingOfTheProduct(t *testing.T) {
 	}
 }
 
-// A program that uses the client of the admin API gets no other dependency.
+// A program that imports the client of the admin API gets no further dependencies.
 func TestAdminClientUsesTheStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
 	packages := load(t)
@@ -71,7 +71,7 @@ func TestAdminClientUsesTheStandardLibraryOnly(t *testing.T) {
 	}
 }
 
-// A production binary must not contain the development stack or a test kit.
+// A production binary must not contain the dev stack or a test kit.
 func TestPlanesDoNotImportScripts(t *testing.T) {
 	t.Parallel()
 	for path, p := range load(t) {

@@ -24,13 +24,13 @@ const (
 // large lists the packages that may exceed maxPackageLines, with the reason.
 var large = map[string]string{
 	"shared/lease/sim":    "a simulation of the whole product is one subject",
-	"scripts/providersim": "a program that plays five formats, not imported by the product",
+	"scripts/providersim": "a program that simulates five formats, not imported by the product",
 }
 
 // packageSize is the size of one package.
 type packageSize struct{ lines, exported int }
 
-// TestPackagesAreSmall keeps packages small enough to be read at once.
+// TestPackagesAreSmall keeps packages small enough to be read as a whole.
 func TestPackagesAreSmall(t *testing.T) {
 	t.Parallel()
 	sizes := packageSizes(t)

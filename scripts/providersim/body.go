@@ -83,5 +83,5 @@ func (m members) number(name string, fallback int64) int64 {
 	return n
 }
 
-// truth reports whether a boolean member is present and true.
-func (m members) truth(name string) bool { return string(m[name]) == "true" }
+// isTrue reports whether a boolean member is present and true.
+func (m members) isTrue(name string) bool { return string(m[name]) == "true" }

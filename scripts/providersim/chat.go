@@ -77,7 +77,7 @@ type (
 	}
 )
 
-// chatAnswer renders one answer of the chat format.
+// chatAnswer is one answer of the chat format, as JSON or as a stream.
 type chatAnswer struct {
 	id           string
 	model        string

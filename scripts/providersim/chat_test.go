@@ -69,7 +69,7 @@ func (r *chatReader) take(t *testing.T, c chunkChoice) {
 		t.Errorf("role must come exactly once and first, choice %d", c.Index)
 	}
 	if r.finish[c.Index] != "" {
-		t.Errorf("choice %d goes on behind its end", c.Index)
+		t.Errorf("choice %d continues after its end", c.Index)
 	}
 	r.texts[c.Index] += delta.Content + delta.Refusal
 	for _, call := range delta.ToolCalls {

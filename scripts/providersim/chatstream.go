@@ -38,7 +38,7 @@ func (a *chatAnswer) opening(yield func(event) bool) bool {
 
 func (a *chatAnswer) reasoning(yield func(event) bool) bool {
 	if !a.d.reasoningContent {
-		a.sent += a.plan.reasoningTotal() // counted, not shown
+		a.sent += a.plan.reasoningTotal() // counted, but not in the answer
 		return true
 	}
 	return a.sendWords(yield, "reasoning_content", a.plan.reasoning)
@@ -173,7 +173,7 @@ func (a *chatAnswer) event(c chatChunk, tokens int64) event {
 	return event{data: mustJSON(c), words: tokens}
 }
 
-// carrying returns the event of a chunk with the final usage.
+// carrying returns the event of a chunk that contains the final usage.
 func (a *chatAnswer) carrying(c chatChunk, usage json.RawMessage) event {
 	return event{data: mustJSON(c), usage: usage, counts: a.plan.counts(Chat)}
 }

@@ -194,7 +194,7 @@ func (p *param) checkArray(f Format, raw json.RawMessage) *fault {
 }
 
 // kindOf returns the JSON type of a valid value. A number with a fraction or an exponent is
-// no integer, even if its value is one.
+// not an integer, even if its value is one.
 func kindOf(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':

@@ -14,8 +14,8 @@ func isControl(path string) bool { return strings.HasPrefix(path, "/_sim/") }
 
 // control serves the control paths, which need no credential and are not in the journal.
 func (s *Sim) control(w http.ResponseWriter, r *http.Request) {
-	if id, ok := strings.CutPrefix(r.URL.Path, "/_sim/pictures/"); ok {
-		s.picture(w, id)
+	if id, ok := strings.CutPrefix(r.URL.Path, "/_sim/images/"); ok {
+		s.serveImage(w, id)
 		return
 	}
 	switch r.Method + " " + strings.TrimPrefix(r.URL.Path, "/_sim/") {

@@ -46,7 +46,7 @@ func TokensOf(n int64) int64 { return (n + 3) / 4 }
 
 // ContentBytes returns the sum of the lengths of the values with content in a JSON body, as
 // received: with quotes, escapes and inner white space, without white space around a value.
-// A null counts as absent. A body that is no JSON object is an error.
+// A null counts as absent. A body that is not a JSON object is an error.
 func ContentBytes(f Format, body []byte) (int64, error) {
 	m, err := splitObject(body)
 	if err != nil {
@@ -63,7 +63,7 @@ func PromptTokens(f Format, body []byte) (int64, error) {
 }
 
 // OutputLimit returns the limit of output tokens per choice in a request, or NoLimit. A body
-// that is no JSON object is an error.
+// that is not a JSON object is an error.
 func OutputLimit(f Format, body []byte) (int64, error) {
 	m, err := splitObject(body)
 	if err != nil {
@@ -130,8 +130,8 @@ type Counts struct {
 	CacheWrite30m int64 `json:"cache_write_30m"` // written, chat and responses
 	Output        int64 `json:"output"`          // all billed output
 	Reasoning     int64 `json:"reasoning"`       // part of Output
-	Images        int64 `json:"images"`          // pictures delivered
-	ImageOut      int64 `json:"image_out"`       // picture tokens, part of Output
+	Images        int64 `json:"images"`          // images delivered
+	ImageOut      int64 `json:"image_out"`       // image tokens, part of Output
 	Seconds       int64 `json:"seconds"`         // seconds of finished video
 }
 

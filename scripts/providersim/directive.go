@@ -97,7 +97,7 @@ var directiveTable = []directive{
 	{"seconds", "=N videos: seconds reported instead of the requested ones", number(func(d *directives) *int64 { return &d.seconds })},
 	{"expired", "videos: the content has expired", flag(func(d *directives) *bool { return &d.expired })},
 	{"foreign_status", "videos: status words of other providers", flag(func(d *directives) *bool { return &d.foreign })},
-	{"lostcreate", "videos: the job is created, but its answer is not sent", flag(func(d *directives) *bool { return &d.lostCreate })},
+	{"lostcreate", "videos: the job is created, but no answer is sent", flag(func(d *directives) *bool { return &d.lostCreate })},
 	{"content", "=N videos: size of the content in bytes, default 65536", number(func(d *directives) *int64 { return &d.content })},
 }
 

@@ -125,7 +125,7 @@ func TestCutClosesTheStream(t *testing.T) {
 	}{
 		{"after the headers", "cut=0", 0, 0},
 		{"in the text", "cut=3", 3, 2},
-		{"behind the last event", "cut=19", 19, 16},
+		{"after the last event", "cut=19", 19, 16},
 		{"with keepalives between", "cut=3,keepalive", 3, 2},
 	}
 	for _, tt := range tests {

@@ -125,7 +125,7 @@ func (x *exchange) abort() {
 	panic(http.ErrAbortHandler)
 }
 
-// gone returns an error if the client has left or Close was called.
+// gone returns an error if the client has disconnected or Close was called.
 func (x *exchange) gone() error {
 	switch {
 	case x.waiting.Err() != nil:
@@ -143,7 +143,7 @@ func (x *exchange) pause(d time.Duration) error {
 	return x.gone()
 }
 
-// wait waits until the client leaves or Close is called.
+// wait waits until the client disconnects or Close is called.
 func (x *exchange) wait() error {
 	<-x.ctx.Done()
 	return x.gone()

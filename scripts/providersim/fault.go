@@ -33,7 +33,7 @@ type errorDetail struct {
 func (f *fault) detail() errorDetail {
 	kind := f.kind
 	if kind == "" {
-		kind = openKind(f.status)
+		kind = commonType(f.status)
 	}
 	return errorDetail{Message: f.message, Type: kind, Param: orNull(f.param), Code: orNull(f.code)}
 }
@@ -52,7 +52,7 @@ func (f *fault) messagesError(requestID string) messagesError {
 	body := messagesError{Type: "error", RequestID: requestID}
 	body.Error.Type, body.Error.Message = f.kind, f.message
 	if body.Error.Type == "" {
-		body.Error.Type = messagesKind(f.status)
+		body.Error.Type = messagesType(f.status)
 	}
 	return body
 }
@@ -67,7 +67,7 @@ func (f *fault) envelope(format Format, requestID string) []byte {
 	}{f.detail()})
 }
 
-func openKind(status int) string {
+func commonType(status int) string {
 	switch {
 	case status == http.StatusTooManyRequests:
 		return "requests"
@@ -78,7 +78,7 @@ func openKind(status int) string {
 	}
 }
 
-func messagesKind(status int) string {
+func messagesType(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
 		return "authentication_error"

@@ -82,8 +82,8 @@ func (j *journal) begin(e *Entry) {
 	}
 }
 
-// note updates the entry of a running request.
-func (j *journal) note(e *Entry) {
+// update updates the entry of a running request.
+func (j *journal) update(e *Entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if i, ok := j.index(e.Seq); ok {
@@ -92,7 +92,7 @@ func (j *journal) note(e *Entry) {
 }
 
 func (j *journal) end(e *Entry) {
-	j.note(e)
+	j.update(e)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.out == nil {
@@ -111,7 +111,7 @@ func (j *journal) index(seq int64) (int, bool) {
 	return i, i < len(j.entries)
 }
 
-// since returns the entries with Seq > seq, only those of one model unless model is empty.
+// since returns the entries with a Seq above seq: those of one model, or all if model is empty.
 func (j *journal) since(seq int64, model string) []Entry {
 	j.mu.Lock()
 	defer j.mu.Unlock()

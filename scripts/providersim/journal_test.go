@@ -98,7 +98,7 @@ func TestJournalIsBounded(t *testing.T) {
 	if got := j.since(0, ""); len(got) != 1 || got[0].Seq != 6 {
 		t.Errorf("%d entries from %d; want the large one alone", len(got), got[0].Seq)
 	}
-	j.end(&Entry{Seq: 2, Done: true}) // forgotten long ago
+	j.end(&Entry{Seq: 2, Done: true}) // was dropped before
 	if entries, dropped, _ := j.sizes(); entries != 1 || dropped != 5 {
 		t.Errorf("%d entries, %d dropped; want 1 and 5", entries, dropped)
 	}
@@ -168,9 +168,9 @@ func TestRulesApplyInOrder(t *testing.T) {
 		{"model", Chat, map[string]string{"model": `"a"`}, 500},
 		{"used up", Chat, map[string]string{"model": `"a"`}, 200},
 		{"path", Responses, nil, 501},
-		{"path for ever", Responses, nil, 501},
+		{"path, without a limit of uses", Responses, nil, 501},
 		{"body", Chat, map[string]string{"user": `"a needle"`}, 502},
-		{"wins over the model name", Chat, map[string]string{"model": `"c@status=400"`}, 503},
+		{"takes precedence over the model name", Chat, map[string]string{"model": `"c@status=400"`}, 503},
 	}
 	for _, tt := range tests {
 		if status, body := b.ask(t, tt.format, tt.change); status != tt.want {

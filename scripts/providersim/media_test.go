@@ -33,7 +33,7 @@ func TestImages(t *testing.T) {
 	}{
 		{"one", nil, 1, true},
 		{"three", map[string]string{"n": "3"}, 3, true},
-		{"fewer than asked", map[string]string{"n": "3", "model": `"sim@images=2"`}, 2, true},
+		{"fewer than requested", map[string]string{"n": "3", "model": `"sim@images=2"`}, 2, true},
 		{"none", model("noimage"), 0, true},
 		{"without usage", model("nousage"), 1, false},
 	}
@@ -51,11 +51,11 @@ func TestImages(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := png.Decode(bytes.NewReader(raw)); err != nil {
-					t.Errorf("picture does not decode: %v", err)
+					t.Errorf("image does not decode: %v", err)
 				}
 			}
 			if len(a.Data) != tt.pictures || len(seen) != tt.pictures || (a.Usage != nil) != tt.usage {
-				t.Errorf("%d pictures, %d different, usage %v; want %d, usage %t", len(a.Data), len(seen), a.Usage, tt.pictures, tt.usage)
+				t.Errorf("%d images, %d different, usage %v; want %d, usage %t", len(a.Data), len(seen), a.Usage, tt.pictures, tt.usage)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestImageURL(t *testing.T) {
 		t.Errorf("decode %s: %v", a.Data[1].URL, err)
 	}
 	if got := *b.last(t).Counts; got != (Counts{Images: 2}) {
-		t.Errorf("counts %+v; want two pictures and nothing else", got)
+		t.Errorf("counts %+v; want two images and nothing else", got)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestImageStream(t *testing.T) {
 	}
 }
 
-func (b bundle) create(t *testing.T, list string) Video {
+func (b fixture) create(t *testing.T, list string) Video {
 	t.Helper()
 	status, body := b.ask(t, Videos, map[string]string{"model": `"sim@` + list + `"`, "seconds": `"8"`, "size": `"1280x720"`})
 	if status != http.StatusOK {
@@ -115,7 +115,7 @@ func (b bundle) create(t *testing.T, list string) Video {
 	return decode[Video](t, body)
 }
 
-func (b bundle) poll(t *testing.T, id string) Video {
+func (b fixture) poll(t *testing.T, id string) Video {
 	t.Helper()
 	status, body := b.call(t, http.MethodGet, "/v1/videos/"+id, "")
 	if status != http.StatusOK {
@@ -135,7 +135,7 @@ func TestVideoLifecycle(t *testing.T) {
 		{"three polls", "polls=3", []string{"queued", "in_progress", "in_progress", "in_progress", "completed"}},
 		{"failure", "polls=0,fail", []string{"queued", "failed", "failed"}},
 		{"other words", "foreign_status", []string{"preprocessing", "processing", "succeeded"}},
-		{"other words for failure", "foreign_status,polls=0,fail", []string{"preprocessing", "cancelled"}},
+		{"foreign status of a failure", "foreign_status,polls=0,fail", []string{"preprocessing", "cancelled"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -57,7 +57,7 @@ type (
 
 const signature = "c2ltdWxhdGVkLXNpZ25hdHVyZQ=="
 
-// messageAnswer renders one answer of the messages format.
+// messageAnswer is one answer of the messages format, as JSON or as a stream.
 type messageAnswer struct {
 	id        string
 	requestID string

@@ -21,7 +21,7 @@ func checkNested(f Format, m members, h http.Header) *fault {
 	case Messages:
 		return firstFault(checkMessageTurns(m, h), checkThinking(m), checkTools(f, m))
 	case Images:
-		if m.has("partial_images") && !m.truth("stream") {
+		if m.has("partial_images") && !m.isTrue("stream") {
 			return f.refused("invalid_value", "partial_images", "only possible with stream")
 		}
 	case Videos:
@@ -120,11 +120,11 @@ func checkChatPairs(m members) *fault {
 	switch {
 	case limit != NoLimit && old != NoLimit && limit != old:
 		return Chat.refused("invalid_parameter_combination", "max_tokens", "differs from 'max_completion_tokens'")
-	case m.has("stream_options") && !m.truth("stream"):
+	case m.has("stream_options") && !m.isTrue("stream"):
 		return Chat.refused("invalid_value", "stream_options", "only allowed when 'stream' is enabled")
-	case m.has("top_logprobs") && !m.truth("logprobs"):
+	case m.has("top_logprobs") && !m.isTrue("logprobs"):
 		return Chat.refused("invalid_value", "top_logprobs", "needs 'logprobs'")
-	case m.has("metadata") && !m.truth("store"):
+	case m.has("metadata") && !m.isTrue("store"):
 		return Chat.refused("invalid_value", "metadata", "only allowed when 'store' is enabled")
 	}
 	return nil
@@ -190,7 +190,7 @@ func checkState(m members) *fault {
 		return Responses.refused("conversation_not_found", "conversation", "no such conversation is stored")
 	case m.has("prompt"):
 		return Responses.refused("prompt_not_found", "prompt", "no such prompt is stored")
-	case m.truth("background"):
+	case m.isTrue("background"):
 		return Responses.refused("unsupported_parameter", "background", "not available to this account")
 	case m.has("access_programs"):
 		return Responses.refused("unsupported_parameter", "access_programs", "not available to this account")

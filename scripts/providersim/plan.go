@@ -3,7 +3,7 @@ package providersim
 import "strings"
 
 // textPlan is the content of an answer of a text format, computed before anything is sent.
-// The JSON answer and the stream render the same plan.
+// The JSON answer and the stream have the same plan.
 type textPlan struct {
 	prompt     int64 // tokens, cached and written ones included
 	cached     int64 // part of prompt

@@ -89,7 +89,7 @@ type (
 // summary is the text of the reasoning, whose tokens are counted but not in the answer.
 const summary = "Considered the request."
 
-// responseAnswer renders one answer of the responses format.
+// responseAnswer is one answer of the responses format, as JSON or as a stream.
 type responseAnswer struct {
 	id        string
 	model     string

@@ -27,10 +27,10 @@ func (x *exchange) answer() error {
 	if bad := x.parse(); bad != nil {
 		return x.refuse(bad)
 	}
-	if bad := x.direct(); bad != nil {
+	if bad := x.applyDirectives(); bad != nil {
 		return x.refuse(bad)
 	}
-	x.sim.journal.note(&x.entry)
+	x.sim.journal.update(&x.entry)
 	if ended, err := x.replaceAnswer(); ended {
 		return err
 	}
@@ -89,15 +89,15 @@ func (x *exchange) parse() *fault {
 		return invalid("invalid_json", "", "The body of the request could not be parsed: %v.", err)
 	}
 	x.entry.Model = x.members.text("model", "")
-	x.entry.Stream = x.members.truth("stream")
+	x.entry.Stream = x.members.isTrue("stream")
 	x.entry.PromptCount = TokensOf(x.members.contentBytes(f))
 	return check(f, x.members, x.r.Header)
 }
 
-// direct applies the directives of the model name and of the first matching rule. The
+// applyDirectives applies the directives of the model name and of the first matching rule. The
 // directives of a video's model apply to its creation and its state; only rules apply to
 // later requests for the job.
-func (x *exchange) direct() *fault {
+func (x *exchange) applyDirectives() *fault {
 	list := ""
 	if x.r.Method == http.MethodPost {
 		list = modelDirectives(x.entry.Model)

@@ -23,8 +23,8 @@ type Rule struct {
 	Used       int64  `json:"used"`  // number of requests it has applied to
 }
 
-// rules are tried in the order of their addition. The first one that matches and is not used
-// up applies.
+// rules are tried in the order of their addition. The first one that matches and has uses
+// left applies.
 type rules struct {
 	mu   sync.Mutex
 	list []Rule

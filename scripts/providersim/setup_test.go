@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// bundle is a running simulator and a client with a valid key.
-type bundle struct {
+// fixture is a running simulator and a client with a valid key.
+type fixture struct {
 	sim *Sim
 	url string
 }
 
-func setup(t *testing.T, cfg Config) bundle {
+func setup(t *testing.T, cfg Config) fixture {
 	t.Helper()
 	if cfg.IDPrefix == "" {
 		cfg.IDPrefix = "t"
@@ -27,7 +27,7 @@ func setup(t *testing.T, cfg Config) bundle {
 	srv := httptest.NewServer(sim)
 	t.Cleanup(srv.Close)
 	t.Cleanup(sim.Close) // runs first
-	return bundle{sim, srv.URL}
+	return fixture{sim, srv.URL}
 }
 
 var paths = map[Format]string{
@@ -35,7 +35,7 @@ var paths = map[Format]string{
 	Images: "/v1/images/generations", Videos: "/v1/videos",
 }
 
-func (b bundle) request(t *testing.T, method, path, body string) *http.Request {
+func (b fixture) request(t *testing.T, method, path, body string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
 	if err != nil {
@@ -58,7 +58,7 @@ func do(t *testing.T, r *http.Request) *http.Response {
 }
 
 // call sends a request and returns the status and the body.
-func (b bundle) call(t *testing.T, method, path, body string) (int, string) {
+func (b fixture) call(t *testing.T, method, path, body string) (int, string) {
 	t.Helper()
 	resp := do(t, b.request(t, method, path, body))
 	got, err := io.ReadAll(resp.Body)
@@ -69,7 +69,7 @@ func (b bundle) call(t *testing.T, method, path, body string) (int, string) {
 }
 
 // ask posts a minimal request of a format; members are added or, when empty, removed.
-func (b bundle) ask(t *testing.T, f Format, members map[string]string) (int, string) {
+func (b fixture) ask(t *testing.T, f Format, members map[string]string) (int, string) {
 	t.Helper()
 	return b.call(t, http.MethodPost, paths[f], bodyOf(f, members))
 }
@@ -141,13 +141,13 @@ func readStream(t *testing.T, body io.Reader) (frames []frame, comments int, err
 		case strings.HasPrefix(line, "data: ") && now.data == "":
 			now.data, open = strings.TrimPrefix(line, "data: "), true
 		default:
-			t.Fatalf("line %q has no place in the stream", line)
+			t.Fatalf("unexpected line %q in the stream", line)
 		}
 	}
 }
 
 // stream posts a request and returns the events of its answer.
-func (b bundle) stream(t *testing.T, f Format, members map[string]string) []frame {
+func (b fixture) stream(t *testing.T, f Format, members map[string]string) []frame {
 	t.Helper()
 	resp := do(t, b.request(t, http.MethodPost, paths[f], bodyOf(f, members)))
 	if got := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || !strings.HasPrefix(got, "text/event-stream") {
@@ -173,7 +173,7 @@ func decode[T any](t *testing.T, data string) T {
 }
 
 // last returns the newest journal entry.
-func (b bundle) last(t *testing.T) Entry {
+func (b fixture) last(t *testing.T) Entry {
 	t.Helper()
 	entries := b.sim.Journal()
 	if len(entries) == 0 {

@@ -56,7 +56,7 @@ func (j *videoJob) advance(now time.Time) {
 	}
 }
 
-func (j *videoJob) show() Video {
+func (j *videoJob) object() Video {
 	v := Video{
 		ID: j.id, Object: "video", Model: j.model, Prompt: j.prompt, Size: j.size,
 		Seconds: strconv.FormatInt(j.seconds, 10), CreatedAt: j.created.Unix(), createdAt: j.created,
@@ -112,7 +112,7 @@ func (s *videoStore) create(key string, job *videoJob) Video {
 	defer s.mu.Unlock()
 	if key != "" {
 		if known, ok := s.byKey[key]; ok {
-			return known.show()
+			return known.object()
 		}
 		if s.byKey == nil {
 			s.byKey = make(map[string]*videoJob)
@@ -120,7 +120,7 @@ func (s *videoStore) create(key string, job *videoJob) Video {
 		s.byKey[key] = job
 	}
 	s.jobs = append(s.jobs, job)
-	return job.show()
+	return job.object()
 }
 
 func (s *videoStore) find(id string) *videoJob {
@@ -139,7 +139,7 @@ func (s *videoStore) poll(id string, now time.Time) (Video, bool) {
 		return Video{}, false
 	}
 	job.advance(now)
-	return job.show(), true
+	return job.object(), true
 }
 
 // get returns a job without counting a poll.
@@ -150,7 +150,7 @@ func (s *videoStore) get(id string) (Video, *directives, bool) {
 	if job == nil {
 		return Video{}, nil, false
 	}
-	return job.show(), job.d, true
+	return job.object(), job.d, true
 }
 
 func (s *videoStore) remove(id string) bool {
@@ -167,7 +167,7 @@ func (s *videoStore) list(after string, oldestFirst bool, limit int) ([]Video, b
 	defer s.mu.Unlock()
 	shown := make([]Video, 0, len(s.jobs))
 	for _, job := range s.jobs {
-		shown = append(shown, job.show())
+		shown = append(shown, job.object())
 	}
 	if !oldestFirst {
 		slices.Reverse(shown)

@@ -1,5 +1,5 @@
-// Package optional owns the type of a JSON object's member that can be absent, null or set, as in the merge patches of the
-// admin API.
+// Package optional has the type of a member of a JSON object that can be absent, null or set, as in the merge patches of
+// the admin API.
 package optional
 
 import "encoding/json"

@@ -1,4 +1,4 @@
-// Package signature owns the signatures of webhooks: the scheme of Standard Webhooks, version 1.
+// Package signature signs and verifies webhooks with the scheme of Standard Webhooks, version 1.
 //
 // A message has an id, a time in Unix seconds and a body. The signature is the HMAC-SHA-256 of "id.seconds.body". A
 // receiver accepts a message if one of its signatures is valid under one of the receiver's secrets and the time is within
@@ -82,8 +82,8 @@ func (s Secret) sum(id, seconds string, body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// Sign sets the headers of a message, with a signature for each secret: while a secret is rotated, a receiver may have
-// either of two.
+// Sign sets the headers of a message, with a signature for each secret: during a rotation a receiver may have the old or
+// the new one.
 func Sign(h http.Header, id string, at time.Time, body []byte, secrets ...Secret) {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, len(secrets))

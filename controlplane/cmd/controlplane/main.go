@@ -26,7 +26,7 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
-		os.Exit(1) //nolint:gocritic // exitAfterDefer: the exit ends the signal handler, too
+		os.Exit(1) //nolint:gocritic // exitAfterDefer: the deferred call only stops the signal handler
 	}
 }
 
@@ -55,9 +55,9 @@ func run(ctx context.Context, args []string) error {
 		Use:   "declare-loss",
 		Short: "Declare that Postgres has lost commits, for example after a restore from a backup",
 		Long: `Declare that Postgres has lost commits, for example after a restore from a
-backup. Running control planes detect lost commits on their own as long as NATS
-has kept the recovery bucket. Use this command if the bucket is lost, too, or if
-commits are missing that are not the most recent ones.
+backup. Running control planes detect the loss of the most recent commits by
+themselves if NATS has kept the recovery bucket. Use this command if the bucket
+is lost, too, or if older commits are missing.
 
 It begins a new cluster epoch: all sessions expire, nothing is granted for the
 duration of session.ttl, and usage is settled again from the usage stream and

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"modelgateway/controlplane/api"
@@ -14,10 +13,11 @@ import (
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl"
 	"modelgateway/shared/apidoc"
+	"modelgateway/shared/platform/buildinfo"
 )
 
-// version is set by the linker for a release.
-var version = ""
+// release is set by the linker for a release build.
+var release = ""
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -39,26 +39,11 @@ func run(ctx context.Context, args []string) (int, error) {
 		return gwctl.ExitFailure, err
 	}
 	return gwctl.Run(ctx, gwctl.Config{
-		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, EnvFunc: os.Getenv, Dir: dir, Version: buildVersion(), Document: doc,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, EnvFunc: os.Getenv, Dir: dir, Version: buildinfo.Version(release), Document: doc,
 		DiagnoseFunc: func(ctx context.Context, d gwctl.Direct) *diagnosis.Report {
 			return app.Diagnose(ctx, app.Direct{
-				PostgresURL: d.PostgresURL, NATSURL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Build: "gwctl " + buildVersion(),
+				PostgresURL: d.PostgresURL, NATSURL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Build: "gwctl " + buildinfo.Version(release),
 			})
 		},
 	}, args), nil
-}
-
-// buildVersion returns the release, or the commit of the build.
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				return "devel-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return "devel"
 }

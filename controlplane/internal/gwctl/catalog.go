@@ -22,7 +22,7 @@ const catalogPath = "/admin/v1/catalog"
 
 // catalogCommand returns the commands for catalog files.
 func (t *tool) catalogCommand() *cobra.Command {
-	group := newGroup("catalog", "The catalog as a file: providers, models, prices, routes and grants")
+	group := newGroup("catalog", "Export, compare and apply the catalog as a file: providers, models, prices, routes, grants")
 	group.AddCommand(t.catalogDiff(), t.catalogApply(), t.catalogExport(), t.catalogImport())
 	return group
 }
@@ -55,7 +55,7 @@ func (t *tool) catalogApply() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "apply <file>", Short: "Replace the catalog by a file, after showing the changes", Args: cobra.ExactArgs(1),
 		Long: "Replace the catalog by a file. Objects that are not in the file are removed; if the file has no grants, the grants are kept.\n" +
-			"The changes are shown first and have to be confirmed. If the catalog is changed in the meantime, nothing is applied." + variablesHelp,
+			"The changes are shown first and must be confirmed. If the catalog is changed in the meantime, nothing is applied." + variablesHelp,
 		Example:     "  gwctl catalog apply catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "applyCatalog"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +88,7 @@ func (t *tool) catalogApply() *cobra.Command {
 func (t *tool) catalogExport() *cobra.Command {
 	return &cobra.Command{
 		Use: "export", Short: "Write the catalog as a file for apply", Args: cobra.NoArgs,
-		Long:        "Write the catalog as a file for apply. The file has no secrets of credentials; applying it keeps the existing ones.",
+		Long:        "Write the catalog as a file for apply. The file does not contain the secrets of credentials; applying it keeps the existing ones.",
 		Example:     "  gwctl catalog export > catalog.yaml",
 		Annotations: map[string]string{operationAnnotation: "getCatalog"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -184,7 +184,7 @@ func (t *tool) showPlan(plan *catalogPlan) error {
 // confirm asks for confirmation.
 func (t *tool) confirm(file string) error {
 	if file == "-" {
-		return usagef("a catalog from standard input cannot be confirmed: add --yes")
+		return usagef("a catalog from standard input cannot be confirmed; add --yes")
 	}
 	fmt.Fprint(t.cfg.Err, "\nApply these changes? [y/N] ")
 	line, err := bufio.NewReader(t.cfg.In).ReadString('\n')

@@ -50,8 +50,8 @@ func (o *operation) completeFlag(cmd *cobra.Command, flag string, in *input, wor
 	}
 }
 
-// ids gets the ids of one kind of object with their names from the server. A shell has no use for errors: they result in
-// an empty list.
+// ids gets the ids of one kind of object with their names from the server. After an error the list is empty, because a
+// shell cannot show errors.
 func (t *tool) ids(ctx context.Context, param string, given map[string]string, typed string) []string {
 	if ctx == nil {
 		ctx = context.Background()
@@ -96,7 +96,7 @@ func identity(item json.RawMessage, param string) (id, about string) {
 }
 
 // listOf gets the objects that a parameter can name. The operation that lists them has a path that ends in the plural of
-// the parameter; of several, the one with the fewest unknown parameters is called.
+// the parameter; if there are several, the one with the fewest unknown parameters is called.
 func (t *tool) listOf(ctx context.Context, client *call.Client, param string, given map[string]string) []json.RawMessage {
 	var best *apidoc.Operation
 	open := func(op *apidoc.Operation) []string {

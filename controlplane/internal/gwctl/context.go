@@ -12,7 +12,7 @@ import (
 
 // contextCommand returns the commands for the file of contexts.
 func (t *tool) contextCommand() *cobra.Command {
-	group := newGroup("context", "Named servers and the sources of their tokens")
+	group := newGroup("context", "Contexts: named servers and the sources of their tokens")
 	group.Long = "Named servers and the sources of their tokens. The file is $GWCTL_CONFIG, or modelgateway/contexts.yaml in the configuration directory.\n" +
 		"It contains no tokens, only where to find them, and only you may have access to it."
 	group.AddCommand(t.contextList(), t.contextUse(), t.contextAdd(), t.contextRemove())

@@ -41,14 +41,14 @@ func TestTokenSourcesAndTheirPrecedence(t *testing.T) {
 		t.Errorf("by variable: got %q", got)
 	}
 	if got := sent("--context", "one"); got != "from the file" {
-		t.Errorf("a flag is stronger than a variable: got %q", got)
+		t.Errorf("a flag takes precedence over a variable: got %q", got)
 	}
 	b.env["GWCTL_TOKEN"] = "from the environment"
 	if got := sent(); got != "from the environment" {
-		t.Errorf("the environment's token is stronger than the context's: got %q", got)
+		t.Errorf("the environment's token takes precedence over the context's: got %q", got)
 	}
 	if got := sent("--token-file", token); got != "from the file" {
-		t.Errorf("a flag's token is stronger than the environment's: got %q", got)
+		t.Errorf("a flag's token takes precedence over the environment's: got %q", got)
 	}
 	want := "NAME   CURRENT  SERVER  TOKEN\none    no       S       file " + token + "\nthree  no       S       command printf 'from %s' command\ntwo    yes      S       variable MINE\n"
 	if got := b.ok("context", "list"); squeeze(strings.ReplaceAll(got, server, "S")) != squeeze(want) {

@@ -105,7 +105,7 @@ func TestCommandNamesOfOperationIDs(t *testing.T) {
 	}
 }
 
-// odd is a document with cases that are hard to derive commands from.
+// odd is a document from which commands are hard to derive.
 const odd = `
 openapi: 3.1.0
 tags: [{name: things, description: Things.}]

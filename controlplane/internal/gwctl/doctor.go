@@ -44,7 +44,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	var direct Direct
 	var all bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check all parts of the system and advise on problems", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check all parts of the system and give advice on problems", Args: cobra.NoArgs,
 		Long: "Check database, NATS, proxies, secrets and ledger. Every problem is printed with its consequence and advice.\n" +
 			"The exit code is 1 if there is a failure; warnings do not count.\n\n" +
 			"If no control plane runs, --postgres-url and --nats-url check the servers directly.",
@@ -76,7 +76,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 // diagnose gets the report of the server, or checks the servers itself.
 func (t *tool) diagnose(ctx context.Context, direct Direct) (*diagnosisReport, error) {
 	if direct.PostgresURL == "" && direct.NATSURL == "" {
-		return t.askDiagnosis(ctx)
+		return t.getDiagnosis(ctx)
 	}
 	if t.cfg.DiagnoseFunc == nil {
 		return nil, usagef("this build cannot check servers directly")
@@ -89,7 +89,7 @@ func (t *tool) diagnose(ctx context.Context, direct Direct) (*diagnosisReport, e
 	return report, nil
 }
 
-func (t *tool) askDiagnosis(ctx context.Context) (*diagnosisReport, error) {
+func (t *tool) getDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 	client, err := t.client()
 	if err != nil {
 		return nil, err

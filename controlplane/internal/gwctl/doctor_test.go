@@ -45,7 +45,7 @@ func TestDoctorPrintsProblemsWithAdvice(t *testing.T) {
 }
 
 // okOr runs a command, checks its exit code and returns its output.
-func (b *bundle) okOr(want int, args ...string) string {
+func (b *fixture) okOr(want int, args ...string) string {
 	b.t.Helper()
 	code, out, errs := b.run(args...)
 	if code != want {

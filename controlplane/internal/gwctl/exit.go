@@ -23,7 +23,7 @@ const (
 	ExitNotFound = 3
 	// ExitRefused means that the server refused the input.
 	ExitRefused = 4
-	// ExitAuth means that there is no token, or that it is invalid or has not the scope.
+	// ExitAuth means that there is no token, or that it is invalid or does not have the required scope.
 	ExitAuth = 5
 	// ExitConflict means that the state of the object does not allow the request.
 	ExitConflict = 6

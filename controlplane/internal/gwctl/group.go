@@ -9,7 +9,7 @@ import (
 // groups has the help texts of command groups that correspond to no tag of the API document. A group with one command
 // has the text of that command.
 var groups = map[string]string{ //nolint:gosec // G101: help texts
-	"alerts":      "Thresholds of the events about balances and spend limits",
+	"alerts":      "Thresholds of events about low balances and spend limits",
 	"credentials": "Provider credentials",
 	"deliveries":  "Webhook deliveries and their attempts",
 	"master-key":  "The master key, which encrypts stored secrets, and its rotation",

@@ -386,7 +386,7 @@ func (o *operation) pages(ctx context.Context, client *call.Client, r call.Reque
 func readResponse(body io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(body, maxResponse+1))
 	if err != nil {
-		return nil, fmt.Errorf("the response broke off: %w", err)
+		return nil, fmt.Errorf("the response is incomplete: %w", err)
 	}
 	if len(text) > maxResponse {
 		return nil, fmt.Errorf("the response has more than %d MiB", maxResponse>>20)

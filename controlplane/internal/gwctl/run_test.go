@@ -107,11 +107,11 @@ func TestRetriesKeepTheIdempotencyKey(t *testing.T) {
 	}
 	b.ok("accounts", "create", "--name=x")
 	if again := b.last().Header.Get("Idempotency-Key"); again == key {
-		t.Error("another command took the same key")
+		t.Error("two commands have the same key")
 	}
 }
 
-func TestErrorsThatARetryCannotHelpAreNotRetried(t *testing.T) {
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{400, 409, 429, 500, 504} {
 		b := setup(t, problem(status, "x", ""))
@@ -183,7 +183,7 @@ func TestStreamedResponseIsCopied(t *testing.T) {
 	}
 }
 
-func TestStreamThatBreaksOffIsAFailure(t *testing.T) {
+func TestIncompleteStreamIsAFailure(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/csv")

@@ -23,8 +23,8 @@ type seen struct {
 	Header                    http.Header
 }
 
-// bundle runs the tool against a test server.
-type bundle struct {
+// fixture runs the tool against a test server.
+type fixture struct {
 	t        *testing.T
 	dir      string
 	env      map[string]string
@@ -36,9 +36,9 @@ type bundle struct {
 }
 
 // setup returns a tool with a server that calls a function; nil responds with 204.
-func setup(t *testing.T, answer http.HandlerFunc) *bundle {
+func setup(t *testing.T, answer http.HandlerFunc) *fixture {
 	t.Helper()
-	b := &bundle{t: t, dir: t.TempDir(), in: strings.NewReader(""), document: document(t)}
+	b := &fixture{t: t, dir: t.TempDir(), in: strings.NewReader(""), document: document(t)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -59,7 +59,7 @@ func setup(t *testing.T, answer http.HandlerFunc) *bundle {
 }
 
 // run runs a command line.
-func (b *bundle) run(args ...string) (code int, stdout, stderr string) {
+func (b *fixture) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	var out, errs bytes.Buffer
 	code = gwctl.Run(b.t.Context(), gwctl.Config{
@@ -70,7 +70,7 @@ func (b *bundle) run(args ...string) (code int, stdout, stderr string) {
 }
 
 // ok runs a command line that must succeed and returns its output.
-func (b *bundle) ok(args ...string) string {
+func (b *fixture) ok(args ...string) string {
 	b.t.Helper()
 	code, out, errs := b.run(args...)
 	if code != gwctl.ExitOK {
@@ -80,7 +80,7 @@ func (b *bundle) ok(args ...string) string {
 }
 
 // last returns the latest request.
-func (b *bundle) last() seen {
+func (b *fixture) last() seen {
 	b.t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *bundle) last() seen {
 }
 
 // file writes a file in the tool's directory and returns its path.
-func (b *bundle) file(name, text string) string {
+func (b *fixture) file(name, text string) string {
 	b.t.Helper()
 	path := filepath.Join(b.dir, name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

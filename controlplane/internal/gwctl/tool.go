@@ -1,8 +1,7 @@
-// Package gwctl owns the operators' command line tool for the admin API.
+// Package gwctl implements the command line tool of operators for the admin API.
 //
-// The commands are derived from the API document, so that each operation of the document is a command. Only those that
-// are more than one call are written by hand: contexts, catalog files and the doctor. The package has no rules of the
-// product; the admin API has them.
+// The commands are derived from the API document: each operation is a command. Only the commands that are not a single
+// call are written by hand: contexts, catalog files and the doctor. All rules of the product are in the admin API.
 package gwctl
 
 import (
@@ -37,7 +36,7 @@ type Config struct {
 	Version string
 	// Document is the API document.
 	Document *apidoc.Document
-	// DiagnoseFunc checks servers without a control plane; nil if the build cannot.
+	// DiagnoseFunc checks Postgres and NATS without a control plane; nil if the build does not support it.
 	DiagnoseFunc func(context.Context, Direct) *diagnosis.Report
 	// FirstPause is the pause before the first retry of a call; zero means the default.
 	FirstPause time.Duration
@@ -138,7 +137,7 @@ func (t *tool) begin() error {
 	return nil
 }
 
-// addOperations adds a command for every operation that has none yet.
+// addOperations adds a command for every operation without one.
 func (t *tool) addOperations() {
 	derived := names(t.doc)
 	for _, op := range t.doc.Operations {
@@ -227,7 +226,7 @@ func (t *tool) client() (*call.Client, error) {
 	return c, nil
 }
 
-// printErr prints a line for people beside the output.
+// printErr prints a line to the standard error output.
 func (t *tool) printErr(format string, args ...any) { fmt.Fprintf(t.cfg.Err, format+"\n", args...) }
 
 func (t *tool) writer() *render.Writer {
@@ -237,7 +236,7 @@ func (t *tool) writer() *render.Writer {
 // stream copies a response that is not JSON as it arrives.
 func (t *tool) stream(body io.Reader) error {
 	if _, err := io.Copy(t.cfg.Out, body); err != nil {
-		return fmt.Errorf("the response broke off: %w", err)
+		return fmt.Errorf("the response is incomplete: %w", err)
 	}
 	return nil
 }

@@ -2,8 +2,9 @@ package recovery
 
 import "time"
 
-// ErrWaiting is returned by Check while other replicas are waited for.
+// ErrWaiting is returned by Check while the replica waits for others.
 var ErrWaiting = errWaiting
 
-// Hasten makes a Monitor before its first check wait for no other replica.
-func (m *Monitor) Hasten() { m.guard = newGuard(m.guard.detector.ID(), -time.Second) }
+// WaitForNoReplica sets the silence limit of a Monitor below zero. It must be
+// called before the first check.
+func (m *Monitor) WaitForNoReplica() { m.guard = newGuard(m.guard.detector.ID(), -time.Second) }

@@ -8,16 +8,16 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// ErrNotServing says that this replica does not serve in the incarnation of
-// Postgres that it is connected to: nothing may be read or written until the
-// Monitor has verified it.
+// ErrNotServing means that this replica does not serve in the server incarnation
+// that it is connected to: nothing may be read or written until the Monitor has
+// verified the incarnation.
 var ErrNotServing = errors.New("recovery: this incarnation of postgres is not verified")
 
-// ErrNoAnswer says that Postgres does not answer. The operation may have been
-// done.
+// ErrNoAnswer means that Postgres does not answer. The operation may have been
+// executed.
 var ErrNoAnswer = errors.New("recovery: postgres does not answer")
 
-// ErrFenced says that this replica was fenced: it was silent for too long, or a
+// ErrFenced means that this replica was fenced: it was silent for too long, or a
 // loss was declared. Nothing was committed.
 var ErrFenced = errors.New("recovery: this replica was fenced")
 
@@ -65,7 +65,7 @@ func (g *Guard) BeginCommit() (rollback.Transaction, error) {
 }
 
 // Committed records a committed transaction. After an error its result must not
-// be used: nobody would notice if it were lost.
+// be used, because a loss of the commit would not be detected.
 func (g *Guard) Committed(t rollback.Transaction) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,8 @@ func (g *Guard) Failed(t rollback.Transaction) {
 	g.detector.Failed(t)
 }
 
-// with calls do with the detector; now counts from the start of the process.
+// with calls do with the detector and the time since the start of the process,
+// and holds the lock meanwhile.
 func (g *Guard) with(do func(d *rollback.Detector, now time.Duration)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

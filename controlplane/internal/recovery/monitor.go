@@ -1,45 +1,46 @@
-// Package recovery finds out that Postgres has lost commits (it was restored
-// from an older copy, or failed over to a standby that lacked some) and starts a
-// new cluster epoch.
+// Package recovery detects that Postgres has lost commits, because it was
+// restored from an older copy or failed over to a standby without them, and
+// starts a new cluster epoch.
 //
-// The decisions are those of rollback.Detector; this package runs them against a
-// real Postgres and a real bus. The rest of the control plane meets recovery at
-// three points only: each new connection (Guard.OnConnect), each commit
-// (Guard.BeginCommit, Committed, Failed) and each declared loss (the onEpoch
-// callback of the Monitor).
+// rollback.Detector makes the decisions; this package connects it with Postgres
+// and the bus (NATS). The rest of the control plane uses recovery at three
+// points only: each new connection (Guard.OnConnect), each commit
+// (Guard.BeginCommit, Committed, Failed) and each check (the onEpoch callback of
+// the Monitor).
 //
-// Each transaction writes a commit marker, and each replica remembers those whose
-// results it has given to anyone. A server incarnation is used only after every
-// member has found its markers in it. So a loss is found before anything is
-// granted or confirmed, whichever replica connects first and however short the
-// loss is:
+// Each transaction writes a commit marker, and each replica remembers the
+// markers of the commits whose results it has reported to anyone. A server
+// incarnation is used only after every member has found its markers in it. So a
+// loss is detected before anything is granted or confirmed, whichever replica
+// connects first:
 //
-//   - A lost commit is missed if the replica that answered it still runs or has
-//     stopped in order. Nothing is written outside of Postgres before the answer:
-//     the price is one row in the same transaction.
-//   - A replica that ended otherwise takes its memory with it. While Postgres
-//     runs on, the others fence it by a commit that comes after all of its own.
-//     If the incarnation changes before that, or a replica cannot reach it,
-//     silence counts as a loss: that costs a pause and hides nothing.
-//   - A commit whose result nobody got may be lost unnoticed.
+//   - The loss of a commit is detected if the replica that committed it still
+//     runs or has stopped gracefully. A commit needs only one more row in its
+//     transaction, and no write outside of Postgres.
+//   - If a replica was killed, its markers are unknown. While the server
+//     incarnation lasts, the other replicas fence it by a commit that comes
+//     after all of its commits. If the incarnation changes before that, or a
+//     replica cannot reach it, a loss is declared without proof. This costs a
+//     pause, but no loss stays undetected.
+//   - The loss of a commit whose result nobody got may stay undetected.
 //
-// This relies on four facts: Postgres loses only the end of its log; there is one
-// server at a time that takes writes; a server that goes on running keeps what it
-// acknowledged, also when its processes crash (synchronous_commit is not off);
-// and the bus does not lose the recovery bucket together with the commits.
-// Otherwise `controlplane declare-loss` declares the loss by hand.
+// This relies on four facts: Postgres loses only the end of its log; only one
+// server at a time accepts writes; a running server keeps the commits that it
+// acknowledged, even if its processes crash (synchronous_commit is not off); and
+// the bus does not lose the recovery bucket together with the commits. If one of
+// them does not hold, `controlplane declare-loss` declares the loss by hand.
 //
 // A loss is declared in one transaction: the next cluster epoch begins, with
 // revisions and ids above all that were given out; every session ends;
-// revocations and video jobs are restored from their backups on the bus; nothing
-// is granted until no proxy can admit by lost state; usage is settled again from
-// the stream, and published again from the spools.
+// revocations and video jobs are restored from their backups on the bus. Nothing
+// is granted until no proxy can admit on the lost state; usage is settled again
+// from the stream, and published again from the spools.
 //
 // Each state of a video job is backed up on the bus before it is committed
-// (video.BackupStore), so that no client misses its job, and an open one is
-// polled and billed. Whether it was billed does not matter: settlement takes a
-// request once. A job is restored for its account and key only; if these are
-// lost, its state goes into quarantine.
+// (video.BackupStore), so that clients find their jobs after a loss, and open
+// jobs are polled and billed. A job may be billed again then: settlement charges
+// each request only once. A job is restored only if its account and key exist;
+// otherwise its state goes into quarantine.
 package recovery
 
 import (
@@ -59,37 +60,39 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// Store is Postgres as far as recovery needs it.
+// Store is the part of Postgres that recovery uses.
 type Store interface {
-	// SetGuard makes every connection and every transaction ask the guard.
+	// SetGuard makes every connection and every transaction call the guard.
 	SetGuard(g *Guard)
-	// Observe reads the state of Postgres, on a connection that is never refused.
+	// Observe reads the state of Postgres, on a connection that the guard does not refuse, and looks for markers.
 	Observe(ctx context.Context, markers []rollback.CommitMarker) (rollback.Observation, error)
-	// AddReplica adds a replica in Postgres; false if the cluster epoch is another one.
+	// AddReplica adds a replica in Postgres. It returns false if the cluster epoch is another one.
 	AddReplica(ctx context.Context, id string, epoch int64) (bool, error)
 	// Checkpoint commits a marker, deletes those of the replica below oldest, and fences others. It returns ErrNotServing
 	// or ErrFenced if the incarnation must be verified again.
 	Checkpoint(ctx context.Context, marker rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
-	// CloseConnections closes the connections to an incarnation that was left.
+	// CloseConnections closes the connections to the incarnation in which the replica no longer serves.
 	CloseConnections()
 	// LastCheckpoint returns the time up to which no commit is missing; the zero time if that is unknown.
 	LastCheckpoint(ctx context.Context) (time.Time, error)
-	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a session
-	// from before may take itself for valid.
+	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a proxy
+	// may consider a session from before the loss valid.
 	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup Backup) (rollback.HighWaterMark, error)
 }
 
-// Backup is the state that is kept outside of Postgres and restored after a loss.
+// Backup is the state that is stored outside of Postgres and restored after a
+// loss.
 type Backup struct {
 	RevokedKeys []apikey.Hash
 	Videos      []video.Backup
 }
 
-// Bucket is the recovery bucket, which outlives a loss in Postgres.
+// Bucket is the state on the bus that outlives a loss in Postgres: the recovery
+// bucket and the backups of video jobs.
 type Bucket interface {
 	// Membership returns the membership with its revision, zero if there is none.
 	Membership(ctx context.Context) (rollback.Membership, uint64, error)
-	// PutMembership replaces the membership of a revision; false if it was replaced since.
+	// PutMembership replaces the membership of a revision. It returns false if another replica has replaced it.
 	PutMembership(ctx context.Context, m rollback.Membership, revision uint64) (bool, error)
 	// RevokedKeys returns the hashes of all keys whose revocation was requested.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
@@ -126,20 +129,20 @@ func New(store Store, bucket Bucket, sessionTTL time.Duration, onEpoch func(int6
 }
 
 const (
-	// checkInterval is the time between two checks, retryInterval that while other replicas are waited for.
+	// checkInterval is the time between two checks; retryInterval is that time while the replica waits for others.
 	checkInterval = time.Second
 	retryInterval = 200 * time.Millisecond
 	// checkTimeout bounds one check without a declaration, declareTimeout a declaration.
 	checkTimeout   = 5 * time.Second
 	declareTimeout = time.Minute
-	// silenceLimit is how long another replica may be silent: longer than a connection to a lost server takes to fail and
-	// to be replaced by one to the next server.
+	// silenceLimit is how long another replica may be silent. It is longer than a replica needs to notice that its server is
+	// gone and to connect to the next one.
 	silenceLimit = 15 * time.Second
 	// maxAttempts bounds how often one check is repeated because another replica has replaced the membership.
 	maxAttempts = 5
 )
 
-// errWaiting says that other replicas have not verified their commits yet.
+// errWaiting means that other replicas have not verified their commits yet.
 var errWaiting = errors.New("recovery: waiting for other control planes to verify their commits in this postgres")
 
 // Start verifies the current incarnation of Postgres, and goes on checking until
@@ -169,13 +172,13 @@ func (m *Monitor) run(ctx context.Context) {
 		if err := m.Check(ctx); err != nil && ctx.Err() == nil {
 			m.log.WarnContext(ctx, "check of postgres for lost commits failed", "error", err)
 			if errors.Is(err, errWaiting) {
-				wait, wake = retryInterval, nil // every connection is refused now
+				wait, wake = retryInterval, nil // the guard refuses every connection now, and would wake this loop each time
 			}
 		}
 	}
 }
 
-// sleep waits for a time, or until wake; false if the context ends.
+// sleep waits for a time or until wake. It returns false if the context ends.
 func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -198,8 +201,8 @@ func (m *Monitor) Stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if m.serving() {
-		if _, err := m.checkpoint(ctx, true); err != nil { // the other replicas wait for it, and fence it
-			m.log.WarnContext(ctx, "this replica could not leave the membership", "error", err)
+		if _, err := m.checkpoint(ctx, true); err != nil { // then the other replicas fence it after the silence limit
+			m.log.WarnContext(ctx, "removal of this replica from the membership failed", "error", err)
 		}
 	}
 }
@@ -209,10 +212,10 @@ func (m *Monitor) serving() (serving bool) {
 	return serving
 }
 
-// Check makes one check: it verifies the incarnation of Postgres, or commits a
-// checkpoint if it is verified; and declares a loss if it finds one. From the
-// first check on, Postgres can be used in a verified incarnation only. It is not
-// safe for concurrent use.
+// Check makes one check: it verifies the server incarnation, or commits a
+// checkpoint if the incarnation is verified; it declares a loss if it finds one.
+// From the first check on, Postgres can be used only in a verified incarnation.
+// Check is not safe for concurrent use.
 func (m *Monitor) Check(ctx context.Context) error {
 	m.guarded.Do(func() { m.store.SetGuard(m.guard) })
 	for range maxAttempts {
@@ -237,9 +240,9 @@ func (m *Monitor) attempt(whole context.Context) (done bool, err error) {
 	return err == nil && m.serving(), err
 }
 
-// checkpoint commits a checkpoint and writes the membership; the last one
-// removes this replica from it. It returns false if another replica has replaced
-// the membership, or the replica has stopped serving.
+// checkpoint commits a checkpoint and writes the membership. If last is set, it
+// removes this replica from the membership. It returns false if another replica
+// has replaced the membership, or if this one has stopped serving.
 func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err error) {
 	members, revision, unread := m.bucket.Membership(ctx)
 	var fence []string
@@ -256,7 +259,7 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 	})
 	switch {
 	case unread != nil:
-		oldest = 0 // keep every marker that the membership may ask for
+		oldest = 0 // the last marker of the membership is unknown: delete none
 	case members.LastMarker.Replica == t.Replica:
 		oldest = min(oldest, members.LastMarker.N) // until the bucket has a newer one
 	}
@@ -274,7 +277,7 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 	if err != nil {
 		return false, fmt.Errorf("recovery: checkpoint: %w", err)
 	}
-	if unread != nil { // the checkpoint counts all the same
+	if unread != nil { // the checkpoint is valid all the same
 		return false, fmt.Errorf("recovery: read membership: %w", unread)
 	}
 	serving := false
@@ -288,7 +291,8 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 	return m.putMembership(ctx, members, revision)
 }
 
-// putMembership writes the membership; false if another replica has replaced it.
+// putMembership writes the membership. It returns false if another replica has
+// replaced it.
 func (m *Monitor) putMembership(ctx context.Context, members rollback.Membership, revision uint64) (bool, error) {
 	m.epoch.Set(float64(members.Mark.Epoch))
 	m.onEpoch(members.Mark.Epoch)
@@ -334,8 +338,8 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 	return members, observed, action, nil
 }
 
-// Declare declares a loss by hand, for one that cannot be detected. The time of
-// the loss is unknown then.
+// Declare declares a loss on the request of an operator, because not every loss
+// can be detected. The time of such a loss is unknown.
 func (m *Monitor) Declare(ctx context.Context) error {
 	members, _, err := m.bucket.Membership(ctx)
 	if err != nil {
@@ -367,12 +371,13 @@ func (m *Monitor) declare(ctx context.Context, members rollback.Membership, obse
 	return nil
 }
 
-// replayMargin is how much further back the backups are read than seems to be
-// needed: for the clocks of Postgres and of the bus, and for writes under way.
+// replayMargin is how long before the last checkpoint the backups are read from:
+// the clocks of Postgres and of the bus differ, and some writes were running
+// then.
 const replayMargin = time.Hour
 
-// readBackup reads the state that a loss may have taken. A loss that is declared
-// by hand may be older than the last checkpoint.
+// readBackup reads the state that Postgres may have lost. A loss that is
+// declared by hand may be older than the last checkpoint, so all of it is read.
 func (m *Monitor) readBackup(ctx context.Context, byHand bool) (b Backup, err error) {
 	if b.RevokedKeys, err = m.bucket.RevokedKeys(ctx); err != nil {
 		return b, fmt.Errorf("recovery: read revocations: %w", err)

@@ -23,7 +23,7 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// site is a bus and a Postgres server whose data can be copied and put back.
+// site is a bus and a Postgres server whose data can be copied and restored.
 type site struct {
 	t       *testing.T
 	cfg     pgcluster.Config
@@ -36,7 +36,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{t: t, cfg: pgcluster.Config{Dir: filepath.Join(t.TempDir(), "postgres")}, nats: natstest.New(t)}
 	s.start()
-	t.Cleanup(func() { s.end() })
+	t.Cleanup(func() { s.stop() })
 	s.cfg.Port = s.cluster.Port()
 	if _, err := postgres.Migrate(t.Context(), postgres.Config{URL: s.cluster.URL("")}); err != nil {
 		t.Fatal(err)
@@ -52,8 +52,8 @@ func (s *site) start() {
 	}
 }
 
-// end stops the server in order.
-func (s *site) end() {
+// stop stops the server gracefully.
+func (s *site) stop() {
 	s.t.Helper()
 	if err := syscall.Kill(s.cluster.PID(), syscall.SIGINT); err != nil {
 		s.t.Fatal(err)
@@ -64,7 +64,7 @@ func (s *site) end() {
 // restart stops the server, calls between, and starts it again on the same data.
 func (s *site) restart(between func(data string)) {
 	s.t.Helper()
-	s.end()
+	s.stop()
 	between(s.cluster.Dir())
 	s.start()
 }
@@ -77,8 +77,8 @@ func (s *site) copy(data string) {
 	copyTree(s.t, data, s.copied)
 }
 
-// putBack replaces the data by the copy.
-func (s *site) putBack(data string) {
+// restoreCopy replaces the data by the copy.
+func (s *site) restoreCopy(data string) {
 	s.t.Helper()
 	if err := os.RemoveAll(data); err != nil {
 		s.t.Fatal(err)
@@ -130,8 +130,8 @@ func (s *site) replica() *replica {
 	return &replica{s.t, db, b, recovery.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
 }
 
-// check makes one check and expects its result. Connections that a restart has cut
-// fail first.
+// check makes one check and fails the test unless it returns want. It repeats a
+// check that fails because a restart has closed its connection.
 func (r *replica) check(want error) {
 	r.t.Helper()
 	var err error
@@ -146,8 +146,8 @@ func (r *replica) check(want error) {
 	r.t.Fatalf("check: %v; want %v", err, want)
 }
 
-// commits commits a transaction and expects its result.
-func (r *replica) commits(want error) {
+// commit commits a transaction and fails the test unless it returns want.
+func (r *replica) commit(want error) {
 	r.t.Helper()
 	err := r.db.InTx(r.t.Context(), func(tx pgx.Tx) error {
 		_, err := tx.Exec(r.t.Context(), "insert into settings (name, value) values ('probe', '1') on conflict (name) do update set value = '2'")
@@ -158,9 +158,9 @@ func (r *replica) commits(want error) {
 	}
 }
 
-// two returns two serving replicas, after a copy was made of the data that has
-// everything the membership knows of.
-func (s *site) two() (knowing, ignorant *replica) {
+// twoReplicas returns two serving replicas. A copy of the data was made after
+// their last checkpoints, so it has everything that the membership shows.
+func (s *site) twoReplicas() (knowing, ignorant *replica) {
 	s.t.Helper()
 	knowing, ignorant = s.replica(), s.replica()
 	knowing.check(nil)
@@ -173,8 +173,8 @@ func (s *site) two() (knowing, ignorant *replica) {
 	return knowing, ignorant
 }
 
-// write advances the log of Postgres far past every earlier commit.
-func (s *site) write() {
+// advanceLog advances the log of Postgres far past every earlier commit.
+func (s *site) advanceLog() {
 	s.t.Helper()
 	s.number(`with written as (insert into settings (name, value) select 'noise ' || i, '1' from generate_series(1, 1000) i returning 1)
 		select count(*) from written`)
@@ -188,32 +188,32 @@ func (s *site) epochIs(want int64) {
 }
 
 // One commit is lost, and nothing outside of Postgres shows it. The replica that
-// answered it connects to the older copy last.
-func TestLossIsFoundThoughAnotherReplicaConnectsFirst(t *testing.T) {
+// made it connects to the older copy last.
+func TestLossIsDetectedIfAnotherReplicaConnectsFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	knowing, ignorant := s.two()
-	knowing.commits(nil)
-	s.restart(s.putBack)
-	s.write()
-	ignorant.commits(recovery.ErrNotServing)
+	knowing, ignorant := s.twoReplicas()
+	knowing.commit(nil)
+	s.restart(s.restoreCopy)
+	s.advanceLog()
+	ignorant.commit(recovery.ErrNotServing)
 	ignorant.check(recovery.ErrWaiting)
-	ignorant.commits(recovery.ErrNotServing)
+	ignorant.commit(recovery.ErrNotServing)
 	s.epochIs(1)
 	knowing.check(nil)
 	s.epochIs(2)
 	ignorant.check(nil)
-	ignorant.commits(nil)
-	knowing.commits(nil)
+	ignorant.commit(nil)
+	knowing.commit(nil)
 	s.epochIs(2)
 }
 
 // A restart without a loss costs one check of each replica, also after a kill.
-func TestRestartIsNoLoss(t *testing.T) {
+func TestRestartIsNotALoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	knowing, ignorant := s.two()
-	knowing.commits(nil)
+	knowing, ignorant := s.twoReplicas()
+	knowing.commit(nil)
 	if err := syscall.Kill(s.cluster.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -222,44 +222,45 @@ func TestRestartIsNoLoss(t *testing.T) {
 	ignorant.check(recovery.ErrWaiting)
 	knowing.check(nil)
 	ignorant.check(nil)
-	knowing.commits(nil)
+	knowing.commit(nil)
 	s.epochIs(1)
 	if got := s.number("select value::text::bigint from settings where name = 'probe'"); got != 2 {
 		t.Errorf("the probe is %d; want both commits", got)
 	}
 }
 
-// A replica that stops in order leaves a marker that covers all its commits.
+// A replica that stops gracefully leaves a marker that stands for all its
+// commits.
 func TestCommitsOfAStoppedReplicaAreVerified(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	knowing, ignorant := s.two()
-	knowing.commits(nil)
+	knowing, ignorant := s.twoReplicas()
+	knowing.commit(nil)
 	knowing.monitor.Stop(t.Context())
-	knowing.commits(recovery.ErrFenced)
-	s.restart(s.putBack)
+	knowing.commit(recovery.ErrFenced)
+	s.restart(s.restoreCopy)
 	ignorant.check(nil)
 	s.epochIs(2)
 }
 
-// The commits of a replica that died are known to nobody. In the same server
-// incarnation the others fence it; in another one they have to declare a loss.
+// Nobody knows the markers of a replica that was killed. In the same server
+// incarnation the others fence it; in another one they must declare a loss.
 func TestSilentReplicaIsFencedOrCountsAsLoss(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	silent, dead, hasty := s.replica(), s.replica(), s.replica()
-	hasty.monitor.Hasten()
+	hasty.monitor.WaitForNoReplica()
 	silent.check(nil)
-	for range 3 { // it serves, sees the other, and sees that its heartbeat stands still
+	for range 3 { // it starts to serve, sees the other, and sees that the other's heartbeat does not change
 		hasty.check(nil)
 	}
-	silent.commits(recovery.ErrFenced)
+	silent.commit(recovery.ErrFenced)
 	silent.check(nil)
-	silent.commits(nil)
+	silent.commit(nil)
 	s.epochIs(1)
 
 	dead.check(nil)
-	dead.commits(nil)
+	dead.commit(nil)
 	s.restart(func(string) {})
 	hasty.check(nil)
 	s.epochIs(2)
@@ -273,13 +274,13 @@ func TestLossDeclaredByHandIsAdopted(t *testing.T) {
 	s := newSite(t)
 	serving := s.replica()
 	serving.check(nil)
-	serving.commits(nil)
+	serving.commit(nil)
 	if err := s.replica().monitor.Declare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	serving.commits(recovery.ErrFenced)
+	serving.commit(recovery.ErrFenced)
 	serving.check(nil)
-	serving.commits(nil)
+	serving.commit(nil)
 	s.epochIs(2)
 }
 
@@ -298,8 +299,9 @@ func (b *readOnlyBus) PutMembership(ctx context.Context, m rollback.Membership, 
 	return b.Bus.PutMembership(ctx, m, revision)
 }
 
-// A replica goes on committing checkpoints while the bus cannot be written. The
-// last marker of the membership is kept meanwhile: a restart is no loss then.
+// A replica goes on committing checkpoints while the bus cannot be written. It
+// keeps the last marker of the membership, so a restart does not count as a
+// loss.
 func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -310,13 +312,13 @@ func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {
 	r.check(nil) // the membership has a last marker now
 	bucket.readOnly = true
 	for range 4 {
-		r.commits(nil)
+		r.commit(nil)
 		r.check(errReadOnly)
 	}
 	bucket.readOnly = false
 	s.restart(func(string) {})
 	r.check(nil)
-	r.commits(nil)
+	r.commit(nil)
 	s.epochIs(1)
 	for range 3 {
 		r.check(nil)

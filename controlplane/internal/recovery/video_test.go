@@ -178,7 +178,7 @@ func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	}
 	p.publishBackup("malformed", []byte(`{"v":1,"id":"malformed\u0000"`))
 
-	p.restart(p.putBack)
+	p.restart(p.restoreCopy)
 	if _, err := r.videos().Get(t.Context(), &event.VideoGet{V: event.Version, ID: created.ID}); err == nil {
 		t.Error("the copy was used before the loss was declared")
 	}

@@ -57,8 +57,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // gcPercent lets the heap grow to five times the live heap. The live heap of a
-// proxy is small, and fewer collections save a tenth of the CPU time.
-// GOMEMLIMIT bounds the heap all the same.
+// proxy is small, and fewer garbage collections save a tenth of the CPU time.
+// GOMEMLIMIT still bounds the heap.
 const gcPercent = 400
 
 // setGCPercent sets gcPercent unless GOGC is set.

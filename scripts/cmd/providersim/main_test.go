@@ -62,7 +62,7 @@ func TestRun(t *testing.T) {
 	stalled := post(t, line.Addr, `{"model":"m@stall=0","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	stop()
 	if _, err := io.ReadAll(stalled.Body); err == nil {
-		t.Error("the stalled stream ended well")
+		t.Error("the stalled stream ended without an error")
 	}
 	if err := <-done; err != nil {
 		t.Errorf("run: %v", err)
@@ -105,7 +105,7 @@ func TestRunFails(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	for _, args := range [][]string{{"-addr", "nowhere"}, {"-journal", t.TempDir()}, {"-bogus"}} {
 		if err := run(t.Context(), log, args); err == nil {
-			t.Errorf("run %v gives no error", args)
+			t.Errorf("run %v returns no error", args)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Command proxybench compares the cost of the data plane with that of a minimal proxy, on a
-// development stack that it starts:
+// dev stack that it starts:
 //
 //	make bench/proxy
 package main
@@ -103,8 +103,8 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 	return nil
 }
 
-// prefetchTime is the duration of a first load. The proxy requests the units of a new
-// account one by one, and uses escrow mode only after a while.
+// prefetchTime is the duration of the load before the measurements. The pools of a new
+// account are in central mode, and switch to escrow mode only after some seconds.
 const prefetchTime = 8 * time.Second
 
 const plainKey = "the-key-of-the-bench"
@@ -166,8 +166,8 @@ func (c *child) end() {
 	_ = c.cmd.Wait()
 }
 
-// raiseConcurrencyLimit raises the account's limit of concurrent requests. Near a low limit
-// the proxy would ask the control plane for each request, which is not measured here.
+// raiseConcurrencyLimit raises the account's limit of concurrent requests. With a low limit
+// the slots stay in central mode, and every request would ask the control plane.
 func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 	body := strings.NewReader(`{"max_concurrent_requests":10000}`)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPatch, state.AdminURL+"/admin/v1/accounts/"+state.AccountID, body)

@@ -1,4 +1,4 @@
-// Package pginstall installs Postgres for the development stack if it is missing, after
+// Package pginstall installs Postgres for the dev stack if it is missing, after
 // asking the user if there is one.
 package pginstall
 

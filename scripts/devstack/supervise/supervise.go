@@ -1,4 +1,4 @@
-// Package supervise runs the processes of the development stack: it starts them and
+// Package supervise runs the processes of the dev stack: it starts them and
 // restarts those that end by themselves.
 //
 // Invariants: a stopped part is not started again, and Stop returns after the end of the

@@ -95,7 +95,7 @@ func TestRestartsBackOff(t *testing.T) {
 		pass(time.Minute)
 		first.end()
 		pass(2 * time.Second)
-		second.end() // it ran for 600 ms: not sound
+		second.end() // it ran for 600 ms, too short to reset the backoff
 		pass(time.Minute)
 
 		want := []time.Duration{0, 60*time.Second + 200*time.Millisecond, 60*time.Second + 600*time.Millisecond, 61*time.Second + 400*time.Millisecond, 63*time.Second + 600*time.Millisecond}

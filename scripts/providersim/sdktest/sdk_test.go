@@ -66,7 +66,7 @@ func TestOpenAIClientChat(t *testing.T) {
 	var acc openai.ChatCompletionAccumulator
 	for stream.Next() {
 		if !acc.AddChunk(stream.Current()) {
-			t.Errorf("chunk does not fit: %s", stream.Current().RawJSON())
+			t.Errorf("chunk does not match the previous ones: %s", stream.Current().RawJSON())
 		}
 	}
 	if err := stream.Err(); err != nil {
@@ -137,11 +137,11 @@ func TestOpenAIClientResponses(t *testing.T) {
 	stream = client.Responses.NewStreaming(t.Context(), params)
 	for stream.Next() {
 		if stream.Current().Type == "response.completed" {
-			t.Error("a failed stream completes")
+			t.Error("a failed stream has a completed event")
 		}
 	}
 	if stream.Err() == nil {
-		t.Error("a failed stream gives no error")
+		t.Error("a failed stream returns no error")
 	}
 }
 
@@ -231,7 +231,7 @@ func TestAnthropicClientReadsErrors(t *testing.T) {
 	for stream.Next() {
 		n++
 	}
-	if stream.Err() == nil || n != 4-1 { // the ping is not handed on
+	if stream.Err() == nil || n != 4-1 { // the client library does not return the ping
 		t.Errorf("%d events, error %v", n, stream.Err())
 	}
 }

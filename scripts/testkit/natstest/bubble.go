@@ -8,8 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// PrepareBubbles starts a goroutine of NATS that must run outside of bubbles, because it
-// would stop the fake clock of a bubble. TestMain calls it once before NewInBubble.
+// PrepareBubbles starts a goroutine of NATS outside of the bubbles of testing/synctest,
+// because inside of one it would stop the fake clock. TestMain calls it once before
+// NewInBubble.
 func PrepareBubbles() { ats.Register() }
 
 // A BubbleServer is a NATS server in a bubble of testing/synctest. It does not listen,
@@ -35,7 +36,8 @@ func NewInBubble(t testing.TB) *BubbleServer {
 	return &BubbleServer{running}
 }
 
-// Connection returns the option that connects a client to the server, whatever its URL.
+// Connection returns the option that connects a client to the server, without regard to
+// the client's URL.
 func (b *BubbleServer) Connection() nats.Option { return nats.InProcessServer(b.server) }
 
 // Stop stops the server and waits until it has ended.

@@ -40,8 +40,8 @@ type Config struct {
 	Settings map[string]string
 	// LogFile is the file that the server's log is appended to. Empty: Dir with ".log".
 	LogFile string
-	// Progress, when not nil, is called with messages about steps that take over a second
-	// and about an unusual place of the data.
+	// Progress, when not nil, is called with messages about steps that take over a second,
+	// and if the data is outside of Dir.
 	Progress func(message string)
 }
 

@@ -1,6 +1,6 @@
 // Package pgcluster runs a private Postgres cluster with the binaries of the machine: it
 // finds or installs them, creates the data directory, and starts and stops the server.
-// The development stack and the database tests use it.
+// The dev stack and the database tests use it.
 //
 // It sends no SQL, does not depend on the schema, and is not part of a production
 // deployment.

@@ -1,4 +1,4 @@
-// Package wiresample holds answers of model providers, as they look on the wire, for
+// Package wiresample holds samples of the answers of model providers, byte for byte, for
 // tests of the gateway, of the provider simulator and of both together. The README
 // beside this file describes the samples.
 package wiresample

@@ -1,4 +1,4 @@
-// Package buildinfo names the version of the running program.
+// Package buildinfo returns the version of the running program.
 package buildinfo
 
 import "runtime/debug"

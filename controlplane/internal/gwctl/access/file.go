@@ -1,8 +1,8 @@
-// Package access owns how gwctl finds a server and its token: in the file of named contexts, in the environment and in
-// flags.
+// Package access finds the server and the token that gwctl uses: in the file of named contexts, in the environment and
+// in flags.
 //
-// The file contains no token, only where to find one: a file, an environment variable or a command. It must be private
-// all the same, because gwctl runs the commands in it.
+// The file contains no token, only the source of one: a file, an environment variable or a command. It must still be
+// private, because gwctl runs the commands in it.
 package access
 
 import (
@@ -24,7 +24,7 @@ import (
 type Context struct {
 	// Server is the address of the admin API without /admin/v1.
 	Server string `yaml:"server"`
-	// At most one of these names the source of the token. Without one it is the environment.
+	// At most one of these names the source of the token. Without them the token is in GWCTL_TOKEN or GWCTL_TOKEN_FILE.
 	TokenFile    string `yaml:"token_file,omitempty"`
 	TokenEnv     string `yaml:"token_env,omitempty"`
 	TokenCommand string `yaml:"token_command,omitempty"`
@@ -103,7 +103,7 @@ func (f *File) Save(path string) error {
 	return nil
 }
 
-// Validate reports everything that is wrong with a context.
+// Validate returns all errors of a context, joined.
 func (c *Context) Validate() error {
 	var faults []error
 	if u, err := url.Parse(c.Server); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -139,14 +139,14 @@ func (c *Context) Source() string {
 func readPrivate(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the operation and the file already
+		return nil, err //nolint:wrapcheck // the error names the operation and the file
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return nil, fmt.Errorf("%s has mode %04o, so other users have access; run chmod 600 %s", path, mode, path)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err //nolint:wrapcheck // names the operation and the file already
+		return nil, err //nolint:wrapcheck // the error names the operation and the file
 	}
 	return text, nil
 }
@@ -171,7 +171,8 @@ type Selection struct {
 	Dir string
 }
 
-// Find returns the selected server. Flags have precedence over the environment, the environment over the current context.
+// Find returns the selected server. Flags take precedence over the environment, and the environment over the current
+// context.
 func Find(path string, selection Selection, env func(string) string) (Context, error) {
 	if selection.Dev {
 		return devStack(selection.Dir)
@@ -195,8 +196,8 @@ func Find(path string, selection Selection, env func(string) string) (Context, e
 	return c, c.Validate()
 }
 
-// choose returns the named context, or one with an address alone. An address alone does not get the token of the current
-// context, because the server may belong to someone else.
+// choose returns the selected context. If only an address is selected, the context has no token, because the server may
+// not be the one that the token of the current context is for.
 func (f *File) choose(path string, selection Selection, env func(string) string) (Context, error) {
 	server := cmp.Or(selection.Server, env(ServerVariable))
 	name := cmp.Or(selection.Context, env(ContextVariable))

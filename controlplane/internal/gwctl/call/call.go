@@ -1,5 +1,5 @@
-// Package call owns gwctl's requests to the admin API: the token, retries with one Idempotency-Key, and the errors that
-// the exit codes depend on.
+// Package call sends gwctl's requests to the admin API, with the token and with retries under one Idempotency-Key, and
+// returns the errors that the exit codes depend on.
 package call
 
 import (
@@ -60,7 +60,7 @@ type Request struct {
 	Body   []byte
 }
 
-// Do sends a request and retries it while a retry can help. A status of 300 or more is a *ProblemError. The caller closes
+// Do sends a request and retries it if it may succeed then. A status of 300 or more is a *ProblemError. The caller closes
 // the body of the response.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	token, err := c.TokenFunc(ctx)
@@ -103,12 +103,12 @@ type closer struct {
 // Close implements io.Closer.
 func (c *closer) Close() error {
 	defer c.done()
-	return c.ReadCloser.Close() //nolint:wrapcheck // the body is passed on as it is
+	return c.ReadCloser.Close() //nolint:wrapcheck // a wrapper does not change errors
 }
 
 var errTimeout = errors.New("the request timed out")
 
-// retry sends a request until it succeeds or a retry cannot help.
+// retry sends a request until it succeeds or fails permanently.
 func (c *Client) retry(ctx context.Context, r Request) (*http.Response, error) {
 	pause := cmp.Or(c.FirstPause, firstPause)
 	for attempt := 1; ; attempt++ {
@@ -130,7 +130,7 @@ func (c *Client) retry(ctx context.Context, r Request) (*http.Response, error) {
 	}
 }
 
-// retryPause reports whether a retry can help, and after which pause.
+// retryPause reports whether a retry may succeed, and after which pause.
 func (c *Client) retryPause(ctx context.Context, err error, pause time.Duration) (time.Duration, bool) {
 	if ctx.Err() != nil {
 		return 0, false
@@ -174,7 +174,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	return nil, newProblem(answer, text)
 }
 
-// traits returns the headers that operators may need.
+// traits returns the headers for verbose output.
 func traits(h http.Header) string {
 	var b strings.Builder
 	for _, name := range []string{"ETag", "X-Request-Id", "Idempotent-Replayed"} {

@@ -12,7 +12,7 @@ import (
 type ProblemError struct {
 	// Status is the HTTP status.
 	Status int
-	// Kind is the last part of the problem's type, such as "not_found"; empty if the response is no problem document.
+	// Kind is the last part of the problem's type, such as "not_found"; empty if the response is not a problem document.
 	Kind   string
 	Title  string
 	Detail string

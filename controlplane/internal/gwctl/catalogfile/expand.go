@@ -1,5 +1,5 @@
-// Package catalogfile owns catalog files: the expansion of environment variables in secrets, and the text of the
-// differences from the current catalog. The server interprets the catalog; this package does not.
+// Package catalogfile expands environment variables in the secrets of catalog files, and writes the differences from the
+// current catalog as text. Only the server interprets a catalog.
 package catalogfile
 
 import (

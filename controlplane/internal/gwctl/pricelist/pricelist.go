@@ -1,8 +1,8 @@
-// Package pricelist owns the import of public price lists: it converts a JSON object with an entry per model, in the
-// format of LiteLLM's model_prices_and_context_window.json, to a catalog for review.
+// Package pricelist imports public price lists: it converts a JSON object with an entry per model, in the format of
+// LiteLLM's model_prices_and_context_window.json, to a catalog for review.
 //
-// Prices are decimals at every step. A price that the catalog cannot represent exactly is omitted, and so is everything
-// whose meaning is uncertain. Every omission has a reason.
+// Prices are exact decimals at every step. A price that the catalog cannot represent exactly is omitted, and so is every
+// member whose meaning is uncertain. Every omission has a reason.
 package pricelist
 
 import (

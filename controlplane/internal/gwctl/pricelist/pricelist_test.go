@@ -19,7 +19,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-var update = flag.Bool("update", false, "write the wanted output anew")
+var update = flag.Bool("update", false, "rewrite the expected output")
 
 func list(t *testing.T) []byte {
 	t.Helper()
@@ -114,7 +114,7 @@ func TestUnusualEntriesAreOmitted(t *testing.T) {
 	}
 	want := []pricelist.Omission{{Model: "list", Reason: "the entry is not an object"}, {Model: "none", Reason: "the entry is not an object"}, {Model: "text", Reason: "the entry is not an object"}}
 	if diff := cmp.Diff(want, p.Omitted); diff != "" {
-		t.Errorf("left out (-want +got):\n%s", diff)
+		t.Errorf("omitted (-want +got):\n%s", diff)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestPriceTimesTokensIsExact(t *testing.T) {
 		p := read(t, []byte(text), pricelist.Options{Markup: markup})
 		if len(p.Document.Models) == 0 {
 			if len(p.Omitted) == 0 {
-				t.Fatalf("seed %d: %s × %s is neither there nor left out", seed, perToken, markup)
+				t.Fatalf("seed %d: %s × %s is neither converted nor omitted", seed, perToken, markup)
 			}
 			continue
 		}
@@ -156,7 +156,7 @@ func TestPriceTimesTokensIsExact(t *testing.T) {
 		}
 	}
 	if taken < 100 {
-		t.Errorf("seed %d: only %d of 800 prices were taken over", seed, taken)
+		t.Errorf("seed %d: only %d of 800 prices were converted", seed, taken)
 	}
 }
 

@@ -46,7 +46,7 @@ func (r *reader) readVariant(m *member, provider, upstream string, formats []cat
 		}
 	}
 	if m.kind != catalogkv.Image {
-		r.omit(m.name, "", "it is a variant of a model that makes no images")
+		r.omit(m.name, "", "it is a variant of a model that does not generate images")
 		return
 	}
 	price, ok := m.imagePrice(pixels)
@@ -92,7 +92,7 @@ func (r *reader) placeVariants() {
 		case at < 0:
 			models = append(models, r.modelOf(name, found))
 		case models[at].Type != catalogkv.Image:
-			r.omitVariants(found, "the model makes no images")
+			r.omitVariants(found, "the model does not generate images")
 		case models[at].Price.RateEntry != (catalog.RateEntry{}):
 			r.omitVariants(found, "the model is priced by tokens, which include those of images")
 		default:
@@ -102,8 +102,8 @@ func (r *reader) placeVariants() {
 	r.proposal.Document.Models = models
 }
 
-// modelOf returns a model of which the list has variants only. The highest price applies to requests without a listed
-// size and quality.
+// modelOf returns a model of which the list has only variants. The highest price applies to requests whose size and
+// quality are not in the list.
 func (r *reader) modelOf(name string, found []variant) catalog.ModelEntry {
 	units := r.units(found)
 	highest := slices.MaxFunc(units, func(a, b catalog.UnitEntry) int { return cmp.Compare(a.Price, b.Price) })

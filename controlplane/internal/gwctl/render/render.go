@@ -1,7 +1,7 @@
-// Package render owns how gwctl writes a response: as a table whose columns follow from the response's schema, as JSON,
-// as YAML, or as one JSON object per line.
+// Package render writes responses for gwctl: as a table whose columns follow from the response's schema, as JSON, as
+// YAML, or as one JSON object per line.
 //
-// JSON output is the server's own text, so that numbers and the order of members are kept.
+// JSON output is the text of the server, so that numbers and the order of members do not change.
 package render
 
 import (
@@ -64,7 +64,7 @@ func (w *Writer) Show(schema *apidoc.Schema, text []byte) error {
 	}
 }
 
-// Items returns the entries of a list; nil if the response is no list.
+// Items returns the entries of a list; nil if the response is not a list.
 func Items(text []byte) ([]json.RawMessage, error) {
 	var list struct {
 		Data []json.RawMessage `json:"data"`

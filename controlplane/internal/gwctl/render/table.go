@@ -10,8 +10,8 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// defaultColumns has the columns of the schemas whose member order in the document makes no good table. A dotted name
-// is a member of a member.
+// defaultColumns has the columns of the schemas whose order of members is not suitable for a table. A dotted name is a
+// member of a member.
 var defaultColumns = map[string][]string{
 	"Account":     {"id", "name", "external_id", "status", "balance.balance", "balance.available", "balance.currency", "max_concurrent_requests", "created_at"},
 	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "created_at"},

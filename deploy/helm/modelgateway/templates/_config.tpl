@@ -49,7 +49,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .issuer }}
 {{- $oidc := dict
   "issuer" .issuer
-  "audience" (.audience | required "controlplane.oidc.audience is empty: which tokens are meant for this gateway?")
+  "audience" (.audience | required "controlplane.oidc.audience is empty; it is required with controlplane.oidc.issuer")
   "claim" .claim
   "scope_mapping" .scopeMapping
   "clock_skew" (printf "%ds" (int .clockSkewSeconds)) }}
