@@ -1,8 +1,8 @@
 // Package accesslog writes one log line for each request.
 //
 // Lines are buffered and written together, because a write for each of them would cost more than the line itself. A
-// line is written after flushInterval at the latest, and when the log stops. A killed process loses its last lines;
-// usage events, which carry the money, are not lost.
+// line is written after flushInterval at the latest, and when the log stops. A killed process loses its last lines.
+// Usage events are not affected: they are written to the spool.
 package accesslog
 
 import (
@@ -23,7 +23,7 @@ const (
 )
 
 // Log writes lines in the JSON format of slog. It formats them itself: slog's handler takes four times as long, and
-// this is the only line of a request. It is safe for concurrent use.
+// every request writes such a line. It is safe for concurrent use.
 type Log struct {
 	level slog.Leveler
 	out   lineBuffer
@@ -60,7 +60,7 @@ func (l *Log) Stop() {
 	l.out.close()
 }
 
-// usualLineSize is a size that fits most lines, in bytes.
+// usualLineSize is enough for most lines, in bytes.
 const usualLineSize = 768
 
 // Line adds a line. Integers and booleans are written as such, all other values as strings.
@@ -124,7 +124,7 @@ func (g *lineBuffer) close() {
 // write writes all lines. The caller holds the lock.
 func (g *lineBuffer) write() {
 	if len(g.lines) > 0 {
-		_, _ = g.out.Write(g.lines) // there is nowhere to report a failed write
+		_, _ = g.out.Write(g.lines) // a failed write cannot be reported anywhere
 		g.lines = g.lines[:0]
 	}
 }

@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	if err != nil {
 		return err
 	}
-	// The components must outlive the signal to stop: Stop ends them in order.
+	// ctx ends with the signal to stop, but the components must run until Stop ends them in order.
 	err = components.Start(context.WithoutCancel(ctx))
 	if err == nil {
 		log.Info("proxy started", slog.String("name", cfg.Name), slog.String("listen", cfg.API.Listen), slog.String("version", version))
@@ -178,7 +178,7 @@ func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {
 	}, log)
 }
 
-// secrets are the secrets of the settings, ready for use.
+// secrets holds the decoded secrets of the settings.
 type secrets struct {
 	hasher *apikey.Hasher
 	// previous holds the hashers of previous peppers.
@@ -190,8 +190,8 @@ type secrets struct {
 	fleetKeyFingerprint string
 }
 
-// description returns what this proxy reports about itself to a diagnosis; the
-// session and the clock are set when it is asked.
+// description returns the part of the answer to a describe request that does not change; session and clock are added to
+// each answer.
 func (s *secrets) description(name string) wire.DescribeResponse {
 	return wire.DescribeResponse{V: wire.Version, Name: name, Peppers: s.pepperFingerprints, FleetKey: s.fleetKeyFingerprint}
 }
@@ -224,8 +224,8 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 	return s, nil
 }
 
-// subscribe handles the messages that the control plane pushes: those for this
-// process, and the watermarks of earlier sessions whose usage is not settled.
+// subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of
+// earlier sessions whose usage is not settled.
 func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
 	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
@@ -280,8 +280,8 @@ func registerCatalogMetrics(reg prometheus.Registerer, models *catalog.Store) {
 	)
 }
 
-// acknowledgedCatalog is the catalog store, with a heartbeat right after each
-// new snapshot: the admin API may be waiting for proxies to report it.
+// acknowledgedCatalog is the catalog store with a heartbeat after each new snapshot, because the admin API may be
+// waiting until proxies report its revision.
 type acknowledgedCatalog struct {
 	*catalog.Store
 	keeper *session.Keeper

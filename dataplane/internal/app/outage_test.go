@@ -41,10 +41,9 @@ func TestMain(m *testing.M) {
 // sessionTTLVariable passes the session TTL of an outage to the process that plays it.
 const sessionTTLVariable = "MGW_TEST_OUTAGE_SESSION_TTL"
 
-// The control plane is down for half an hour while NATS and the proxy run. No
-// request is admitted after the session has expired. With a session that outlasts
-// the outage, requests are admitted from granted units. In the end all usage is
-// settled exactly once and nothing is outstanding.
+// The control plane is down for half an hour while NATS and the proxy run. No request is admitted after the session has
+// expired. With a session that outlasts the outage, requests are admitted from granted units. At the end all usage is
+// settled exactly once and no units are outstanding.
 //
 // The clock is fake, the components of the proxy and NATS are real. Each outage
 // runs in its own process, because a process can have only one such bubble.
@@ -86,7 +85,7 @@ const (
 func runOutage(t *testing.T, sessionTTL time.Duration) {
 	server := natstest.NewInBubble(t)
 	defer server.Stop()
-	plane := newPlane(t, server, sessionTTL)
+	plane := newControlPlane(t, server, sessionTTL)
 	plane.up(t)
 	defer plane.down()
 	proxy := newProxy(t, server)
@@ -109,7 +108,7 @@ func runOutage(t *testing.T, sessionTTL time.Duration) {
 	plane.up(t)
 	time.Sleep(settleTime)
 	stop()
-	time.Sleep(longRequest + settleTime) // until running requests have ended and are settled
+	time.Sleep(longRequest + settleTime) // until the running requests have ended and are settled
 	if after := proxy.admitted() - running - during; after < int(settleTime/requestInterval)/2 {
 		t.Errorf("%d requests were admitted afterwards; want as many as before", after)
 	}
@@ -178,7 +177,7 @@ func (p *proxy) stop(t *testing.T) {
 	p.admit.Stop(ctx)
 	p.keeper.Stop()
 	if err := p.keeper.Leave(ctx); err != nil {
-		t.Errorf("leave: %v", err)
+		t.Errorf("close session: %v", err)
 	}
 	p.publisher.Stop()
 	p.nats.Close()
@@ -245,9 +244,9 @@ const (
 	slotsPool   wire.PoolID = 2
 )
 
-// plane is a control plane that holds in memory what the real one has in
-// Postgres. It decides with the real allocator.
-type plane struct {
+// controlPlane is a control plane that keeps its state in memory instead of Postgres. It decides with the real
+// allocator.
+type controlPlane struct {
 	server     *natstest.BubbleServer
 	sessionTTL time.Duration
 	conn       *nats.Conn
@@ -266,9 +265,9 @@ type plane struct {
 	delivered int
 }
 
-func newPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) *plane {
+func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) *controlPlane {
 	t.Helper()
-	p := &plane{
+	p := &controlPlane{
 		server: server, sessionTTL: valid, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
 		closed: map[wire.SessionID]bool{}, seqs: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
 	}
@@ -279,8 +278,8 @@ func newPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) 
 	return p
 }
 
-// up starts to answer proxies and to settle usage.
-func (p *plane) up(t *testing.T) {
+// up starts answering proxies and settling usage.
+func (p *controlPlane) up(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	var err error
@@ -313,13 +312,13 @@ func (p *plane) up(t *testing.T) {
 }
 
 // down stops the control plane.
-func (p *plane) down() {
+func (p *controlPlane) down() {
 	p.stop()
 	p.tasks.Wait()
 	p.conn.Close()
 }
 
-func serve[Q, A any](t *testing.T, p *plane, name string, answer func(*Q) A) {
+func serve[Q, A any](t *testing.T, p *controlPlane, name string, answer func(*Q) A) {
 	t.Helper()
 	_, err := p.conn.QueueSubscribe(name, subject.Queue, func(m *nats.Msg) {
 		q := new(Q)
@@ -343,20 +342,20 @@ func serve[Q, A any](t *testing.T, p *plane, name string, answer func(*Q) A) {
 	}
 }
 
-func (p *plane) register(*wire.RegisterRequest) wire.RegisterResponse {
+func (p *controlPlane) register(*wire.RegisterRequest) wire.RegisterResponse {
 	p.sessions++
 	p.deadlines[p.sessions] = time.Now().Add(p.sessionTTL)
 	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one"}
 }
 
-// active reports whether a session is valid, and tells the allocator.
-func (p *plane) active(s wire.SessionID) bool {
+// active reports whether a session is valid, and marks ended sessions for the allocator.
+func (p *controlPlane) active(s wire.SessionID) bool {
 	live := !p.closed[s] && time.Now().Before(p.deadlines[s].Add(time.Second))
 	p.allocator.EndedSessions[s] = !live
 	return live
 }
 
-func (p *plane) heartbeat(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
+func (p *controlPlane) heartbeat(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
 	if !p.active(r.Session) {
 		return wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 	}
@@ -364,7 +363,7 @@ func (p *plane) heartbeat(r *wire.HeartbeatRequest) wire.HeartbeatResponse {
 	return wire.HeartbeatResponse{V: wire.Version, Status: wire.Done, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one"}
 }
 
-func (p *plane) leaseRequest(op *wire.LeaseRequest) wire.LeaseResponse {
+func (p *controlPlane) leaseRequest(op *wire.LeaseRequest) wire.LeaseResponse {
 	switch last := p.results[op.Session]; {
 	case !p.active(op.Session):
 		return wire.LeaseResponse{V: wire.Version, Number: op.Number, Status: wire.Fenced}
@@ -378,7 +377,7 @@ func (p *plane) leaseRequest(op *wire.LeaseRequest) wire.LeaseResponse {
 	return reply
 }
 
-func (p *plane) returnUnits(r *wire.Return) wire.ReturnResponse {
+func (p *controlPlane) returnUnits(r *wire.Return) wire.ReturnResponse {
 	if p.closed[r.Session] {
 		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
 	}
@@ -386,7 +385,7 @@ func (p *plane) returnUnits(r *wire.Return) wire.ReturnResponse {
 	return wire.ReturnResponse{V: wire.Version, Status: wire.Done}
 }
 
-func (p *plane) close(r *wire.CloseRequest) wire.CloseResponse {
+func (p *controlPlane) close(r *wire.CloseRequest) wire.CloseResponse {
 	p.deadlines[r.Session] = time.Time{}
 	if p.seqs[int64(r.Session)].Count() < r.FinalCount {
 		return wire.CloseResponse{V: wire.Version, Status: wire.Wait}
@@ -399,7 +398,7 @@ func (p *plane) close(r *wire.CloseRequest) wire.CloseResponse {
 }
 
 // settle settles the batches of the usage stream.
-func (p *plane) settle(ctx context.Context, t *testing.T, consumer jetstream.Consumer) {
+func (p *controlPlane) settle(ctx context.Context, t *testing.T, consumer jetstream.Consumer) {
 	for ctx.Err() == nil {
 		messages, err := consumer.Fetch(10, jetstream.FetchMaxWait(time.Second))
 		if err != nil {
@@ -430,7 +429,7 @@ func encode(v any) []byte {
 }
 
 // settleBatch settles each request of a batch once.
-func (p *plane) settleBatch(data []byte) (event.Settled, error) {
+func (p *controlPlane) settleBatch(data []byte) (event.Settled, error) {
 	var b event.Batch
 	if err := json.Unmarshal(data, &b); err != nil {
 		return event.Settled{}, err
@@ -446,7 +445,7 @@ func (p *plane) settleBatch(data []byte) (event.Settled, error) {
 		p.seqs[e.Session] = p.seqs[e.Session].Add(e.Seq)
 		if before, again := p.settled[e.RequestID]; again {
 			if before != e.Cost {
-				return event.Settled{}, fmt.Errorf("%s cost %v and then %v", e.RequestID, before, e.Cost)
+				return event.Settled{}, fmt.Errorf("request %s is settled twice, with %v and with %v", e.RequestID, before, e.Cost)
 			}
 			continue
 		}
@@ -458,7 +457,7 @@ func (p *plane) settleBatch(data []byte) (event.Settled, error) {
 }
 
 // check compares every settled request with the admitted one.
-func (p *plane) check(t *testing.T, proxy *proxy) {
+func (p *controlPlane) check(t *testing.T, proxy *proxy) {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()

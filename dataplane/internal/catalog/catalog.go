@@ -28,11 +28,11 @@ type Model struct {
 	catalogkv.Model
 	// Routes are the enabled routes to enabled providers, by format.
 	Routes map[catalogkv.Format][]*Route
-	// supported has the formats of all routes, enabled or not.
+	// supported holds the formats of all routes, enabled or not.
 	supported map[catalogkv.Format]bool
 }
 
-// Supports reports whether the model is served on the endpoint of a format, if all its routes are available.
+// Supports reports whether a format fits the type of the model and the model has a route for it, enabled or not.
 func (m *Model) Supports(f catalogkv.Format) bool { return m.Type == f.Type() && m.supported[f] }
 
 // Formats returns the formats that the model supports, in a fixed order.
@@ -111,7 +111,7 @@ func (s *Snapshot) Visible(account string) []*Model {
 	return visible
 }
 
-// Price returns the price sheet of a model with a version, nil if the catalog no longer has it.
+// Price returns the price sheet of a model with the given version, nil if the catalog no longer has it.
 func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 	m := s.models[model]
 	if m == nil {

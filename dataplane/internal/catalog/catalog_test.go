@@ -84,7 +84,7 @@ func TestSnapshotChangesWithTheHeadOnly(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	if err := s.store.Ready(); err == nil || s.store.Snapshot() != nil || s.store.Rev() != 0 {
-		t.Error("ready with nothing")
+		t.Error("ready without a snapshot")
 	}
 	s.set(subject.KindProvider, "p", s.provider("p"))
 	s.set(subject.KindModel, "a", model("a", catalogkv.Chat))
@@ -98,7 +98,7 @@ func TestSnapshotChangesWithTheHeadOnly(t *testing.T) {
 	s.set(subject.KindModel, "b", model("b", catalogkv.Chat))
 	s.store.Set(subject.KindModel, "a", nil)
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
-		t.Errorf("half a change is seen: %v", got)
+		t.Errorf("an incomplete change is visible: %v", got)
 	}
 	second := s.apply(8)
 	if got := names(second.Visible("")); !cmp.Equal(got, []string{"b"}) {
@@ -123,15 +123,15 @@ func TestReloadReplacesTheCatalogOnlyWhenComplete(t *testing.T) {
 		t.Error(err)
 	}
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"a"}) {
-		t.Errorf("while it is loaded: %v; want what there was", got)
+		t.Errorf("during the reload: %v; want the models from before", got)
 	}
 	s.set(subject.KindModel, "b", model("b", catalogkv.Chat))
 	s.set(subject.CatalogHead, "", catalogkv.Head{Rev: 1})
 	if err := s.store.Apply(); err == nil {
-		t.Error("a model without its provider is no fault")
+		t.Error("a model without its provider is not reported as invalid")
 	}
 	if got := names(s.store.Snapshot().Visible("")); !cmp.Equal(got, []string{"b"}) {
-		t.Errorf("after it: %v; want b", got)
+		t.Errorf("after the reload: %v; want b", got)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 	s.set(subject.CatalogHead, "", catalogkv.Head{Rev: 3})
 	err := s.store.Apply()
 	if err == nil {
-		t.Fatal("no fault is reported")
+		t.Fatal("no invalid entry is reported")
 	}
 	for _, want := range []string{"provider broken", "credential crd_moved", "credential crd_foreign", "model torn", "model lost", "nobody", "grant torn"} {
 		if !strings.Contains(err.Error(), want) {
@@ -163,14 +163,14 @@ func TestInvalidEntriesAreLeftOutAndReported(t *testing.T) {
 		}
 	}
 	if strings.Contains(err.Error(), "credential of") {
-		t.Errorf("a credential is reported: %v", err)
+		t.Errorf("the error contains a credential: %v", err)
 	}
 	snapshot := s.store.Snapshot()
 	if got := names(snapshot.Visible("")); !cmp.Equal(got, []string{"a", "lost"}) {
 		t.Errorf("models %v; want a and lost", got)
 	}
 	if m := snapshot.Model("lost", ""); len(m.Routes[catalogkv.Chat]) != 0 || !m.Supports(catalogkv.Chat) {
-		t.Error("a model without provider is offered a route, or does not fit its format")
+		t.Error("a model without provider has a route, or does not support its format")
 	}
 	s.store.Set(subject.CatalogHead, "", []byte("?"))
 	if err := s.store.Apply(); err == nil || s.store.Rev() != 3 {
@@ -191,7 +191,7 @@ func TestCredentialsAreDecrypted(t *testing.T) {
 		got = append(got, credential.ID+" "+credential.Reveal())
 		for _, text := range []string{fmt.Sprint(credential), fmt.Sprintf("%+v", credential), fmt.Sprintf("%#v", credential), fmt.Sprintf("%v", []Credential{credential})} {
 			if strings.Contains(text, credential.Reveal()) {
-				t.Errorf("a credential prints: %s", text)
+				t.Errorf("formatting prints the secret: %s", text)
 			}
 		}
 	}
@@ -199,11 +199,11 @@ func TestCredentialsAreDecrypted(t *testing.T) {
 		t.Errorf("secrets (-want +got):\n%s", diff)
 	}
 	if opened.Provider.Credentials != nil {
-		t.Error("the sealed credentials are kept")
+		t.Error("the encrypted credentials are kept")
 	}
 	snapshot := s.store.Snapshot()
 	if snapshot.Provider("other") != nil {
-		t.Error("a provider is found that is not there")
+		t.Error("found a provider that does not exist")
 	}
 }
 
@@ -234,7 +234,7 @@ func TestModelsAreVisibleIfPublicOrGranted(t *testing.T) {
 	}
 	s.store.Set(subject.KindGrant, "acc_1", nil)
 	if got := names(s.apply(2).Visible("acc_1")); !cmp.Equal(got, []string{"public"}) {
-		t.Errorf("after the grant was taken back: %v", got)
+		t.Errorf("after the grant was deleted: %v", got)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestPriceOfAVersion(t *testing.T) {
 		t.Errorf("an earlier version: %+v", sheet)
 	}
 	if snapshot.Price("a", 3) != nil || snapshot.Price("b", 1) != nil {
-		t.Error("a price is found that is not there")
+		t.Error("found a price that does not exist")
 	}
 }
 

@@ -1,6 +1,5 @@
-// Package config holds the settings of the data plane, their defaults and their
-// validation. docs/settings.md lists them; TestSettingsReferenceIsUpToDate
-// keeps it in step.
+// Package config holds the settings of the data plane, their defaults and their validation. docs/settings.md lists
+// them; TestSettingsReferenceIsUpToDate checks that it is complete.
 package config
 
 import (
@@ -13,9 +12,8 @@ import (
 	"modelgateway/shared/platform/settings"
 )
 
-// Config is every setting of the data plane. Package settings explains how it
-// is loaded. The usage texts are the help of the flags and the settings
-// reference; comments here say only what these do not.
+// Config holds the settings of the data plane. Package settings explains how it is loaded. The usage texts are the help
+// of the flags and the settings reference; comments here say only what these do not.
 type Config struct {
 	Name            string        `mapstructure:"name" usage:"Name of this proxy. It must be unique and must not change over restarts. Default: the host name."`
 	API             API           `mapstructure:"api"`
@@ -105,8 +103,8 @@ func Load(flags *pflag.FlagSet) (Config, error) {
 	return cfg, err
 }
 
-// maxTotal is the longest call to a provider that the protocol covers: the
-// control plane keeps the leases of an expired session for longer than that.
+// maxTotal is the longest call to a provider that the lease protocol covers: the control plane keeps the leases of an
+// expired session for longer than that.
 const maxTotal = 10 * time.Minute
 
 // Validate returns everything that is missing or wrong, joined. It sets an

@@ -18,7 +18,7 @@ import (
 // an admitted request for this long.
 const maxRequestDuration = 10 * time.Minute
 
-// maxAttempts bounds the routes that are tried for one request.
+// maxAttempts is the greatest number of routes that are attempted for one request.
 const maxAttempts = 3
 
 // routeCaller calls routes for one request.
@@ -30,16 +30,18 @@ type routeCaller interface {
 	call(choice route.Choice, attempt *route.Attempt) error
 }
 
-// routeFailures are the failures of the routes of a request that no route has served.
+// routeFailures holds the failures of the attempts of a request that no route has served.
 type routeFailures struct {
-	// last is nil if no route could be called.
+	// last is the failure of the last attempt, nil if no route could be called.
 	last *provider.Failure
-	// rateLimited is the last of the rate limits if all routes have failed in a way that allows failover; else nil.
+	// rateLimited is the last failure that was a rate limit, nil if there was none. It is set only if every failure
+	// allowed failover.
 	rateLimited *provider.Failure
 }
 
-// tryRoutes calls one route after the other until one serves the request. It returns the failures if none does because
-// of its provider; otherwise the error is the request's, nil if it was served.
+// tryRoutes attempts one route after the other until one serves the request. If the attempts fail because of the
+// providers, it returns their failures. If the request was served, both results are nil. Any other end of the request
+// is the error.
 func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCaller) (*routeFailures, error) {
 	var last, rateLimited *provider.Failure
 	for _, choice := range choices[:min(len(choices), maxAttempts)] {
@@ -48,7 +50,7 @@ func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCall
 		}
 		attempt, ok := s.Picker.Begin(choice.ID)
 		if !ok {
-			continue // its circuit breaker has opened since the routes were ordered, or another request probes it
+			continue // the circuit breaker has opened since the routes were ordered, or another request is its probe
 		}
 		failure, err := s.tryRoute(x, choice, &attempt, caller)
 		if failure == nil {
@@ -65,11 +67,11 @@ func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCall
 	return &routeFailures{last, rateLimited}, nil
 }
 
-// isRateLimited reports whether a provider refused because too much is asked of it.
+// isRateLimited reports whether a provider refused the call because of a rate limit.
 func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
 
-// tryRoute makes one attempt and applies its consequences to the route and its credential. The failure is the
-// provider's; the error is any other.
+// tryRoute makes one attempt and records its result for the route and the credential. It returns a failure of the
+// provider as the failure and any other as the error.
 func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attempt, caller routeCaller) (*provider.Failure, error) {
 	defer attempt.End()
 	x.provider, x.route = choice.Provider.ID, choice.ID
@@ -107,14 +109,14 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 	case f.RouteCooldown > 0:
 		s.Picker.StartCooldown(choice.ID, f.RouteCooldown)
 		if isRateLimited(f) {
-			attempt.Succeeded() // it serves; clients shall see the rate limit, not an unavailable provider
+			attempt.Succeeded() // the route works; clients should see the rate limit, not an unavailable provider
 		} else {
 			attempt.Failed(f.RouteCooldown)
 		}
 	case f.CredentialCooldown > 0:
 		s.Picker.RecordRefusal(choice.Credential.ID, f.Refusal, f.CredentialCooldown)
 	case f.Answered:
-		attempt.Succeeded() // it serves, though not this request
+		attempt.Succeeded() // the route works, though it refused this request
 	}
 	level, text := slog.LevelInfo, "provider call failed"
 	if f.Alarm {
@@ -138,7 +140,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	body := g.upstreamBody(choice)
 	call := provider.Call{
 		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
-		Deadline: g.x.started.Add(maxRequestDuration), // for all attempts together: the lease covers no more
+		Deadline: g.x.started.Add(maxRequestDuration), // for all attempts together, because the lease covers no more
 	}
 	if g.request.Stream {
 		call.Accept = "text/event-stream"
@@ -147,7 +149,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	defer cancel()
 	sent := time.Now()
 	answer, err := g.server.Providers.Do(ctx, call)
-	body.Release() // streams last for minutes; a connection that still sends the body has a reference of its own
+	body.Release() // early, because streams last for minutes; a connection that still sends the body holds a reference
 	g.x.upstream += time.Since(sent)
 	g.x.firstByte = time.Since(g.x.started)
 	if err != nil {
@@ -179,14 +181,14 @@ func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	})
 	if &out[0] != &a.body.bytes()[0] {
-		*buffer = out // it may have grown
+		*buffer = out // AppendUpstream may have reallocated it
 	}
-	a.body.retain() // an unchanged body is sent as it came in
+	a.body.retain() // out may be the received body itself
 	return provider.NewBody(out, func() { putBuffer(buffer); a.body.release() })
 }
 
 // callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for
-// the whole of it anyway, and when its key is revoked. An answer in one piece is always read to its end.
+// the whole of it anyway, and when its key is revoked. A non-streaming answer is always read to its end.
 func (g *generationRequest) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
 	ctx := g.incoming.Context()
 	if !g.request.Stream || choice.Provider.KeepsBilling {
@@ -204,8 +206,8 @@ func (r *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {
 	return cleanerOf(choice, r.request.Model)
 }
 
-// cleanerOf removes from a provider's error texts everything that identifies the provider or the gateway's account
-// there.
+// cleanerOf returns a Cleaner that removes from a provider's error texts the name and address of the provider and the
+// credential of the gateway.
 func cleanerOf(choice route.Choice, model string) classify.Cleaner {
 	return classify.Cleaner{
 		UpstreamModels: []string{choice.UpstreamModel}, ClientModel: model,

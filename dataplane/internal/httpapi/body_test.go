@@ -27,12 +27,12 @@ func (w *countingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endlessReader yields the letter x for ever.
+// endlessReader yields the letter x without end.
 type endlessReader struct{}
 
-var someX = strings.Repeat("x", 1<<20)
+var manyX = strings.Repeat("x", 1<<20)
 
-func (endlessReader) Read(p []byte) (int, error) { return copy(p, someX), nil }
+func (endlessReader) Read(p []byte) (int, error) { return copy(p, manyX), nil }
 
 // blockingReader yields nothing until the channel is closed.
 type blockingReader <-chan struct{}
@@ -71,11 +71,11 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 			return answer{response.StatusCode, response.Header, string(data)}
 		}
 		declared := &countingReader{Reader: endlessReader{}}
-		if diff := cmp.Diff(want, post(declared, limit+1).fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, post(declared, limit+1).apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s, declared (-want +got):\n%s", path, diff)
 		}
 		if declared.n != 0 {
-			t.Errorf("%s: %d bytes of a body declared too large were asked for", path, declared.n)
+			t.Errorf("%s: the gateway asked for %d bytes of a body that was declared too large", path, declared.n)
 		}
 		if path != "/v1/chat/completions" {
 			continue // scripts/e2e sends bodies beyond the limit completely
@@ -83,12 +83,12 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 		// No byte follows the first one beyond the limit: the refusal must not wait.
 		answered := make(chan struct{})
 		chunked := io.MultiReader(io.LimitReader(endlessReader{}, limit+1), blockingReader(answered))
-		if diff := cmp.Diff(want, post(chunked, -1).fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, post(chunked, -1).apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s, chunked (-want +got):\n%s", path, diff)
 		}
 		close(answered)
 		exact := io.LimitReader(endlessReader{}, limit)
-		if got := post(exact, limit).fault(t); got.Status != http.StatusBadRequest {
+		if got := post(exact, limit).apiError(t); got.Status != http.StatusBadRequest {
 			t.Errorf("%s, exactly the limit: got %d", path, got.Status)
 		}
 	}
@@ -130,14 +130,14 @@ func TestInvalidBodiesAreRefused(t *testing.T) {
 		{"invalid UTF-8", "{\"model\":\"te\xffxt\"}", "", "not a valid JSON object"},
 		{"no model", `{"messages":[]}`, "model", "model"},
 		{"model is null", `{"model":null}`, "model", "model"},
-		{"model is no text", `{"model":7}`, "model", "model"},
+		{"model is not a string", `{"model":7}`, "model", "model"},
 		{"model is empty", `{"model":""}`, "model", "model"},
 	}
 	for _, tt := range tests {
 		for _, path := range []string{"/v1/chat/completions", "/v1/messages", "/v1/videos"} {
-			got := g.post(path, tt.body).fault(t)
+			got := g.post(path, tt.body).apiError(t)
 			want := apiError{Status: 400, Code: "invalid_request", Param: tt.param, Final: true, Messages: path == "/v1/messages"}
-			if diff := cmp.Diff(want, got, onlyWhat); diff != "" {
+			if diff := cmp.Diff(want, got, ignoreTexts); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", tt.name, path, diff)
 			}
 			if !strings.Contains(got.Message, tt.says) {
@@ -155,7 +155,7 @@ func TestMaintenanceRefusesRequests(t *testing.T) {
 		g.apply()
 	}
 	maintain(&catalogkv.Maintenance{Message: "Back at noon.", UntilUnix: time.Now().Add(time.Hour).Unix()})
-	got := g.post("/v1/messages", `{"model":"text"}`).fault(t)
+	got := g.post("/v1/messages", `{"model":"text"}`).apiError(t)
 	if got.Status != 503 || got.Code != "service_unavailable" || got.Type != "overloaded_error" || got.Message != "Back at noon." || got.Final {
 		t.Errorf("got %+v", got)
 	}
@@ -164,8 +164,8 @@ func TestMaintenanceRefusesRequests(t *testing.T) {
 	}
 	g.plane.balance = wire.BalanceResponse{V: wire.Version, Status: wire.Done}
 	maintain(&catalogkv.Maintenance{UntilUnix: time.Now().Add(100 * time.Hour).Unix()})
-	if got := g.post("/v1/videos", `{"model":"video"}`).fault(t); got.RetryAfter != "3600" || got.Message == "" {
-		t.Errorf("an end that is far: got %+v", got)
+	if got := g.post("/v1/videos", `{"model":"video"}`).apiError(t); got.RetryAfter != "3600" || got.Message == "" {
+		t.Errorf("maintenance that ends much later: got %+v", got)
 	}
 	for _, path := range []string{"/v1/models", "/v1/balance"} {
 		if got := g.send(http.MethodGet, path, ""); got.status != http.StatusOK {
@@ -175,12 +175,12 @@ func TestMaintenanceRefusesRequests(t *testing.T) {
 	for _, over := range []*catalogkv.Maintenance{nil, {UntilUnix: time.Now().Unix()}} {
 		maintain(over)
 		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
-			t.Errorf("after it: got %d %s", got.status, got.body)
+			t.Errorf("after the maintenance: got %d %s", got.status, got.body)
 		}
 	}
 }
 
-// Other routes serve. If there are none, no route is available.
+// Other routes serve the request. If there are none, the request is refused because no route is available.
 func TestProviderUnderMaintenanceGetsNoCalls(t *testing.T) {
 	t.Parallel()
 	closed := map[int]*catalogkv.Maintenance{0: {UntilUnix: time.Now().Add(time.Hour).Unix()}, 1: {UntilUnix: time.Now().Unix()}}
@@ -196,12 +196,12 @@ func TestProviderUnderMaintenanceGetsNoCalls(t *testing.T) {
 	g = build()
 	for _, path := range []string{"/v1/chat/completions", "/v1/images/generations", "/v1/videos"} {
 		body := map[string]string{"/v1/chat/completions": `{"model":"text","messages":[]}`, "/v1/images/generations": `{"model":"image","prompt":"x"}`, "/v1/videos": `{"model":"video","prompt":"x"}`}[path]
-		got := g.post(path, body).fault(t)
+		got := g.post(path, body).apiError(t)
 		if len(got.RetryAfter) != 4 { // the maintenance of the first provider ends within the hour
 			t.Errorf("%s: got Retry-After %q", path, got.RetryAfter)
 		}
 		got.RetryAfter = ""
-		if diff := cmp.Diff(apiError{Status: 503}, got, onlyWhat); diff != "" {
+		if diff := cmp.Diff(apiError{Status: 503}, got, ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}
@@ -252,17 +252,17 @@ func TestUnknownOrHiddenModelIsNotFound(t *testing.T) {
 		{"is under maintenance", "/v1/chat/completions", "closed", apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}},
 	}
 	for _, tt := range tests {
-		got := g.post(tt.path, `{"model":"`+tt.model+`"}`).fault(t)
-		if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+		got := g.post(tt.path, `{"model":"`+tt.model+`"}`).apiError(t)
+		if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 	if got := g.post("/v1/chat/completions", `{"model":"private","messages":[]}`, "Authorization", other); got.status != http.StatusOK {
-		t.Errorf("with a grant: got %d %s", got.status, got.body)
+		t.Errorf("model granted to the account: got %d %s", got.status, got.body)
 	}
 	long := "x" + strings.Repeat("é", 1000) // the limit falls into the middle of a rune
-	if got := g.post("/v1/chat/completions", `{"model":"`+long+`"}`).fault(t); len(got.Message) > 500 || strings.Contains(got.Message, "\ufffd") {
-		t.Errorf("a long name: got message %q", got.Message)
+	if got := g.post("/v1/chat/completions", `{"model":"`+long+`"}`).apiError(t); len(got.Message) > 500 || strings.Contains(got.Message, "\ufffd") {
+		t.Errorf("long model name: got message %q", got.Message)
 	}
 }
 

@@ -19,7 +19,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// keyText returns the API key from either of its headers. present reports whether any of them was sent, even if empty.
+// keyText returns the API key from either of its headers. present reports whether a client sent either header, even an
+// empty one.
 func keyText(h http.Header) (text string, present bool) {
 	authorization, bearer := h["Authorization"], ""
 	if len(authorization) > 0 {
@@ -116,7 +117,7 @@ func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, e
 
 // readAll reads up to limit bytes into dst. length is the declared length, negative if unknown.
 func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
-	// A declared length is no proof that the bytes will come, so at most 1 MiB is allocated in advance.
+	// A client can declare any length without sending the bytes, so at most 1 MiB is allocated in advance.
 	if want := int(min(max(length, 512), 1<<20)) + 1; cap(dst) < want {
 		dst = make([]byte, 0, want)
 	}
@@ -170,7 +171,7 @@ func (s *Server) findModel(x *exchange, key *auth.Key, snapshot *catalog.Snapsho
 	return m, nil
 }
 
-// maxName bounds the length of a client's own name in an error message, in bytes.
+// maxName bounds the length of a model name that a client sent and an error message repeats, in bytes.
 const maxName = 128
 
 func shorten(name string) string {
@@ -201,10 +202,10 @@ func refusalError(r *admission.RefusedError) *apierr.Error {
 	case wire.BalanceSpent:
 		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
 			fmt.Sprintf("The balance is exhausted: %s is available, %s is reserved for running requests.", available, reserved))
-	default: // a reason that only a later release knows
+	default: // a reason that a later release of the control plane has added
 		return errUnavailable
 	}
 }
 
-// errNoRoute is the error for a model that the account may use and none of whose routes can be called now.
+// errNoRoute is the error for a model that the account may use but that has no route that can be called now.
 var errNoRoute = apierr.New(http.StatusServiceUnavailable, apierr.None, "The model is temporarily unavailable. Please try again later.")

@@ -9,7 +9,7 @@ import (
 // long and would run for every request. The cache never shrinks; clients cannot invent label values, so it stays small.
 // It is safe for concurrent use.
 type childCache[K comparable, V any] struct {
-	// lookup asks the vector.
+	// lookup returns the child from the vector.
 	lookup func(K) V
 	// known is replaced by an extended copy when new labels appear, and never modified.
 	known atomic.Pointer[map[K]V]
@@ -29,6 +29,6 @@ func (c *childCache[K, V]) of(labels K) V {
 	v := c.lookup(labels)
 	extended := maps.Clone(*known)
 	extended[labels] = v
-	c.known.CompareAndSwap(known, &extended) // if another goroutine was faster, the next call looks it up again
+	c.known.CompareAndSwap(known, &extended) // if another goroutine has replaced the map meanwhile, the next call looks the child up again
 	return v
 }

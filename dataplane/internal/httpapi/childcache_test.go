@@ -33,6 +33,6 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	before := lookups.Load()
 	c.of("c")
 	if lookups.Load() != before {
-		t.Error("known labels were looked up again")
+		t.Error("the vector was asked again for labels in the cache")
 	}
 }

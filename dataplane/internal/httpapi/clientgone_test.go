@@ -29,8 +29,8 @@ func firstLine(t *testing.T, r io.Reader) *bufio.Reader {
 	return lines
 }
 
-// untilText reads up to the text of the stream.
-func untilText(t *testing.T, r io.Reader) *bufio.Reader {
+// readUntilText reads up to and including the text of the stream.
+func readUntilText(t *testing.T, r io.Reader) *bufio.Reader {
 	t.Helper()
 	lines := bufio.NewReader(r)
 	for {
@@ -44,7 +44,7 @@ func untilText(t *testing.T, r io.Reader) *bufio.Reader {
 	}
 }
 
-func TestClientThatLeavesAStreamEndsTheCallAndPaysTheDelivered(t *testing.T) {
+func TestClientThatLeavesAStreamEndsTheCallAndIsChargedForDeliveredText(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestClientThatLeavesAStreamEndsTheCallAndPaysTheDelivered(t *testing.T) {
 			g := newGateway(t, stallAfter(left, d.head, d.text))
 			ctx, leave := context.WithCancel(t.Context())
 			response := g.begin(ctx, http.MethodPost, d.path, strings.NewReader(d.body))
-			untilText(t, response.Body)
+			readUntilText(t, response.Body)
 			leave()
 			_ = response.Body.Close()
 			d.checkDelivered(t, g.spool.next(t), event.ClientGone)
@@ -90,8 +90,8 @@ func TestClientThatLeavesBeforeTheFirstByteIsNotCharged(t *testing.T) {
 	<-left
 }
 
-// A provider that has counted the prompt has read it.
-func TestClientThatLeavesBeforeTheTextIsChargedForACountedPrompt(t *testing.T) {
+// A provider that has reported input tokens has processed the prompt.
+func TestClientThatLeavesBeforeTheTextIsChargedForReportedInput(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestClientThatLeavesBeforeTheTextIsChargedForACountedPrompt(t *testing.T) {
 	}
 }
 
-func TestStreamThatIsBilledAnywayIsReadToItsEnd(t *testing.T) {
+func TestStreamOfProviderThatKeepsBillingIsReadToItsEnd(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{})
 	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.KeepsBilling = true }},
@@ -136,7 +136,7 @@ func TestStreamThatIsBilledAnywayIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-func TestAnswerInOnePieceIsCompletedWithoutItsClient(t *testing.T) {
+func TestNonStreamingAnswerIsReadToItsEndWithoutItsClient(t *testing.T) {
 	t.Parallel()
 	entered, gone := make(chan struct{}), make(chan struct{})
 	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestRevocationEndsStreamsWithAnErrorOfTheirFormat(t *testing.T) {
 				g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.KeepsBilling = keeps }}, stallAfter(left, d.head, d.text))
 				response := g.begin(t.Context(), http.MethodPost, d.path, strings.NewReader(d.body))
 				defer func() { _ = response.Body.Close() }()
-				lines := untilText(t, response.Body)
+				lines := readUntilText(t, response.Body)
 				g.revoke(g.key)
 				rest, err := io.ReadAll(lines)
 				if err != nil {
@@ -201,7 +201,7 @@ func TestRevocationBeforeTheStreamIsAnError(t *testing.T) {
 		<-entered
 		g.revoke(g.key)
 	}()
-	got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5,"stream":true}`).fault(t)
+	got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5,"stream":true}`).apiError(t)
 	if got.Status != 401 || got.Code != "invalid_api_key" || !got.Final || !got.Messages {
 		t.Errorf("got %+v", got)
 	}
@@ -213,7 +213,7 @@ func TestRevocationBeforeTheStreamIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnswerInOnePieceIsDeliveredDespiteRevocation(t *testing.T) {
+func TestNonStreamingAnswerIsDeliveredDespiteRevocation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
 	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
@@ -297,7 +297,7 @@ type panicProvider struct{ answer *provider.Answer }
 
 func (p panicProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
 	if p.answer == nil {
-		panic("a fault of ours")
+		panic("a programming error")
 	}
 	return p.answer, nil
 }
@@ -307,7 +307,7 @@ type panicBody struct{ *strings.Reader }
 
 func (p panicBody) Read(b []byte) (int, error) {
 	if p.Len() == 0 {
-		panic("a fault of ours")
+		panic("a programming error")
 	}
 	return p.Reader.Read(b)
 }
@@ -318,8 +318,8 @@ func TestPanicIsAnsweredWith500(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{"/v1/chat/completions": chatBody, "/v1/messages": `{"model":"text","messages":[],"max_tokens":1}`} {
 		g := newGatewayWith(t, options{calls: panicProvider{}}, stall)
-		got := g.post(path, body).fault(t)
-		if got.Status != 500 || got.Code != "" || got.Messages != (path == "/v1/messages") || strings.Contains(got.Message, "fault of ours") {
+		got := g.post(path, body).apiError(t)
+		if got.Status != 500 || got.Code != "" || got.Messages != (path == "/v1/messages") || strings.Contains(got.Message, "programming error") {
 			t.Errorf("got %+v", got)
 		}
 		if e := g.spool.next(t); e.Status != event.Failed || e.Cost != 0 || e.HTTPStatus != 500 {

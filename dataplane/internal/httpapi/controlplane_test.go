@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Every account has its pools at these offsets from a number of its own.
+// The pool ids of an account are the number of the account plus these offsets.
 const (
 	balanceOf wire.PoolID = iota
 	limitOf
@@ -23,26 +23,27 @@ const (
 
 // controlPlane simulates the control plane: lease decisions, records of keys, balances and records of video jobs.
 type controlPlane struct {
-	mu       sync.Mutex
-	book     *allocator.Allocator
-	last     map[string]wire.LeaseResponse
-	records  map[apikey.Hash]wire.KeyRecord
-	accounts map[string]wire.PoolID
-	loads    int
-	ops      int
-	// down leaves all messages unanswered; loadsDown only key loads, updatesDown only updates of jobs.
+	mu        sync.Mutex
+	allocator *allocator.Allocator
+	last      map[string]wire.LeaseResponse
+	records   map[apikey.Hash]wire.KeyRecord
+	accounts  map[string]wire.PoolID
+	loads     int
+	ops       int
+	// down leaves all messages without a reply; loadsDown only those that load keys, updatesDown only those that update
+	// video jobs.
 	down, loadsDown, updatesDown bool
-	// asked is called when a lease request has come; it may be nil.
-	asked   func()
-	balance wire.BalanceResponse
-	videos  map[string]event.Video
+	// onLeaseRequest is called when a lease request has come; it may be nil.
+	onLeaseRequest func()
+	balance        wire.BalanceResponse
+	videos         map[string]event.Video
 }
 
 var errDown = errors.New("no reply")
 
-func newPlane() *controlPlane {
+func newControlPlane() *controlPlane {
 	return &controlPlane{
-		book: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
+		allocator: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
 		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{},
 	}
 }
@@ -57,7 +58,7 @@ func (p *controlPlane) open(account string, balance, limit, slots int64) {
 		balanceOf: {Kind: wire.Balance, Total: balance}, limitOf: {Kind: wire.KeyLimit, Total: limit}, slotsOf: {Kind: wire.Slots, Total: slots},
 	} {
 		pool.ID, pool.Free, pool.Generation, pool.Central = base+offset, pool.Total, 1, true
-		p.book.Pools[pool.ID] = &pool
+		p.allocator.Pools[pool.ID] = &pool
 	}
 }
 
@@ -85,18 +86,18 @@ func (p *controlPlane) set(change func(p *controlPlane)) {
 	change(p)
 }
 
-// held returns the units of an account's pool that leases hold.
+// held returns the outstanding units of one of an account's pools.
 func (p *controlPlane) held(account string, offset wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.book.Pools[p.accounts[account]+offset].Outstanding()
+	return p.allocator.Pools[p.accounts[account]+offset].Outstanding()
 }
 
-// spend takes all but rest of a pool, as settled charges do.
+// spend takes units out of a pool, as settled charges do, until rest units are left.
 func (p *controlPlane) spend(account string, offset wire.PoolID, rest int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pool := p.book.Pools[p.accounts[account]+offset]
+	pool := p.allocator.Pools[p.accounts[account]+offset]
 	pool.Settled += pool.Free - rest
 	pool.Free = rest
 }
@@ -109,13 +110,13 @@ func (p *controlPlane) RequestLease(_ context.Context, op *wire.LeaseRequest) (*
 		return nil, errDown
 	}
 	p.ops++
-	if p.asked != nil {
-		p.asked()
+	if p.onLeaseRequest != nil {
+		p.onLeaseRequest()
 	}
 	if last := p.last[op.Account]; op.Number <= last.Number {
 		return &last, nil
 	}
-	reply, _ := p.book.Decide(op, &allocator.PendingRequest{})
+	reply, _ := p.allocator.Decide(op, &allocator.PendingRequest{})
 	if reply.Status == wire.Done {
 		p.last[op.Account] = reply
 	}
@@ -126,7 +127,7 @@ func (p *controlPlane) RequestLease(_ context.Context, op *wire.LeaseRequest) (*
 func (p *controlPlane) Return(_ context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.ApplyReports(r.Session, r.Reports)
+	p.allocator.ApplyReports(r.Session, r.Reports)
 	return &wire.ReturnResponse{V: wire.Version, Status: wire.Done}, nil
 }
 

@@ -37,7 +37,7 @@ func TestCosts(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	b := newBare(t)
+	b := newBareGateway(t)
 	b.json(t) // the first request loads the key and makes the connection
 
 	t.Run("JSON", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestCosts(t *testing.T) {
 		if got > maxJSONAllocations {
 			t.Errorf("%v allocations a request; want %d at most", got, maxJSONAllocations)
 		}
-		if writes := b.writes.Load() - before; writes != runs+1 { // AllocsPerRun runs it once more
+		if writes := b.writes.Load() - before; writes != runs+1 { // AllocsPerRun runs the function once more than it is told
 			t.Errorf("%d answers took %d writes", runs+1, writes)
 		}
 	})
@@ -73,15 +73,14 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// A stream that waits for its model needs the memory of its two connections, and no buffers to read into or to write
-// from.
+// While a stream waits for the model, it holds the memory of its two connections but no read or write buffers.
 func TestMemoryOfStreams(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	b := newBare(t)
+	b := newBareGateway(t)
 	b.json(t)
-	const streams, most = 100, 64 << 10 // of which a third belongs to the two ends in this test
+	const streams, most = 100, 64 << 10 // a third of it is memory of the test's client and provider
 	before := liveHeap()
 	b.bursts.Store(1)
 	b.eager.Store(true)
@@ -91,7 +90,7 @@ func TestMemoryOfStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }() // the stream has ended
-		if _, err := c.Write(b.askStream); err != nil {
+		if _, err := c.Write(b.streamRequest); err != nil {
 			t.Fatal(err)
 		}
 		for have := 0; have < eventsPerBurst; {
@@ -139,23 +138,23 @@ type bareGateway struct {
 	next   chan struct{}
 	buffer []byte
 
-	askJSON, askStream []byte
+	jsonRequest, streamRequest []byte
 }
 
-func newBare(t *testing.T) *bareGateway {
+func newBareGateway(t *testing.T) *bareGateway {
 	t.Helper()
 	b := &bareGateway{next: make(chan struct{}, 1), buffer: make([]byte, 256<<10)}
 	var serving sync.WaitGroup
 	provider := listen(t)
-	serving.Go(func() { b.provide(provider) })
-	t.Cleanup(func() { // after the gateway has closed its connections
+	serving.Go(func() { b.serveCalls(provider) })
+	t.Cleanup(func() { // runs after the gateway has closed its connections
 		_ = provider.Close()
 		serving.Wait()
 	})
 	g := newGatewayWith(t, options{provider: func(_ int, p *catalogkv.Provider) { p.BaseURL = "http://" + provider.Addr().String() }},
 		func(http.ResponseWriter, *http.Request) {})
 	g.plane.set(func(p *controlPlane) {
-		for _, pool := range p.book.Pools {
+		for _, pool := range p.allocator.Pools {
 			pool.Central, pool.Total, pool.Free = false, 1<<50, 1<<50
 		}
 	})
@@ -179,7 +178,7 @@ func newBare(t *testing.T) *bareGateway {
 	if b.client, err = net.Dial("tcp", front.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	b.askJSON, b.askStream = ask(g.key, false), ask(g.key, true)
+	b.jsonRequest, b.streamRequest = rawRequest(g.key, false), rawRequest(g.key, true)
 	t.Cleanup(func() {
 		_ = b.client.Close()
 		g.admit.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: theAccount}) // returns the idle units
@@ -200,7 +199,7 @@ func listen(t *testing.T) net.Listener {
 	return l
 }
 
-func ask(key string, stream bool) []byte {
+func rawRequest(key string, stream bool) []byte {
 	body := fmt.Sprintf(`{"model":"text","messages":[{"role":"user","content":"%s"}],"stream":%v}`, strings.Repeat("words ", 150), stream)
 	return fmt.Appendf(nil, "POST /v1/chat/completions HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"+
 		"User-Agent: test\r\nAccept: */*\r\nContent-Length: %d\r\n\r\n%s", key, len(body), body)
@@ -229,7 +228,7 @@ func (c countedConn) Write(p []byte) (int, error) {
 
 // json sends a request and takes the answer.
 func (b *bareGateway) json(t *testing.T) {
-	if _, err := b.client.Write(b.askJSON); err != nil {
+	if _, err := b.client.Write(b.jsonRequest); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -244,7 +243,7 @@ func (b *bareGateway) json(t *testing.T) {
 // stream sends a request and takes the stream, burst by burst.
 func (b *bareGateway) stream(t *testing.T, bursts int) {
 	b.bursts.Store(int64(bursts))
-	if _, err := b.client.Write(b.askStream); err != nil {
+	if _, err := b.client.Write(b.streamRequest); err != nil {
 		t.Fatal(err)
 	}
 	n, have := 0, 0
@@ -270,8 +269,8 @@ func (b *bareGateway) read(t *testing.T, at int) int {
 	return n
 }
 
-// provide answers every call on every connection.
-func (b *bareGateway) provide(l net.Listener) {
+// serveCalls answers every call on every connection.
+func (b *bareGateway) serveCalls(l net.Listener) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	for {

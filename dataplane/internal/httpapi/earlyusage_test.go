@@ -9,7 +9,8 @@ import (
 	"modelgateway/shared/event"
 )
 
-// A client that leaves a stream after the text is charged for the delivered text, unless the text came with totals.
+// A client that leaves a stream after some text is charged for the delivered text, unless the provider has reported
+// running totals with the text.
 func TestUsageReportedBeforeTheTextDoesNotCoverIt(t *testing.T) {
 	t.Parallel()
 	const totals = `"usage":{"prompt_tokens":10,"completion_tokens":0,"total_tokens":10},"model"`
@@ -22,18 +23,18 @@ func TestUsageReportedBeforeTheTextDoesNotCoverIt(t *testing.T) {
 	tests := map[string]struct {
 		d     dialect
 		parts []string
-		// whole: the stream ends regularly.
+		// whole: the provider ends the stream properly.
 		whole bool
 		// reported is the cost of the provider's totals; zero: the delivered text is charged.
 		reported int64
 		// input is the number of input tokens that the provider has reported.
 		input int64
 	}{
-		"chat":                    {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText}, input: 10},
-		"chat, running totals":    {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), strings.Replace(chatText, `"model"`, running, 1)}, reported: 14},
-		"chat, none at last":      {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText, chatStop + chatDone}, whole: true, input: 10},
-		"responses":               {d: responses, parts: []string{zero, responses.text}},
-		"responses, none at last": {d: responses, parts: []string{zero, responses.text, silent}, whole: true},
+		"chat":                            {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText}, input: 10},
+		"chat, running totals":            {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), strings.Replace(chatText, `"model"`, running, 1)}, reported: 14},
+		"chat, no totals at the end":      {d: chat, parts: []string{strings.Replace(chatHead, `"model"`, totals, 1), chatText, chatStop + chatDone}, whole: true, input: 10},
+		"responses":                       {d: responses, parts: []string{zero, responses.text}},
+		"responses, no totals at the end": {d: responses, parts: []string{zero, responses.text, silent}, whole: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +50,7 @@ func TestUsageReportedBeforeTheTextDoesNotCoverIt(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			defer leave()
 			response := g.begin(ctx, http.MethodPost, tt.d.path, strings.NewReader(tt.d.body))
-			untilText(t, response.Body)
+			readUntilText(t, response.Body)
 			if !tt.whole {
 				leave()
 			}

@@ -24,7 +24,7 @@ type exchange struct {
 	started  time.Time
 	method   string
 	endpoint string
-	messages bool // errors use the envelope of the messages format
+	messages bool // whether errors use the envelope of the messages format
 
 	key    *auth.Key
 	model  string
@@ -36,7 +36,7 @@ type exchange struct {
 	status          int
 	code            apierr.Code
 	wrote           bool
-	end             string // the reason for which a stream ended, empty for other answers
+	end             string // why a stream ended; empty for non-streaming answers
 	failure         error
 }
 
@@ -76,7 +76,7 @@ func (x *exchange) writeJSON(status int, body []byte) {
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.WriteHeader(status)
 	if x.method != http.MethodHead {
-		_, _ = x.Write(body) // the client may be gone; that changes nothing
+		_, _ = x.Write(body) // the client may have gone; the answer is recorded either way
 	}
 }
 

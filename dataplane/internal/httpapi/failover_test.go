@@ -26,19 +26,19 @@ const unreachable = "http://127.0.0.1:1"
 
 func stall(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// first are the ways in which the first route fails.
-type first struct {
+// firstFailure is one way in which the first route of a request fails.
+type firstFailure struct {
 	name     string
 	answer   http.HandlerFunc
 	provider func(p *catalogkv.Provider)
-	// stream: only for requests for a stream; whole: only for requests for an answer in one piece.
+	// stream: the case applies only to requests for a stream; whole: only to non-streaming requests.
 	stream, whole bool
 }
 
-func failures() []first {
+func failures() []firstFailure {
 	slow := func(p *catalogkv.Provider) { p.FirstByteTimeoutMS = 20 }
 	refused := func(p *catalogkv.Provider) { p.BaseURL = unreachable }
-	return []first{
+	return []firstFailure{
 		{name: "connection refused", provider: refused},
 		{name: "no host", provider: func(p *catalogkv.Provider) { p.BaseURL = "http://nowhere.invalid" }},
 		{name: "connection dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
@@ -47,8 +47,8 @@ func failures() []first {
 		{name: "529 overloaded", answer: jsonAnswer(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)},
 		{name: "429", answer: jsonAnswer(429, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)},
 		{name: "401", answer: jsonAnswer(401, `{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}`)},
-		{name: "our account, as a 400", answer: jsonAnswer(400, `{"error":{"message":"Your account is suspended due to insufficient balance","type":"invalid_request_error"}}`)},
-		{name: "our model name", answer: jsonAnswer(404, `{"error":{"message":"The model up-model does not exist","type":"invalid_request_error","code":"model_not_found"}}`)},
+		{name: "gateway account refused with a 400", answer: jsonAnswer(400, `{"error":{"message":"Your account is suspended due to insufficient balance","type":"invalid_request_error"}}`)},
+		{name: "unknown upstream model name", answer: jsonAnswer(404, `{"error":{"message":"The model up-model does not exist","type":"invalid_request_error","code":"model_not_found"}}`)},
 		{name: "no first byte", answer: stall, provider: slow},
 		{name: "headers, but no first byte", provider: slow, answer: func(w http.ResponseWriter, r *http.Request) {
 			sendEvents(w, "")
@@ -63,9 +63,9 @@ func failures() []first {
 			_, _ = io.WriteString(w, chatJSON[:50])
 			panic(http.ErrAbortHandler)
 		}},
-		{name: "events for an answer in one piece", whole: true, answer: streamAnswer(chatHead, chatText, chatDone)},
+		{name: "events for a non-streaming request", whole: true, answer: streamAnswer(chatHead, chatText, chatDone)},
 		{name: "error as the first event", stream: true, answer: streamAnswer(chatEventError, chatDone)},
-		{name: "error right behind the first event", stream: true, answer: streamAnswer(chatHead + chatText + chatEventError)},
+		{name: "error in the same read as the first event", stream: true, answer: streamAnswer(chatHead + chatText + chatEventError)},
 		{name: "no event", stream: true, answer: streamAnswer("")},
 		{name: "half an event", stream: true, answer: streamAnswer(chatHead[:40])},
 		{name: "stream without any event", stream: true, answer: cutAfter("")},
@@ -80,7 +80,7 @@ func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 			if (tt.stream && !stream) || (tt.whole && stream) {
 				continue
 			}
-			name := tt.name + ", one piece"
+			name := tt.name + ", non-streaming"
 			body, answers, want := chatBody, jsonAnswer(200, chatJSON), strings.Replace(chatJSON, "up-model", "text", 1)
 			if stream {
 				name = tt.name + ", stream"
@@ -110,7 +110,7 @@ func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 	}
 }
 
-// The client learns that the providers are unavailable, or that waiting helps.
+// The error says that the providers are unavailable or, after a rate limit, when to try again.
 func TestErrorAfterAllRoutesHaveFailed(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{"error":{"message":"vendor0 at secret-0 is down"}}`)
@@ -130,12 +130,12 @@ func TestErrorAfterAllRoutesHaveFailed(t *testing.T) {
 	for _, tt := range tests {
 		for _, body := range []string{chatBody, chatStreamBody} {
 			g := newGateway(t, tt.answers...)
-			got := g.post("/v1/chat/completions", body).fault(t)
-			if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+			got := g.post("/v1/chat/completions", body).apiError(t)
+			if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 			}
 			if strings.Contains(got.Message, "vendor") || strings.Contains(got.Message, "secret") || strings.Contains(got.Message, "org-") {
-				t.Errorf("%s: the provider shows in %q", tt.name, got.Message)
+				t.Errorf("%s: %q identifies the provider", tt.name, got.Message)
 			}
 			e := g.spool.next(t)
 			if e.Status != event.Failed || e.Cost != 0 || e.Rule != event.RuleNone || e.HTTPStatus != tt.want.Status {
@@ -151,11 +151,11 @@ func TestErrorAfterAllRoutesHaveFailed(t *testing.T) {
 }
 
 // The provider may work again.
-func TestLoneRouteIsCalledDuringItsCooldown(t *testing.T) {
+func TestOnlyRouteIsCalledDuringItsCooldown(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(403, `{"error":{"message":"Your account has been suspended"}}`))
 	for range 2 {
-		if got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5}`).fault(t); got.Status != 502 || got.Code != "upstream_unavailable" {
+		if got := g.post("/v1/messages", `{"model":"text","messages":[],"max_tokens":5}`).apiError(t); got.Status != 502 || got.Code != "upstream_unavailable" {
 			t.Errorf("got %+v", got)
 		}
 	}
@@ -172,7 +172,7 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	bodies := map[string]string{"/v1/chat/completions": chatBody, "/v1/responses": `{"model":"text","input":"x"}`}
 	calls := 0
 	for ; calls < 100; calls++ {
-		got := g.post("/v1/chat/completions", chatBody).fault(t)
+		got := g.post("/v1/chat/completions", chatBody).apiError(t)
 		if got.Status == http.StatusServiceUnavailable {
 			break
 		}
@@ -181,7 +181,7 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 		}
 	}
 	for path, body := range bodies {
-		got := g.post(path, body).fault(t)
+		got := g.post(path, body).apiError(t)
 		if pause, err := strconv.Atoi(got.RetryAfter); got.Status != 503 || got.Code != "" || err != nil || pause < 1 || pause > 5 {
 			t.Errorf("%s, with the breaker open: got %+v", path, got)
 		}
@@ -190,7 +190,7 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 		t.Errorf("the provider was called %d times; want %d", n, calls)
 	}
 	// The image route to the same provider has a breaker of its own.
-	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).fault(t); got.Status != http.StatusBadGateway {
+	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).apiError(t); got.Status != http.StatusBadGateway {
 		t.Errorf("another route: got %+v", got)
 	}
 }
@@ -208,12 +208,12 @@ func TestRateLimitsDoNotOpenTheBreaker(t *testing.T) {
 		jsonAnswer(429, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)(w, r)
 	})
 	for i := range limits {
-		if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 429 || got.Code != "rate_limit_exceeded" || got.RetryAfter == "" {
+		if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 429 || got.Code != "rate_limit_exceeded" || got.RetryAfter == "" {
 			t.Fatalf("request %d: got %+v", i, got)
 		}
 	}
 	if got := g.post("/v1/chat/completions", chatBody); got.status != http.StatusOK {
-		t.Errorf("when there is room again: got %d", got.status)
+		t.Errorf("after the rate limit: got %d", got.status)
 	}
 }
 
@@ -239,14 +239,14 @@ func TestErrorsInTheRequestAreNotRetried(t *testing.T) {
 	for _, tt := range tests {
 		inStream := streamAnswer("data: " + tt.answer + "\n\n")
 		behind := streamAnswer(chatHead + "data: " + tt.answer + "\n\n")
-		for how, answers := range map[string]http.HandlerFunc{"refused": jsonAnswer(400, tt.answer), "first event": inStream, "behind the first event, in one read": behind} {
+		for how, answers := range map[string]http.HandlerFunc{"refused": jsonAnswer(400, tt.answer), "first event": inStream, "after the first event, in one read": behind} {
 			g := newGateway(t, answers, jsonAnswer(200, chatJSON))
 			body := chatStreamBody
 			if how == "refused" {
 				body = chatBody
 			}
-			got := g.post("/v1/chat/completions", body).fault(t)
-			if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+			got := g.post("/v1/chat/completions", body).apiError(t)
+			if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", tt.name, how, diff)
 			}
 			if n := len(g.sims[1].got()); n != 0 {
@@ -283,7 +283,7 @@ func TestRejectedCredentialGetsACooldownAndAnotherIsUsed(t *testing.T) {
 		}
 		jsonAnswer(200, chatJSON)(w, r)
 	})
-	if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 502 || got.Final || strings.Contains(got.Message, "secret") {
+	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 502 || got.Final || strings.Contains(got.Message, "secret") {
 		t.Errorf("got %+v", got)
 	}
 	for range 3 {
@@ -300,7 +300,7 @@ func TestAtMostThreeRoutesAreTried(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{}`)
 	g := newGateway(t, broken, broken, broken, jsonAnswer(200, chatJSON))
-	if got := g.post("/v1/chat/completions", chatBody).fault(t); got.Status != 502 {
+	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 502 {
 		t.Errorf("got %+v", got)
 	}
 	if n := len(g.sims[3].got()); n != 0 {

@@ -56,12 +56,12 @@ type generationRequest struct {
 	hold *admission.Hold
 }
 
-// run calls the routes. From here on the request has a usage event, however it ends.
+// run calls the routes. Once it has started the hold, the request gets a usage event however it ends.
 func (g *generationRequest) run() error {
 	if err := g.hold.Start(); err != nil {
 		return err
 	}
-	// For a panic: any other end has recorded an outcome before.
+	// This takes effect after a panic only: any other end has already recorded an outcome.
 	defer g.finish(outcome{status: event.Failed, rule: event.RuleNone, answered: http.StatusInternalServerError})
 	err := g.callRoutes()
 	if err != nil {
@@ -77,20 +77,20 @@ func (g *generationRequest) callRoutes() error {
 	case failures == nil:
 		return err
 	case failures.rateLimited != nil:
-		return failures.rateLimited // it tells the client that waiting helps
+		return failures.rateLimited // a later retry can succeed, so the client gets this error rather than the last one
 	case failures.last == nil:
 		return g.noRoute()
 	}
 	return failures.last
 }
 
-// outcome is how a generation request ended, for its usage event.
+// outcome holds the part of a usage event that says how the generation request ended.
 type outcome struct {
 	status     event.Status
 	rule       string
 	usage      price.Usage
 	providerID string
-	// answered is the HTTP status that the client will get if no answer has begun yet.
+	// answered is the HTTP status for the usage event if no answer has begun yet.
 	answered int
 }
 
@@ -116,23 +116,23 @@ func (g *generationRequest) finish(o outcome) {
 // charge sets the cost of the usage.
 func (g *generationRequest) charge(e *event.Usage) {
 	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
-		// The request could not ask for a second model without a price, so the provider has used it on its own
-		// account. The rest is charged as reported.
+		// Requests that ask for a second model without a price are refused, so the provider has used it unasked. The
+		// account does not pay for that; the rest is charged as reported.
 		g.server.Log.Error("provider reported usage of a second model that has no price", "request_id", g.x.id, "model", g.model.ID, "kind", second.Kind)
 		e.Usage.Secondary = price.Secondary{}
 	}
 	cost, err := price.Cost(&e.Usage, g.sheet)
 	if err != nil {
-		// A price sheet has a price for everything that its model can use, so the counts themselves are absurd. The
-		// reservation is the amount that the account agreed to.
-		g.server.Log.Error("reported usage cannot be priced, the reservation is charged", "request_id", g.x.id, "model", g.model.ID, "error", err)
+		// A price sheet has a price for everything that its model can use, so the reported counts must be out of range.
+		// The account is charged what was reserved.
+		g.server.Log.Error("reported usage cannot be priced, charging the reservation", "request_id", g.x.id, "model", g.model.ID, "error", err)
 		e.Usage, e.Rule, e.Estimated = g.expectedUsage(), event.RuleEstimated, true
 		cost = g.reserve
 	}
 	e.Cost = cost
 }
 
-// errClientGone ends a request whose client has closed the connection. Nobody reads its message.
+// errClientGone ends a request whose client has closed the connection. No client reads its message.
 var errClientGone = apierr.New(499, apierr.None, "The client closed the request.")
 
 // endOfCall returns the error of a call, or the reason for which the gateway has ended the call itself: the client has

@@ -99,7 +99,7 @@ func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
 
 func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gateway {
 	t.Helper()
-	g := &gateway{t: t, plane: newPlane(), session: session.Begin(sessionID, "boot", time.Hour), served: make(chan context.Context, 1000)}
+	g := &gateway{t: t, plane: newControlPlane(), session: session.Begin(sessionID, "boot", time.Hour), served: make(chan context.Context, 1000)}
 	log := slog.New(slog.DiscardHandler)
 	var err error
 	if g.hasher, err = apikey.NewHasher([]byte(strings.Repeat("p", 32))); err != nil {
@@ -153,7 +153,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		g.server.Close()
-		g.audit()
+		g.checkInvariants()
 		calls.Close()
 		for _, s := range g.sims {
 			s.Close()
@@ -245,17 +245,17 @@ func (g *gateway) revoke(key string) {
 	g.admit.OnChange(change)
 }
 
-// audit checks, at the end, the invariants of every test: every started request has one event, the charges are
-// reserved until they are settled, and nothing else is reserved.
-func (g *gateway) audit() {
+// checkInvariants checks at the end of every test: every started request has one event, the charges are reserved until
+// they are settled, and nothing else is reserved.
+func (g *gateway) checkInvariants() {
 	g.t.Helper()
 	g.admit.Stop(context.Background())
 	if n := g.admit.Running(); n != 0 {
-		g.t.Errorf("%d requests run", n)
+		g.t.Errorf("%d requests are still running", n)
 	}
 	events := g.spool.all()
 	if g.spool.started != len(events) {
-		g.t.Errorf("%d requests were started, %d have an event", g.spool.started, len(events))
+		g.t.Errorf("%d requests were started, %d have a usage event", g.spool.started, len(events))
 	}
 	if used := g.spool.UsedCapacity(); used != int64(len(events)) {
 		g.t.Errorf("%d units of spool capacity are in use for %d events", used, len(events))
@@ -423,11 +423,10 @@ type apiError struct {
 
 var errNoEnvelope = errors.New("not an error envelope")
 
-// fault reads an error answer. Members that must not be there, or are null,
-// fail the test.
-func (a answer) fault(t *testing.T) apiError {
+// apiError parses an error answer. Members that are missing, unexpected or null fail the test.
+func (a answer) apiError(t *testing.T) apiError {
 	t.Helper()
-	e, err := readFault([]byte(a.body))
+	e, err := parseAPIError([]byte(a.body))
 	if err != nil {
 		t.Fatalf("status %d, body %s: %v", a.status, a.body, err)
 	}
@@ -441,7 +440,7 @@ func (a answer) fault(t *testing.T) apiError {
 	return e
 }
 
-func readFault(data []byte) (apiError, error) {
+func parseAPIError(data []byte) (apiError, error) {
 	var outer struct {
 		Type      string
 		RequestID string `json:"request_id"`
@@ -459,7 +458,7 @@ func readFault(data []byte) (apiError, error) {
 	e := apiError{Message: inner["message"], Type: inner["type"], Code: inner["code"], Param: inner["param"], RequestID: inner["request_id"]}
 	if e.Messages = outer.Type == "error"; e.Messages {
 		if e.RequestID != "" {
-			return e, fmt.Errorf("%w: request_id is inside", errNoEnvelope)
+			return e, fmt.Errorf("%w: request_id is inside the error object", errNoEnvelope)
 		}
 		e.RequestID = outer.RequestID
 	}

@@ -28,9 +28,9 @@ func TestKeyIsReadFromEitherHeader(t *testing.T) {
 		{"scheme in lower case", "bearer " + g.key, "", 200},
 		{"spaces around", "Bearer   " + g.key + " ", "", 200},
 		{"x-api-key", "", g.key, 200},
-		{"bearer wins", "Bearer " + g.key, unknown, 200},
-		{"bearer wins, if wrong too", "Bearer " + unknown, g.key, 401},
-		{"another scheme does not", "Basic dXNlcjpwYXNz", g.key, 200},
+		{"bearer takes precedence", "Bearer " + g.key, unknown, 200},
+		{"bearer takes precedence even if it is wrong", "Bearer " + unknown, g.key, 401},
+		{"another scheme is ignored", "Basic dXNlcjpwYXNz", g.key, 200},
 		{"another scheme alone", "Basic dXNlcjpwYXNz", "", 401},
 		{"key without scheme", g.key, "", 401},
 		{"no key", "", "", 401},
@@ -63,9 +63,9 @@ func TestRevokedOrSuspendedKeyIsRefusedOnEveryEndpoint(t *testing.T) {
 		"POST /v1/responses", "POST /v1/messages", "POST /v1/images/generations", "POST /v1/videos",
 	} {
 		method, path, _ := strings.Cut(endpoint, " ")
-		got := g.send(method, path, "{}").fault(t)
+		got := g.send(method, path, "{}").apiError(t)
 		want := apiError{Status: 401, Code: "invalid_api_key", Final: true, Messages: path == "/v1/messages"}
-		if diff := cmp.Diff(want, got, onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, got, ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", endpoint, diff)
 		}
 	}
@@ -187,7 +187,7 @@ func TestUnknownEndpointsAndMethodsAreNotFound(t *testing.T) {
 			continue
 		}
 		want := apiError{Status: 404, Code: "not_found", Final: true, Messages: tt.messages}
-		if diff := cmp.Diff(want, got.fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, got.apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.endpoint, diff)
 		}
 	}
@@ -240,7 +240,7 @@ func TestOptionsOfTheServerIsNotFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := (answer{response.StatusCode, response.Header, string(body)}).fault(t); got.Status != http.StatusNotFound || got.Code != "not_found" {
+	if got := (answer{response.StatusCode, response.Header, string(body)}).apiError(t); got.Status != http.StatusNotFound || got.Code != "not_found" {
 		t.Errorf("got %+v", got)
 	}
 	if err := errors.Join(response.Body.Close(), client.Close(), g.api.Stop(context.WithoutCancel(t.Context())), <-served); err != nil {

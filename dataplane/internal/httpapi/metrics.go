@@ -53,7 +53,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		attempts:  newChildCache(func(l attemptLabels) prometheus.Counter { return attempts.WithLabelValues(l.provider, l.outcome) }),
 		overhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mgw_request_overhead_seconds",
-			Help:    "Time that the proxy itself adds to a successful request without a stream: the duration without the wait for providers.",
+			Help:    "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting for providers.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 2},
 		}),
 		firstToken: f.NewHistogram(prometheus.HistogramOpts{
@@ -67,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	tokens := f.NewCounterVec(prometheus.CounterOpts{Name: "mgw_tokens_total", Help: "Tokens that generation requests have used, by kind."}, []string{"kind"})
 	for i, kind := range [tokenKinds]string{"input", "cached_input", "cache_write", "output"} {
-		m.tokens[i] = tokens.WithLabelValues(kind) // looked up once: every request counts tokens
+		m.tokens[i] = tokens.WithLabelValues(kind) // looked up once, because every request counts tokens
 	}
 	return m
 }

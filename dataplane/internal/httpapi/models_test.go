@@ -146,7 +146,7 @@ func TestModelsOfAnAccountWithoutModelsIsAnEmptyList(t *testing.T) {
 	}
 }
 
-func TestBalanceAnswersTheFiguresOfTheControlPlane(t *testing.T) {
+func TestBalanceEndpointReturnsTheFiguresOfTheControlPlane(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "EUR", Maintenance: &catalogkv.Maintenance{}})
@@ -180,23 +180,23 @@ func TestBalanceAnswersTheFiguresOfTheControlPlane(t *testing.T) {
 		}
 	}
 	for name, fail := range map[string]func(p *controlPlane){
-		"cannot tell": func(p *controlPlane) { p.balance.Status = wire.Unavailable },
-		"silent":      func(p *controlPlane) { p.down = true },
+		"control plane cannot answer": func(p *controlPlane) { p.balance.Status = wire.Unavailable },
+		"silent":                      func(p *controlPlane) { p.down = true },
 	} {
 		g.plane.set(fail)
 		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
-		if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/balance", "").fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/balance", "").apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func TestWithoutCatalogTheServiceIsStarting(t *testing.T) {
+func TestRequestsBeforeTheFirstCatalogAreRefusedWith503(t *testing.T) {
 	t.Parallel()
 	g := newGatewayWith(t, options{empty: true})
 	for method, path := range map[string]string{http.MethodPost: "/v1/chat/completions", http.MethodGet: "/v1/models"} {
 		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
-		if diff := cmp.Diff(want, g.send(method, path, chatBody).fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, g.send(method, path, chatBody).apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", path, diff)
 		}
 	}

@@ -12,10 +12,11 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// onlyWhat removes the members that other tests check.
-var onlyWhat = cmpopts.IgnoreFields(apiError{}, "Message", "RequestID", "Type")
+// ignoreTexts leaves out the members that other tests check.
+var ignoreTexts = cmpopts.IgnoreFields(apiError{}, "Message", "RequestID", "Type")
 
-// Each row fixes the error of the row before, so that every check is seen to come before all those below.
+// Each row corrects the error of the row before it and keeps the others, which proves that each check comes before all
+// those below it.
 func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
@@ -31,8 +32,8 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 	large := `{"model":"text","x":"` + strings.Repeat("x", 25<<20) + `"}`
 	tests := []struct {
 		name string
-		// cure runs before the request.
-		cure             func()
+		// fix corrects an error before the request.
+		fix              func()
 		path, body, auth string
 		want             apiError
 	}{
@@ -41,22 +42,22 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 		{name: "maintenance before size", body: large, want: apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}},
 		{
 			name: "size before JSON", body: large, want: apiError{Status: 413, Code: "invalid_request", Final: true},
-			cure: func() { g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD"}); g.apply() },
+			fix: func() { g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD"}); g.apply() },
 		},
 		{name: "JSON before model", body: `{"model":"none","bad":`, want: apiError{Status: 400, Code: "invalid_request", Final: true}},
-		{name: "a model is named", body: `{"bad":1}`, want: apiError{Status: 400, Code: "invalid_request", Param: "model", Final: true}},
+		{name: "model name before model", body: `{"bad":1}`, want: apiError{Status: 400, Code: "invalid_request", Param: "model", Final: true}},
 		{name: "model before parameters", body: `{"model":"none","bad":1}`, want: apiError{Status: 404, Code: "model_not_found", Param: "model", Final: true}},
 		{name: "parameters before admission", body: `{"model":"text","messages":[],"bad":1}`, want: apiError{Status: 400, Code: "unsupported_parameter", Param: "bad", Final: true}},
 		{name: "admission before routes", body: `{"model":"text","messages":[]}`, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
 		{
 			name: "routes before the provider", body: `{"model":"text","messages":[]}`, want: apiError{Status: 503},
-			cure: func() { g.plane.spend(theAccount, balanceOf, 1_000_000) },
+			fix: func() { g.plane.spend(theAccount, balanceOf, 1_000_000) },
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.cure != nil {
-				tt.cure()
+			if tt.fix != nil {
+				tt.fix()
 			}
 			path, header := "/v1/chat/completions", "Bearer "+g.key
 			if tt.path != "" {
@@ -65,8 +66,8 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 			if tt.auth == "none" {
 				header = ""
 			}
-			got := g.post(path, tt.body, "Authorization", header).fault(t)
-			if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+			got := g.post(path, tt.body, "Authorization", header).apiError(t)
+			if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 				t.Errorf("wrong refusal (-want +got):\n%s", diff)
 			}
 		})
@@ -79,7 +80,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 	}
 	disabled(g, false)
 	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
-		t.Errorf("with every fault cured: got %d %s", got.status, got.body)
+		t.Errorf("with every error corrected: got %d %s", got.status, got.body)
 	}
 }
 
@@ -127,8 +128,8 @@ func TestAdmissionRefusalsHaveTheDocumentedOrder(t *testing.T) {
 			defer func() { <-done }()
 			<-entered
 		}
-		got := g.post("/v1/chat/completions", body, "Authorization", key).fault(t)
-		if diff := cmp.Diff(tt.want, got, onlyWhat); diff != "" {
+		got := g.post("/v1/chat/completions", body, "Authorization", key).apiError(t)
+		if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 		if !strings.Contains(got.Message, tt.says) {
@@ -155,8 +156,8 @@ func TestUncertainAdmissionIsAnsweredWith503(t *testing.T) {
 			t.Parallel()
 			g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 			tt.in(g)
-			got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`).fault(t)
-			if diff := cmp.Diff(apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, got, onlyWhat); diff != "" {
+			got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`).apiError(t)
+			if diff := cmp.Diff(apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, got, ignoreTexts); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if calls := g.sims[0].got(); len(calls) != 0 {

@@ -9,7 +9,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// policyCache holds the compiled parameter policies of the newest catalog snapshot that was asked for.
+// policyCache holds the compiled parameter policies of the catalog snapshot that was used last.
 type policyCache struct{ current atomic.Pointer[policySet] }
 
 // policySet holds the compiled parameter policies of one catalog snapshot.

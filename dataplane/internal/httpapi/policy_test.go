@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// A parameter of the client is never dropped because of the route of its request.
+// A client's parameter is never dropped because the chosen route does not accept it.
 func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 	t.Parallel()
 	own := []catalogkv.Params{
@@ -25,10 +25,10 @@ func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 		routes, served int
 		want           apiError
 	}{
-		{"nothing to refuse", `"top_p":1`, 3, 0, apiError{}},
+		{"no route refuses", `"top_p":1`, 3, 0, apiError{}},
 		{"the first two refuse", `"temperature":0.5`, 3, 2, apiError{}},
 		{"all refuse", `"temperature":0.5`, 2, -1, apiError{Status: 400, Code: "unsupported_parameter", Param: "temperature", Final: true}},
-		{"a value that is the same as none", `"temperature":1`, 2, 0, apiError{}},
+		{"a value that means the default", `"temperature":1`, 2, 0, apiError{}},
 		{"an explicit null", `"temperature":null`, 2, 0, apiError{}},
 		{"the second refuses", `"seed":1`, 2, 0, apiError{}},
 		{"the first offers more than the model", `"top_k":5`, 3, 0, apiError{}},
@@ -48,7 +48,7 @@ func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 			}}, answers...)
 			got := g.post("/v1/chat/completions", `{"model":"text","messages":[],`+tt.parameter+`}`)
 			if tt.served < 0 {
-				if diff := cmp.Diff(tt.want, got.fault(t), onlyWhat); diff != "" {
+				if diff := cmp.Diff(tt.want, got.apiError(t), ignoreTexts); diff != "" {
 					t.Errorf("-want +got:\n%s", diff)
 				}
 			} else if got.status != http.StatusOK {

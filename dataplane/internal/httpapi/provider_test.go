@@ -76,7 +76,8 @@ func sendEvents(w http.ResponseWriter, parts ...string) {
 	}
 }
 
-// stallAfter sends parts of a stream and then nothing. It closes left when the gateway has closed the connection.
+// stallAfter sends parts of a stream and then stalls. It closes the channel left when the gateway has closed the
+// connection.
 func stallAfter(left chan<- struct{}, parts ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		sendEvents(w, parts...)

@@ -12,7 +12,8 @@ import (
 // maxSent is the maximum size of a bus message; one event is far smaller.
 const maxSent = 16 << 10
 
-// An event of a megabyte would be published again and again, and Postgres rejects U+0000.
+// Texts of clients and providers that enter a usage event must not prevent its settlement: an event above the size
+// limit of a message would be published again and again, and Postgres rejects U+0000.
 func TestAnyTextOfClientOrProviderCanBeSettled(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 2<<20)

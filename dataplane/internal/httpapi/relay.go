@@ -23,10 +23,10 @@ type relay struct {
 	reader format.Answer
 }
 
-// maxAnswer bounds an answer in one piece, in bytes. Images are part of it.
+// maxAnswer bounds a non-streaming answer in bytes. Such an answer can contain images.
 const maxAnswer = 256 << 20
 
-// run relays the answer as a stream or in one piece. cancel ends the call.
+// run relays the answer, as a stream or not. cancel ends the call.
 func (r *relay) run(cancel context.CancelFunc) error {
 	contentType := r.answer.Header.Get("Content-Type")
 	if r.request.Stream && strings.HasPrefix(contentType, "text/event-stream") {
@@ -35,7 +35,7 @@ func (r *relay) run(cancel context.CancelFunc) error {
 	return r.relayJSON()
 }
 
-// relayJSON relays an answer in one piece. Its outcome is recorded before it is written.
+// relayJSON relays a non-streaming answer. It records the outcome before it writes the answer.
 func (r *relay) relayJSON() error {
 	b, rewritten := getBuffer(), getBuffer()
 	defer putBuffer(b)
@@ -49,7 +49,7 @@ func (r *relay) relayJSON() error {
 	}
 	out, ok := r.reader.JSON((*rewritten)[:0], body)
 	if len(out) > 0 && &out[0] != &body[0] {
-		*rewritten = out // it may have grown
+		*rewritten = out // JSON may have reallocated it
 	}
 	if !ok {
 		return r.reportedFailure()
@@ -60,7 +60,7 @@ func (r *relay) relayJSON() error {
 	return nil
 }
 
-// reportedFailure judges the error that the provider sent inside a successful answer.
+// reportedFailure classifies the error that the provider sent inside a successful answer.
 func (r *relay) reportedFailure() *provider.Failure {
 	return provider.ReportedFailure(r.call.Format, r.answer.Status, r.answer.Header, r.reader.Failure(), true, r.cleaner(r.call.Choice))
 }

@@ -39,7 +39,7 @@ type receivedRequest struct {
 	incoming *http.Request
 	key      *auth.Key
 	dialect  format.Dialect
-	// initialCatalog is the catalog at the time when the headers arrived.
+	// initialCatalog is the catalog snapshot of the time when the headers arrived.
 	initialCatalog *catalog.Snapshot
 	body           *refCountedBuffer
 }
@@ -87,7 +87,8 @@ func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) 
 // pricedRequest is a request that its model can serve at a known price.
 type pricedRequest struct {
 	parsedRequest
-	// pricedCatalog is the catalog that model, sheet and policy come from. It is at most as old as the end of the body.
+	// pricedCatalog is the catalog snapshot that model, sheet and policy come from. It was read after the whole body
+	// had arrived.
 	pricedCatalog *catalog.Snapshot
 	model         *catalog.Model
 	// sheet includes the account's multiplier. Reservation and charge use it even if the multiplier changes meanwhile.
@@ -104,7 +105,7 @@ type pricedRequest struct {
 func (r *parsedRequest) price() (pricedRequest, error) {
 	p := pricedRequest{parsedRequest: *r}
 	var err error
-	// A client may take its time to send the body. Whatever was removed from the catalog meanwhile must not be used.
+	// A client may take long to send the body. Entries that were removed from the catalog meanwhile must not be used.
 	if p.pricedCatalog, err = r.server.refreshCatalog(r.initialCatalog); err != nil {
 		return p, err
 	}
@@ -240,7 +241,7 @@ func (p *pricedRequest) admit() (*admission.Hold, error) {
 	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Reserve: p.reserve, Slot: true, Event: p.usageEvent()})
 }
 
-// usageEvent is the usage event with everything that is known before a provider is called.
+// usageEvent returns the usage event with the members that are known before a provider is called.
 func (p *pricedRequest) usageEvent() event.Usage {
 	return event.Usage{
 		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
@@ -254,14 +255,15 @@ type routableRequest struct {
 	pricedRequest
 	// routableCatalog is the catalog after the admission.
 	routableCatalog *catalog.Snapshot
-	// routes are the candidates that routableCatalog still has, choices those of them that can be called now, best
+	// routes are the candidates that routableCatalog still has; choices are those of them that can be called now, best
 	// first.
 	routes  []*catalog.Route
 	choices []route.Choice
 }
 
-// routable checks what the catalog may have lost while the request waited for its admission: an operator's change is
-// reported as effective as soon as no proxy acts against it. Price and parameters stay those of the reservation.
+// routable repeats the checks of model, routes and maintenance if the catalog has changed while the request waited for
+// its admission: once a change is reported as effective, no proxy may act on the earlier catalog. Price and parameters
+// stay those of the reservation.
 func (p *pricedRequest) routable() (routableRequest, error) {
 	a := routableRequest{pricedRequest: *p, routes: p.candidates}
 	var err error
@@ -287,7 +289,8 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 	return a, nil
 }
 
-// noRoute is the error for a request none of whose routes can be called now, and says when one may be.
+// noRoute returns the error for a request when none of its routes can be called now. Its Retry-After says when one may
+// be.
 func (a *routableRequest) noRoute() error {
 	e := *errNoRoute // a copy
 	e.RetryAfter = a.server.Picker.RetryAfter(a.routes)

@@ -8,7 +8,7 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-func TestReservationThatOverflowsIsNotSmall(t *testing.T) {
+func TestRequestWhoseReservationOverflowsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{1 << 52, 1<<52 + 1, 1 << 62, 1<<63 - 1} {
 		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) { m.ReserveOutputTokens = 1 << 12 }}, jsonAnswer(http.StatusOK, chatJSON))

@@ -1,7 +1,7 @@
 // Package httpapi owns the public API: its endpoints, the order of the checks on a request (see request.go), the
 // attempts on routes, the relay of a provider's answer to the client, and the translation of errors into answers.
 //
-// It has no state besides the requests in flight. Logs contain identifiers and numbers of a request, never its content.
+// It has no state besides the requests in flight. The log gets identifiers and figures of a request, never its content.
 package httpapi
 
 import (
@@ -48,7 +48,7 @@ type Parts struct {
 	Providers Providers
 	Balances  Balances
 	Videos    Videos
-	// Dialects are the formats of the generation endpoints.
+	// Dialects implement the formats of the generation endpoints.
 	Dialects []format.Dialect
 	// Identity replaces the identifiers of clients.
 	Identity Identity

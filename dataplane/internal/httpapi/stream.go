@@ -20,7 +20,8 @@ type streamRelay struct {
 	*relay
 	splitter sse.Splitter
 	out      []byte
-	// ended: the outcome is recorded. gone: the client has closed the connection, or takes no more bytes.
+	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
+	// reading.
 	ended, gone bool
 	failure     *provider.Failure
 	// recorded is when the cost so far was last written to the spool.
@@ -89,7 +90,7 @@ func (s *streamRelay) next(cancel context.CancelFunc) error {
 	if err != nil {
 		s.endOfInput(err)
 	}
-	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve it
+	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve the request
 		s.write(cancel)
 	}
 	*out = s.out[:0]
@@ -101,8 +102,8 @@ func (s *streamRelay) close() {
 	if s.closeTimer != nil {
 		s.closeTimer.Stop()
 	}
-	if !s.deadlineSet.IsZero() && !s.gone { // after a failed write the deadline stays: the server must not complete the answer
-		_ = s.control.SetWriteDeadline(time.Time{}) // the connection serves further requests
+	if !s.deadlineSet.IsZero() && !s.gone { // after a failed write the deadline stays, so that the server cannot complete the answer
+		_ = s.control.SetWriteDeadline(time.Time{}) // for the next request on the connection
 	}
 }
 
@@ -134,7 +135,8 @@ func (s *streamRelay) event(ev sse.Event) {
 	}
 }
 
-// endOfInput handles the end of the provider's bytes. The stream is complete, lacks only its last event, or broke off.
+// endOfInput handles the end of the provider's bytes. The stream is complete, is complete except for its last event, or
+// is truncated.
 func (s *streamRelay) endOfInput(err error) {
 	if ev, ok := s.splitter.Flush(); ok && s.failure == nil {
 		s.event(ev)
@@ -158,12 +160,13 @@ func (s *streamRelay) endOfInput(err error) {
 	}
 }
 
-// fail ends the stream with an error. Before the first byte it is the answer of this route only, and another route may
-// be tried. Afterwards the client gets it as an event of its format, and the delivered output is charged.
+// fail ends the stream with an error. Before the first byte has been sent only this attempt fails, and another route
+// may serve the request. Afterwards the client gets the error as an event of its format, and the delivered output is
+// charged.
 func (s *streamRelay) fail(f *provider.Failure) {
 	s.failure = f
 	if !s.x.wrote {
-		s.out = s.out[:0] // nothing of this read has been sent
+		s.out = s.out[:0] // no output of this read has been sent
 		return
 	}
 	status := event.Failed
@@ -207,7 +210,7 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 		h["Cache-Control"] = []string{"no-cache"}
 		h["X-Accel-Buffering"] = []string{"no"}
 		s.x.WriteHeader(http.StatusOK)
-		s.attempt.Succeeded() // a stream can take minutes; other requests wait to learn whether the route works
+		s.attempt.Succeeded() // at once, because a stream can take minutes and other requests wait for the result of the probe
 		s.server.Metrics.recordFirstToken(time.Since(s.x.started))
 	}
 	now := time.Now()
@@ -255,7 +258,7 @@ func (s *streamRelay) recordProgress(now time.Time) {
 	}
 }
 
-// result is the error that the handler returns.
+// result returns the error for the handler.
 func (s *streamRelay) result() error {
 	if s.failure != nil {
 		return s.failure

@@ -99,7 +99,7 @@ func (d dialect) checkDelivered(t *testing.T, e event.Usage, status event.Status
 	}
 }
 
-func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
+func TestFailureDuringAStreamIsAnEventAndDeliveredTextIsCharged(t *testing.T) {
 	t.Parallel()
 	for name, d := range dialects() {
 		tests := []struct {
@@ -110,7 +110,7 @@ func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 		}{
 			{"error event", streamAnswer(d.fault), nil},
 			{"truncated", cutAfter(), nil},
-			{"ended without an end", streamAnswer(), nil},
+			{"ended without its last event", streamAnswer(), nil},
 			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},
 			{"silent", stall, func(_ int, p *catalogkv.Provider) { p.IdleTimeoutMS = 30 }},
 			{"takes too long", nil, nil},
@@ -130,7 +130,7 @@ func TestFailureDuringAStreamIsAnEventAndTheDeliveredIsCharged(t *testing.T) {
 				}, jsonAnswer(200, chatJSON))
 				response := g.begin(t.Context(), http.MethodPost, d.path, strings.NewReader(d.body))
 				defer func() { _ = response.Body.Close() }()
-				lines := untilText(t, response.Body)
+				lines := readUntilText(t, response.Body)
 				close(arrived)
 				rest, err := io.ReadAll(lines)
 				if err != nil {
@@ -166,7 +166,7 @@ func (e timeoutReader) Read([]byte) (int, error) {
 	return 0, provider.ErrTotalTimeout
 }
 
-// watchedWriter is a client that looks into the spool whenever it gets bytes.
+// watchedWriter is a client that calls a function, which inspects the spool, whenever it gets bytes.
 type watchedWriter struct {
 	*httptest.ResponseRecorder
 	onWrite func(p []byte)
@@ -183,7 +183,7 @@ func TestOutcomeIsRecordedBeforeTheLastByteIsSent(t *testing.T) {
 		name, path, body, last string
 		answer                 http.HandlerFunc
 	}
-	tests := []test{{"one piece", "/v1/chat/completions", chatBody, "Hello", jsonAnswer(200, chatJSON)}}
+	tests := []test{{"non-streaming", "/v1/chat/completions", chatBody, "Hello", jsonAnswer(200, chatJSON)}}
 	for name, d := range dialects() {
 		tests = append(tests, test{name, d.path, d.body, d.last, streamAnswer(d.head, d.text, d.end)})
 	}
@@ -198,7 +198,7 @@ func TestOutcomeIsRecordedBeforeTheLastByteIsSent(t *testing.T) {
 				if strings.Contains(string(p), tt.last) && !seen {
 					seen = true
 					if n := len(g.spool.all()); n != 1 {
-						t.Errorf("%d events are recorded while %q leaves", n, p)
+						t.Errorf("%d usage events are recorded when %q is sent", n, p)
 					}
 				}
 			}}
@@ -231,7 +231,7 @@ func TestFailureIsRecordedBeforeItsEventIsSent(t *testing.T) {
 			return
 		}
 		if n := len(g.spool.all()); n != 1 || !strings.Contains(string(p), `"error"`) {
-			t.Errorf("%d events are recorded while %q leaves", n, p)
+			t.Errorf("%d usage events are recorded when %q is sent", n, p)
 		}
 	}}
 	g.handler.ServeHTTP(w, r)
@@ -312,7 +312,7 @@ func TestStreamEndsWithItsLastEvent(t *testing.T) {
 	<-left
 }
 
-func TestAnswerInOnePieceToAStreamRequestIsRelayed(t *testing.T) {
+func TestNonStreamingAnswerToAStreamRequestIsRelayed(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, chatJSON))
 	got := g.post("/v1/chat/completions", chatStreamBody)
@@ -328,7 +328,7 @@ func TestMissingUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	piece, _, _ := strings.Cut(chatJSON, `,"usage"`)
 	for name, answers := range map[string]http.HandlerFunc{
-		"one piece": jsonAnswer(200, piece+"}"), "stream": streamAnswer(chatHead, chatText, chatStop, chatDone),
+		"non-streaming": jsonAnswer(200, piece+"}"), "stream": streamAnswer(chatHead, chatText, chatStop, chatDone),
 	} {
 		g := newGateway(t, answers)
 		body := chatBody

@@ -23,8 +23,8 @@ import (
 // maxVideoObject bounds what a provider answers about a video job, in bytes.
 const maxVideoObject = 1 << 20
 
-// createVideo creates a video job. A video job has no slot and no reservation: the account and the key only need
-// something left at the time of the request.
+// createVideo creates a video job. A video job has no slot and no reservation: it is enough that the account's balance
+// and the key limit have units left at the time of the request.
 func (s *Server) createVideo(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = catalogkv.Videos.Path()
@@ -72,7 +72,7 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 	return parsedRequest{*r, request}, nil
 }
 
-// admitVideo checks that the account and the key have something left. It reserves nothing.
+// admitVideo checks that the account's balance and the key limit have units left. It reserves nothing.
 func (p *pricedRequest) admitVideo() error {
 	hold, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Event: p.usageEvent()})
 	if err != nil {
@@ -89,8 +89,8 @@ type videoCreation struct {
 	job *event.Video
 }
 
-// run records the job and calls routes until a provider takes it. Another route is tried only while it is certain that
-// no provider has the job.
+// run records the job and calls routes until a provider accepts it. It attempts another route only while it is certain
+// that no provider has accepted the job.
 func (v *videoCreation) run() (*event.Video, error) {
 	ctx := v.detached()
 	var err error
@@ -176,7 +176,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	return created, err
 }
 
-// lostJob is the failure of a provider that has accepted a job and did not report its id.
+// lostJob returns the failure of a provider that has accepted a job but not reported its id.
 func lostJob(call *provider.Call, err error) *provider.Failure {
 	f := provider.TruncatedFailure(call, err)
 	f.Answered = false

@@ -22,16 +22,16 @@ const (
 	theVideo  = "0123456789"
 )
 
-// said is the provider's object of its job.
-func said(status string) string {
+// providerVideo returns the provider's video object in the given state.
+func providerVideo(status string) string {
 	return `{"id":"up_1","object":"video","model":"up-model","status":"` + status + `","progress":0,"created_at":1,"size":"720x1280","seconds":"4"}`
 }
 
-// filming answers as a provider of videos. Its jobs have the status that was last sent to the channel.
-func filming(status string) http.HandlerFunc {
+// videoProvider answers as a provider of videos. Its jobs have the status that was last sent to the channel.
+func videoProvider(status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/content") {
-			jsonAnswer(http.StatusOK, said(status))(w, r)
+			jsonAnswer(http.StatusOK, providerVideo(status))(w, r)
 			return
 		}
 		h := w.Header()
@@ -58,7 +58,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	var known event.Video
 	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
 		known = g.plane.onlyVideo(t) // recorded before the call
-		filming("queued")(w, r)
+		videoProvider("queued")(w, r)
 	})
 	created := g.post("/v1/videos", videoBody)
 	v := created.video(t)
@@ -76,14 +76,14 @@ func TestVideoFromCreationToContent(t *testing.T) {
 		t.Errorf("recorded after the call: %+v", got)
 	}
 	path := "/v1/videos/" + v.ID
-	if got := g.send(http.MethodGet, path+"/content", "").fault(t); got.Status != 404 || got.Code != "not_found" {
+	if got := g.send(http.MethodGet, path+"/content", "").apiError(t); got.Status != 404 || got.Code != "not_found" {
 		t.Errorf("content before it is ready: got %+v", got)
 	}
-	g.sims[0].answers(filming("in_progress"))
+	g.sims[0].answers(videoProvider("in_progress"))
 	if got := g.send(http.MethodGet, path, ""); got.status != http.StatusOK || got.video(t).Status != "in_progress" || got.video(t).ID != v.ID || strings.Contains(got.body, "up") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	g.sims[0].answers(filming("completed"))
+	g.sims[0].answers(videoProvider("completed"))
 	for range 3 {
 		if got := g.send(http.MethodGet, path, ""); got.video(t).Status != "completed" {
 			t.Errorf("got %d %s", got.status, got.body)
@@ -106,7 +106,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 
 func TestVideoContentIsRelayed(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, filming("completed"))
+	g := newGateway(t, videoProvider("completed"))
 	path := "/v1/videos/" + g.post("/v1/videos", videoBody).video(t).ID + "/content"
 	tests := []struct {
 		name, method, target, rng string
@@ -141,15 +141,15 @@ func TestVideoContentIsRelayed(t *testing.T) {
 	if last.target != "/v1/videos/up_1/content?variant=thumbnail" || last.header.Get("Authorization") != "Bearer secret-0" {
 		t.Errorf("got call %+v", last)
 	}
-	if got := g.send(http.MethodGet, path+"?variant=other", "").fault(t); got.Status != 400 || got.Param != "variant" {
+	if got := g.send(http.MethodGet, path+"?variant=other", "").apiError(t); got.Status != 400 || got.Param != "variant" {
 		t.Errorf("unknown variant: got %+v", got)
 	}
 	g.sims[0].answers(jsonAnswer(404, `{"error":{"message":"Video up_1 has expired","type":"invalid_request_error"}}`))
-	if got := g.send(http.MethodGet, path, "").fault(t); got.Status != 404 || got.Code != "not_found" || strings.Contains(got.Message, "up_1") {
+	if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 404 || got.Code != "not_found" || strings.Contains(got.Message, "up_1") {
 		t.Errorf("content that is gone: got %+v", got)
 	}
 	g.sims[0].answers(jsonAnswer(500, `{}`))
-	if got := g.send(http.MethodGet, path, "").fault(t); got.Status != 502 {
+	if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 502 {
 		t.Errorf("provider fails: got %+v", got)
 	}
 	g.sims[0].answers(func(w http.ResponseWriter, _ *http.Request) {
@@ -170,7 +170,7 @@ func TestVideoContentIsRelayed(t *testing.T) {
 
 func TestOnlyKeysOfTheAccountSeeAVideo(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, filming("completed"))
+	g := newGateway(t, videoProvider("completed"))
 	id := g.post("/v1/videos", videoBody).video(t).ID
 	g.plane.open("acc_2", 1000, 1000, 1)
 	sibling, stranger := "Bearer "+g.issue("key_2", theAccount), "Bearer "+g.issue("key_3", "acc_2")
@@ -180,16 +180,16 @@ func TestOnlyKeysOfTheAccountSeeAVideo(t *testing.T) {
 			t.Errorf("another key of the account: got %d %s", got.status, got.body)
 		}
 		want := apiError{Status: 404, Code: "not_found", Final: true}
-		if diff := cmp.Diff(want, g.send(http.MethodGet, path, "", "Authorization", stranger).fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, g.send(http.MethodGet, path, "", "Authorization", stranger).apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("another account (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(want, g.send(http.MethodGet, strings.Replace(path, id, "video_none", 1), "").fault(t), onlyWhat); diff != "" {
+		if diff := cmp.Diff(want, g.send(http.MethodGet, strings.Replace(path, id, "video_none", 1), "").apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("no job (-want +got):\n%s", diff)
 		}
 	}
 }
 
-func TestVideoNeedsSomethingLeftButNoSlotAndNoReservation(t *testing.T) {
+func TestVideoNeedsAvailableUnitsButNoSlotAndNoReservation(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                  string
@@ -201,7 +201,7 @@ func TestVideoNeedsSomethingLeftButNoSlotAndNoReservation(t *testing.T) {
 		{"no limit", 10, 0, 5, 403},
 	}
 	for _, tt := range tests {
-		g := newGateway(t, filming("queued"))
+		g := newGateway(t, videoProvider("queued"))
 		g.plane.open("acc_2", tt.balance, tt.limit, tt.slots)
 		key := "Bearer " + g.issue("key_2", "acc_2")
 		if got := g.post("/v1/videos", videoBody, "Authorization", key); got.status != tt.want {
@@ -227,13 +227,13 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 	}{
 		{name: "not reached", dead: true, want: 202, status: "queued", by: made},
 		{name: "overloaded", answer: jsonAnswer(529, `{"error":{"type":"overloaded_error","message":"Overloaded"}}`), want: 202, status: "queued", by: made},
-		{name: "our account", answer: jsonAnswer(401, `{"error":{"message":"Incorrect API key provided"}}`), want: 202, status: "queued", by: made},
-		{name: "the client's fault", answer: jsonAnswer(400, `{"error":{"message":"Invalid value for 'size'","param":"size","code":"invalid_value"}}`), want: 400, status: "failed"},
+		{name: "gateway account refused", answer: jsonAnswer(401, `{"error":{"message":"Incorrect API key provided"}}`), want: 202, status: "queued", by: made},
+		{name: "invalid request", answer: jsonAnswer(400, `{"error":{"message":"Invalid value for 'size'","param":"size","code":"invalid_value"}}`), want: 400, status: "failed"},
 		{name: "dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: 502, status: "failed", reason: "not known"},
 		{name: "no object", answer: jsonAnswer(200, `{}`), want: 502, status: "failed", reason: "not known"},
 		{name: "truncated", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
-			_, _ = io.WriteString(w, said("queued"))
+			_, _ = io.WriteString(w, providerVideo("queued"))
 			panic(http.ErrAbortHandler)
 		}, want: 502, status: "failed", reason: "not known"},
 	}
@@ -244,7 +244,7 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 				if i == 0 && tt.dead {
 					p.BaseURL = unreachable
 				}
-			}}, tt.answer, filming("queued"))
+			}}, tt.answer, videoProvider("queued"))
 			got := g.post("/v1/videos", videoBody)
 			v := g.plane.onlyVideo(t)
 			if got.status != tt.want || v.Status != tt.status || !strings.Contains(v.Error, tt.reason) || (v.Error != "") != (tt.reason != "") {
@@ -258,7 +258,7 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 				t.Errorf("got record %+v", v)
 			}
 			if len(g.spool.all()) != 0 {
-				t.Error("something was billed")
+				t.Error("a usage event was recorded")
 			}
 		})
 	}
@@ -266,24 +266,24 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 
 func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, filming("queued"))
-	g.sims[0].answers(filming("queued"))
+	g := newGateway(t, videoProvider("queued"))
+	g.sims[0].answers(videoProvider("queued"))
 	if got := g.post("/v1/videos", videoBody); got.status != http.StatusAccepted {
 		t.Fatalf("got %d", got.status)
 	}
 	id := g.plane.onlyVideo(t).ID
 	g.plane.set(func(p *controlPlane) { p.updatesDown = true })
-	g.sims[0].answers(filming("completed"))
+	g.sims[0].answers(videoProvider("completed"))
 	// The final state cannot be recorded: the client gets the last known one.
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	if got := g.send(http.MethodGet, "/v1/videos/"+id+"/content", "").fault(t); got.Status != 404 {
+	if got := g.send(http.MethodGet, "/v1/videos/"+id+"/content", "").apiError(t); got.Status != 404 {
 		t.Errorf("got %+v", got)
 	}
 	g.plane.set(func(p *controlPlane) { p.down = true })
 	want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
-	if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/videos/"+id, "").fault(t), onlyWhat); diff != "" {
+	if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/videos/"+id, "").apiError(t), ignoreTexts); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	g.plane.set(func(p *controlPlane) { p.down, p.updatesDown = false, false })
@@ -299,7 +299,7 @@ func TestVideoIsCreatedWithoutItsClient(t *testing.T) {
 	g := newGateway(t, func(w http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-gone
-		filming("queued")(w, r)
+		videoProvider("queued")(w, r)
 		close(answered)
 	})
 	ctx, leave := context.WithCancel(t.Context())
@@ -324,7 +324,7 @@ func TestVideoIsCreatedWithoutItsClient(t *testing.T) {
 
 func TestVideoFromAForm(t *testing.T) {
 	t.Parallel()
-	g := newGateway(t, filming("queued"))
+	g := newGateway(t, videoProvider("queued"))
 	var form bytes.Buffer
 	w := multipart.NewWriter(&form)
 	for name, value := range map[string]string{"model": "video", "prompt": "a cat", "seconds": "4"} {
@@ -342,7 +342,7 @@ func TestVideoFromAForm(t *testing.T) {
 	if call.header.Get("Content-Type") != "application/json" || !strings.Contains(call.body, `"model":"up-model"`) || !strings.Contains(call.body, `"seconds":"4"`) {
 		t.Errorf("got call %+v", call)
 	}
-	if got := g.post("/v1/videos", "no form", "Content-Type", w.FormDataContentType()).fault(t); got.Status != 400 || got.Code != "invalid_request" {
+	if got := g.post("/v1/videos", "no form", "Content-Type", w.FormDataContentType()).apiError(t); got.Status != 400 || got.Code != "invalid_request" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -28,13 +28,13 @@ func (f *firstRead) Read(p []byte) (int, error) {
 // privateText is the model text, granted to the account alone.
 func privateText(m *catalogkv.Model) { m.Public = m.ID != "text" }
 
-// withdraw takes the model away from the account.
+// withdraw deletes the account's grant for the model.
 func (g *gateway) withdraw() {
 	g.set(subject.KindGrant, theAccount, catalogkv.Grant{AccountID: theAccount})
 	g.apply()
 }
 
-// The request waits for its body, or for its reservation. The operator has been told that the change is effective.
+// The request waits for its body or for its reservation while the change is reported as effective.
 func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
@@ -66,7 +66,7 @@ func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 				if waits == "body" {
 					read.do = func() { tt.change(g) }
 				} else {
-					g.plane.set(func(p *controlPlane) { p.asked = sync.OnceFunc(func() { tt.change(g) }) })
+					g.plane.set(func(p *controlPlane) { p.onLeaseRequest = sync.OnceFunc(func() { tt.change(g) }) })
 				}
 				response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", read, "Expect", "100-continue")
 				defer func() { _ = response.Body.Close() }()
@@ -74,7 +74,7 @@ func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := answer{response.StatusCode, response.Header, string(data)}.fault(t)
+				got := answer{response.StatusCode, response.Header, string(data)}.apiError(t)
 				if got.Status != tt.status || got.Code != tt.code || got.RetryAfter != tt.retryAfter {
 					t.Errorf("got %+v; want %d %q", got, tt.status, tt.code)
 				}

@@ -2,7 +2,7 @@
 // otherwise log the same line with every attempt.
 package logdedup
 
-// Filter remembers the error of the last attempt. The zero value is ready. It belongs to one goroutine.
+// Filter remembers the error of the last attempt. The zero value is ready. One goroutine uses it.
 type Filter struct{ last string }
 
 // IsNew takes the result of an attempt and reports whether it is an error that differs from that of the attempt

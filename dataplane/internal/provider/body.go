@@ -28,7 +28,7 @@ func (b *Body) Len() int { return len(b.data) }
 // Bytes returns the body. It must not be modified, nor be read without a reference.
 func (b *Body) Bytes() []byte { return b.data }
 
-// Retain adds a reference. If it is never released, the memory is left to the garbage collector.
+// Retain adds a reference. If a reference is never released, the garbage collector frees the memory.
 func (b *Body) Retain() { b.refs.Add(1) }
 
 // Release drops a reference.
@@ -38,6 +38,6 @@ func (b *Body) Release() {
 	}
 }
 
-// NewReader returns a reader of the whole body. It has no reference of its own. Its type is one that net/http knows
-// to be in memory: such a body is sent together with the headers in one write.
+// NewReader returns a reader of the whole body. It has no reference of its own. net/http recognizes its type as a body
+// in memory, which it sends together with the headers in one write.
 func (b *Body) NewReader() io.ReadCloser { return io.NopCloser(bytes.NewReader(b.data)) }

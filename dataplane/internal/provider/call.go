@@ -16,10 +16,10 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// The causes of a context that a time limit has ended.
+// The errors of a call that a time limit has ended.
 var (
 	ErrFirstByteTimeout = errors.New("provider: no answer within the time limit")
-	ErrIdleTimeout      = errors.New("provider: silent for longer than the time limit")
+	ErrIdleTimeout      = errors.New("provider: no further bytes within the time limit")
 	ErrTotalTimeout     = errors.New("provider: the answer took longer than the time limit")
 )
 
@@ -41,7 +41,7 @@ type Call struct {
 	Header http.Header
 	// Deadline is when the call must have ended; zero: only the provider's time limit applies.
 	Deadline time.Time
-	// IdempotencyKey marks the creation of something that must not be created twice.
+	// IdempotencyKey is sent with the creation of an object that must not be created twice; empty for other calls.
 	IdempotencyKey string
 }
 
@@ -61,7 +61,7 @@ type AnswerBody interface {
 	Await() error
 }
 
-// NoAwait makes an AnswerBody of a reader that cannot wait without a buffer: Await returns at once.
+// NoAwait turns a reader that cannot wait without a buffer into an AnswerBody. Await returns at once.
 type NoAwait struct{ io.ReadCloser }
 
 // Await implements AnswerBody.

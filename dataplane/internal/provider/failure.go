@@ -19,7 +19,7 @@ import (
 
 // Failure is a call that did not succeed.
 //
-//nolint:errname // it is a result first, and an error for callers that only pass it on
+//nolint:errname // callers use it mainly as a result
 type Failure struct {
 	// Client is the error for the client if no other route serves the request.
 	Client *apierr.Error
@@ -35,11 +35,11 @@ type Failure struct {
 	Alarm bool
 	// Class is the error class of the classifier, or the kind of time-out, for logs and metrics.
 	Class string
-	// Gone reports whether the provider does not know the resource that was requested by id.
+	// Gone reports whether the provider does not have, or no longer has, the resource that was requested by id.
 	Gone bool
 	// Unsent reports whether nothing was sent, because no connection could be made.
 	Unsent bool
-	// Answered reports whether the provider answered at all, so that it may have done billable work.
+	// Answered reports whether the provider sent any answer, even an error.
 	Answered bool
 	cause    error
 }
@@ -76,7 +76,7 @@ func unavailable() *apierr.Error {
 func CallFailure(call *Call, err error) *Failure {
 	f := &Failure{Client: unavailable(), Failover: true, RouteCooldown: minCooldown, cause: err}
 	switch {
-	case errors.Is(err, ErrTotalTimeout): // another route has no time left either
+	case errors.Is(err, ErrTotalTimeout): // no time is left for another route
 		f.Class, f.Failover = "timeout", false
 	case errors.Is(err, ErrFirstByteTimeout), errors.Is(err, ErrIdleTimeout):
 		f.Class = "timeout"
@@ -91,8 +91,8 @@ func CallFailure(call *Call, err error) *Failure {
 	return f
 }
 
-// withoutProviderText removes texts of the provider from an error: the transport quotes what it could not parse. An
-// error that is not known to be free of them is reduced to its type.
+// withoutProviderText removes texts of the provider from an error, because the transport quotes text that it could not
+// parse. An error that may contain such a text is reduced to its type.
 func withoutProviderText(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the URL

@@ -31,14 +31,14 @@ func call() *Call {
 
 // failureFields is a Failure without its texts.
 type failureFields struct {
-	Class                                     string
-	Status                                    int
-	Code                                      apierr.Code
-	Failover, Alarm, Answered, Unsent, Gone   bool
-	RouteAside, SecretAside, ClientRetryAfter time.Duration
+	Class                                               string
+	Status                                              int
+	Code                                                apierr.Code
+	Failover, Alarm, Answered, Unsent, Gone             bool
+	RouteCooldown, CredentialCooldown, ClientRetryAfter time.Duration
 }
 
-func judged(f *Failure) failureFields {
+func fieldsOf(f *Failure) failureFields {
 	return failureFields{
 		f.Class, f.Client.Status, f.Client.Code, f.Failover, f.Alarm, f.Answered, f.Unsent, f.Gone, f.RouteCooldown, f.CredentialCooldown, f.Client.RetryAfter,
 	}
@@ -46,7 +46,7 @@ func judged(f *Failure) failureFields {
 
 func TestCallFailure(t *testing.T) {
 	t.Parallel()
-	unavailable := failureFields{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteAside: minCooldown}
+	unavailable := failureFields{Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, RouteCooldown: minCooldown}
 	with := func(change func(j *failureFields)) failureFields {
 		j := unavailable
 		change(&j)
@@ -63,11 +63,11 @@ func TestCallFailure(t *testing.T) {
 		{"first byte", fmt.Errorf("x: %w", ErrFirstByteTimeout), with(func(j *failureFields) { j.Class = "timeout" })},
 		{"idle", ErrIdleTimeout, with(func(j *failureFields) { j.Class = "timeout" })},
 		{"total", ErrTotalTimeout, with(func(j *failureFields) { j.Class, j.Failover = "timeout", false })},
-		{"cancelled", context.Canceled, with(func(j *failureFields) { j.Class, j.Failover, j.RouteAside = "canceled", false, 0 })},
+		{"cancelled", context.Canceled, with(func(j *failureFields) { j.Class, j.Failover, j.RouteCooldown = "canceled", false, 0 })},
 	}
 	for _, tt := range tests {
 		f := CallFailure(call(), tt.err)
-		if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
+		if diff := cmp.Diff(tt.want, fieldsOf(f)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 		if f.Unwrap() == nil || !strings.HasPrefix(f.Error(), "provider: "+tt.want.Class+": call provider prv: ") {
@@ -81,16 +81,16 @@ func TestTruncatedFailure(t *testing.T) {
 	for err, class := range map[error]string{io.ErrUnexpectedEOF: "truncated", io.EOF: "truncated", ErrIdleTimeout: "timeout", errors.New("?"): "connection"} {
 		f := TruncatedFailure(call(), err)
 		if f.Class != class || !f.Answered || !f.Failover {
-			t.Errorf("%v: got %+v; want class %s, answered", err, judged(f), class)
+			t.Errorf("%v: got %+v; want class %s, answered", err, fieldsOf(f), class)
 		}
 	}
 }
 
-type chatty struct{}
+type leakyError struct{}
 
-func (chatty) Error() string { return "the provider said: secret words" }
+func (leakyError) Error() string { return "the provider said: secret words" }
 
-// It contains no address either; the cause can still be found with errors.Is.
+// The error contains no address either, but errors.Is still finds the cause.
 func TestErrorContainsNoTextOfTheProvider(t *testing.T) {
 	t.Parallel()
 	timeout := &net.DNSError{Err: "no such host", Name: "provider.example"}
@@ -99,8 +99,8 @@ func TestErrorContainsNoTextOfTheProvider(t *testing.T) {
 		is   error
 		want string
 	}{
-		{chatty{}, nil, "provider: connection: call provider prv: provider.chatty"},
-		{&url.Error{Op: "Get", URL: "http://secret words", Err: chatty{}}, nil, "provider: connection: call provider prv: provider.chatty"},
+		{leakyError{}, nil, "provider: connection: call provider prv: provider.leakyError"},
+		{&url.Error{Op: "Get", URL: "http://secret words", Err: leakyError{}}, nil, "provider: connection: call provider prv: provider.leakyError"},
 		{fmt.Errorf("secret words: %w", ErrIdleTimeout), ErrIdleTimeout, "provider: timeout: call provider prv: " + ErrIdleTimeout.Error()},
 		{fmt.Errorf("secret words: %w", io.ErrUnexpectedEOF), io.ErrUnexpectedEOF, "provider: connection: call provider prv: unexpected EOF"},
 		{fmt.Errorf("secret words: %w", timeout), timeout, "provider: connection: call provider prv: lookup provider.example: no such host"},
@@ -130,29 +130,29 @@ func TestStatusFailure(t *testing.T) {
 		want   failureFields
 	}{
 		{
-			"our key", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
-			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, SecretAside: refusedCredentialCooldown},
+			"gateway key rejected", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
+			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, CredentialCooldown: refusedCredentialCooldown},
 		},
 		{
-			"our model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
-			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteAside: maxCooldown},
+			"unknown upstream model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
+			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteCooldown: maxCooldown},
 		},
 		{
 			"rate limit", 429,
 			http.Header{"Retry-After": {"7"}},
 			body("rate_limit_exceeded", "Rate limit reached"), "",
-			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: 7 * time.Second, ClientRetryAfter: 7 * time.Second},
+			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteCooldown: 7 * time.Second, ClientRetryAfter: 7 * time.Second},
 		},
 		{
 			"rate limit without a pause", 429, nil, body("rate_limit_exceeded", "Rate limit reached"), "",
-			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteAside: minCooldown},
+			failureFields{Class: "rate_limit", Status: 429, Code: apierr.RateLimitExceeded, Failover: true, Answered: true, RouteCooldown: minCooldown},
 		},
 		{
 			"down", 503, nil, "<html>secret</html>", "",
-			failureFields{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteAside: minCooldown},
+			failureFields{Class: "unavailable", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Answered: true, RouteCooldown: minCooldown},
 		},
 		{
-			"the client's fault", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
+			"invalid request", 400, nil, body("context_length_exceeded", "This model's maximum context length is 10 tokens."), "",
 			failureFields{Class: "context_length", Status: 400, Code: apierr.ContextLengthExceeded, Answered: true},
 		},
 		{
@@ -167,7 +167,7 @@ func TestStatusFailure(t *testing.T) {
 			c.Method = tt.method
 			closed := &closeRecorder{Reader: strings.NewReader(tt.body)}
 			f := StatusFailure(c, &Answer{Status: tt.status, Header: tt.header, Body: NoAwait{closed}}, classify.Cleaner{})
-			if diff := cmp.Diff(tt.want, judged(f)); diff != "" {
+			if diff := cmp.Diff(tt.want, fieldsOf(f)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if !closed.closed {
@@ -203,7 +203,7 @@ func TestStatusFailureOfATruncatedBody(t *testing.T) {
 	// The bytes before the truncation are classified.
 	half := io.MultiReader(strings.NewReader(`{"error":{"code":"invalid_api_key","message":"no"}}`), broken{})
 	if f := StatusFailure(call(), &Answer{Status: 401, Body: NoAwait{&closeRecorder{Reader: half}}}, classify.Cleaner{}); f.CredentialCooldown == 0 {
-		t.Errorf("got %+v; want a cooldown of the credential", judged(f))
+		t.Errorf("got %+v; want a cooldown of the credential", fieldsOf(f))
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 )
 
-// Attempt is one call of a route. The first of Succeeded, Failed and End counts. End leaves the circuit breaker as it
-// is.
+// Attempt is one call of a route. Only the first call of Succeeded, Failed or End has an effect. End does not change
+// the circuit breaker.
 type Attempt struct {
 	picker *Picker
 	id     string
@@ -44,7 +44,7 @@ func (a *Attempt) Succeeded() {
 	a.end(func(b breaker, now time.Time) breaker { return b.succeeded(now, a.probe) }, false)
 }
 
-// Failed reports that the route does not work. The breaker stays open for pause at least, if it opens.
+// Failed reports that the route does not work. If the breaker opens, it stays open for at least pause.
 func (a *Attempt) Failed(pause time.Duration) {
 	a.end(func(b breaker, now time.Time) breaker { return b.failed(now, pause, a.probe) }, true)
 }
@@ -54,7 +54,7 @@ func (a *Attempt) End() {
 	a.end(func(b breaker, _ time.Time) breaker { return b.abandoned(a.probe) }, false)
 }
 
-// end applies a result to the breaker. A route gets a breaker with its first failure.
+// end applies a result to the breaker. The breaker of a route is created at the route's first failure.
 func (a *Attempt) end(result func(breaker, time.Time) breaker, failed bool) {
 	if a.done {
 		return
@@ -114,7 +114,7 @@ var (
 	breakerStateDesc = prometheus.NewDesc("mgw_route_breaker_state",
 		"State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open.", []string{"route"}, nil)
 	breakerOpeningsDesc = prometheus.NewDesc("mgw_route_breaker_openings_total",
-		"How often the circuit breaker of a route has opened.", []string{"route"}, nil)
+		"Number of times that the circuit breaker of a route has opened.", []string{"route"}, nil)
 )
 
 // Describe implements prometheus.Collector.

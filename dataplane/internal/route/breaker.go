@@ -15,8 +15,8 @@ const (
 )
 
 const (
-	// failuresToOpen is how many attempts in a row must fail. A single failure only starts a cooldown, so that other
-	// routes are preferred; if there are none, one broken connection must not block all requests.
+	// failuresToOpen is how many attempts in a row must fail. A single failure only starts a cooldown, in which other
+	// routes are preferred: if a route is the only one, one broken connection must not block all requests.
 	failuresToOpen = 10
 	// firstCooldown doubles with every probe that fails, up to maxCooldown. A longer pause that the provider asks for
 	// takes precedence, up to the same bound.
@@ -24,7 +24,7 @@ const (
 	maxCooldown   = time.Minute
 )
 
-// breaker is the circuit breaker of one route. It is a value without a clock: every method returns the new value.
+// breaker is the circuit breaker of one route. It is a value; the methods take the time and return the new value.
 type breaker struct {
 	failures int // in a row, while closed
 	opened   int // how often in a row it has opened
@@ -48,8 +48,8 @@ func (b breaker) allows(now time.Time) bool {
 	return state == stateClosed || state == stateHalfOpen && !b.probing
 }
 
-// failed records a failed attempt after which the route asks for a pause. An attempt that began before the breaker
-// opened only extends the time by its pause.
+// failed records a failed attempt; pause is the shortest time for which the route should get no calls. An attempt that
+// began before the breaker opened can only extend the time for which it stays open.
 func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker {
 	switch b.state(now) {
 	case stateClosed:
@@ -70,7 +70,7 @@ func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker 
 	return breaker{opened: b.opened + 1, until: now.Add(min(max(cooldown, pause), maxCooldown))}
 }
 
-// succeeded records a successful attempt. One that began before the breaker opened proves nothing.
+// succeeded records a successful attempt. An attempt that began before the breaker opened does not count.
 func (b breaker) succeeded(now time.Time, probe bool) breaker {
 	if probe || b.state(now) == stateClosed {
 		return breaker{}

@@ -115,11 +115,11 @@ func TestOpenRouteIsNotOfferedAndHalfOpenRouteGetsOneProbe(t *testing.T) {
 	probe.Succeeded()
 	for range 3 {
 		if _, ok := p.Begin("r0"); !ok {
-			t.Error("it is closed again and allows no request")
+			t.Error("the breaker is closed again but allows no request")
 		}
 	}
 	const want = `
-# HELP mgw_route_breaker_openings_total How often the circuit breaker of a route has opened.
+# HELP mgw_route_breaker_openings_total Number of times that the circuit breaker of a route has opened.
 # TYPE mgw_route_breaker_openings_total counter
 mgw_route_breaker_openings_total{route="r0"} 1
 mgw_route_breaker_openings_total{route="r1"} 1

@@ -1,13 +1,14 @@
-// Package route chooses the route to a provider: in which order the routes of a model are tried for an account, and
-// which of the provider's credentials is used.
+// Package route chooses the route to a provider: the order in which the routes of a model are attempted for an account,
+// and the credential that is used.
 //
 // Routes with the lowest priority number come first. Among routes of one priority, weights distribute the accounts, and
-// an account keeps its route while the set of routes is the same, because of prompt caches and encrypted reasoning.
+// an account keeps its route while the set of routes is the same, because prompt caches and encrypted reasoning are
+// valid at one provider only.
 //
 // After a failure, a route or credential has a cooldown during which others are preferred. If all of them have a
-// cooldown, the one whose cooldown ends first is tried all the same: one broken connection of a lone route must not
-// block all requests. If a route keeps failing, its circuit breaker opens and no request calls it until a probe has
-// succeeded. A route that refuses because of a rate limit works.
+// cooldown, the one whose cooldown ends first is attempted all the same: if a model has one route, one broken
+// connection must not block all requests. If a route keeps failing, its circuit breaker opens and no request calls it
+// until a probe has succeeded. A rate limit does not count as a failure for the circuit breaker.
 package route
 
 import (
@@ -27,7 +28,8 @@ type Picker struct {
 
 	mu        sync.RWMutex
 	cooldowns map[string]time.Time // end of the cooldown by id of route or credential
-	// refusals are the reasons for which providers refused credentials, by id, until the credential works again.
+	// refusals has the reason for which a provider refused a credential, by the id of the credential, until it works
+	// again.
 	refusals map[string]string
 	// breakers has the circuit breakers of routes that have failed, openings how often they have opened, by route id.
 	breakers map[string]breaker
@@ -67,7 +69,7 @@ func (p *Picker) RecordRefusal(id, reason string, d time.Duration) {
 }
 
 // RecordSuccess records that a route or credential has served a request: it removes a cooldown that is over, and the
-// refusal. A running cooldown stays, because the request began before it and proves nothing.
+// refusal. A running cooldown stays, because the request began before it.
 func (p *Picker) RecordSuccess(id string) {
 	p.mu.RLock()
 	_, there := p.cooldowns[id]
@@ -84,7 +86,7 @@ func (p *Picker) RecordSuccess(id string) {
 	}
 }
 
-// RefusedCredentials lists the credentials that were refused when they were last used, sorted by id. It forgets those
+// RefusedCredentials returns the credentials that were refused when they were last used, sorted by id. It removes those
 // for which used returns false.
 func (p *Picker) RefusedCredentials(used func(id string) bool) []wire.RefusedCredential {
 	p.mu.Lock()
@@ -163,8 +165,9 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	return choices
 }
 
-// credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have a
-// cooldown, it returns the one whose cooldown ends first and the time of that. ok is false if the provider has none.
+// credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have
+// a cooldown, it returns the one whose cooldown ends first, and the time of that end. ok is false if the provider has
+// none.
 func (p *Picker) credential(provider *catalog.Provider, account string) (best catalog.Credential, until time.Time, ok bool) {
 	bestScore := math.Inf(-1)
 	for _, s := range provider.Credentials {
@@ -193,8 +196,8 @@ func fnv1a(x uint64, s string) uint64 {
 	return x
 }
 
-// score is weighted rendezvous hashing: among several ids, each has the highest score for its weight's share of the
-// accounts, and removing one moves only its own accounts.
+// score implements weighted rendezvous hashing: each id has the highest score for a share of the accounts in proportion
+// to its weight, and removing an id moves only the accounts of that id.
 func score(account, id string, weight int) float64 {
 	x := fnv1a(fnv1a(fnvOffset, account)*fnvPrime, id) // a zero byte between them
 	x ^= x >> 33                                       // spread the last bytes over all bits

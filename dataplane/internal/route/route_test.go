@@ -43,8 +43,8 @@ func ids(choices []Choice) []string {
 	return ids
 }
 
-// first counts for each route how many of n accounts prefer it.
-func first(p *Picker, m *catalog.Model, n int) map[string]int {
+// countFirstChoices counts for each route how many of n accounts prefer it.
+func countFirstChoices(p *Picker, m *catalog.Model, n int) map[string]int {
 	counts := map[string]int{}
 	for i := range n {
 		counts[p.Order(m.Routes[catalogkv.Chat], fmt.Sprint("acc_", i))[0].ID]++
@@ -66,7 +66,7 @@ func TestAccountsAreDistributedByWeight(t *testing.T) {
 	const n = 20_000
 	for _, tt := range tests {
 		p, _ := setup()
-		counts := first(p, model(make([]int, len(tt.weights)), tt.weights), n)
+		counts := countFirstChoices(p, model(make([]int, len(tt.weights)), tt.weights), n)
 		for i, want := range tt.want {
 			if got := float64(counts[fmt.Sprint("r", i)]) / n; got < want-0.02 || got > want+0.02 {
 				t.Errorf("weights %v: route %d serves %.3f of the accounts; want %.3f", tt.weights, i, got, want)
@@ -145,7 +145,7 @@ func TestNoChoiceWithoutRouteOrCredential(t *testing.T) {
 	}
 }
 
-func TestIfAllHaveACooldownTheFirstToEndIsUsed(t *testing.T) {
+func TestIfAllRoutesHaveACooldownTheOneThatEndsFirstIsUsed(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0, 1, 2}, []int{1, 1, 1})
@@ -196,7 +196,7 @@ func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 	p.StartCooldown("r0", time.Second) // a second failure does not shorten it
 	c.now = c.now.Add(2 * time.Second)
 	if there() {
-		t.Error("back too soon")
+		t.Error("the cooldown ended too soon")
 	}
 	p.RecordSuccess("r0") // by a request that began before the cooldown
 	p.RecordSuccess("other")
@@ -205,17 +205,17 @@ func TestCooldownEndsWithTimeAndNotWithOlderRequests(t *testing.T) {
 	}
 	c.now = c.now.Add(time.Minute)
 	if !there() {
-		t.Error("not back in time")
+		t.Error("the cooldown did not end in time")
 	}
 	p.RecordSuccess("r0")
 	if len(p.cooldowns) != 0 {
-		t.Errorf("%d are remembered", len(p.cooldowns))
+		t.Errorf("%d cooldowns are kept", len(p.cooldowns))
 	}
 	p.StartCooldown("a", time.Second)
 	c.now = c.now.Add(time.Hour)
 	p.StartCooldown("b", time.Second)
 	if _, there := p.cooldowns["a"]; there || len(p.cooldowns) != 1 {
-		t.Errorf("what is over is remembered: %v", p.cooldowns)
+		t.Errorf("a cooldown that is over is kept: %v", p.cooldowns)
 	}
 }
 
@@ -250,6 +250,6 @@ func TestRefusedCredentialIsReportedUntilItWorks(t *testing.T) {
 		t.Errorf("after it served: got %v; want %v", got, both[1:])
 	}
 	if got := p.RefusedCredentials(func(id string) bool { return id != "b" }); len(got) != 0 || len(p.refusals) != 0 {
-		t.Errorf("got %v, and %v is remembered", got, p.refusals)
+		t.Errorf("got %v, and %v is kept", got, p.refusals)
 	}
 }

@@ -16,9 +16,9 @@ type answerBody struct {
 	ctx  context.Context
 	conn *conn
 	body io.Reader
-	// deadline is when the next bytes must have come, totalDeadline when all must have. idleTimeout is how long the
-	// provider may be silent between two bytes. Only the time in Read and Await counts: a slow client is not a silent
-	// provider.
+	// deadline is when the next bytes must have come, totalDeadline when all must have come. idleTimeout is how long
+	// the provider may send nothing between two bytes. Only time in Read and Await counts, so that a slow client is not
+	// taken for a silent provider.
 	deadline, totalDeadline time.Time
 	idleTimeout             time.Duration
 	started, done           bool
@@ -26,7 +26,8 @@ type answerBody struct {
 	deadlineSet bool
 	// closeAfter reports whether the connection cannot be used for another call.
 	closeAfter bool
-	// stopCancel stops the closing of the connection at the end of the context. It returns false if that has begun.
+	// stopCancel prevents the end of the context from closing the connection. It returns false if the closing has
+	// begun.
 	stopCancel func() bool
 }
 
@@ -36,17 +37,17 @@ func (a *answerBody) exchange(c *conn, call *provider.Call) (*provider.Answer, e
 	if a.ctx.Done() != nil {
 		a.stopCancel = context.AfterFunc(a.ctx, func() { _ = c.Close() })
 	}
-	unsent := c.writeCall(c.pool.heads.get(call), call)
-	// After a failed write, too: the provider may have answered and stopped reading.
+	writeErr := c.writeCall(c.pool.heads.get(call), call)
+	// The answer is read even after a failed write: the provider may have answered and stopped reading.
 	response, err := c.readHead(methodOf(call)) //nolint:bodyclose // finish releases the connection instead
 	if err != nil {
 		a.finish(false)
-		if unsent != nil {
-			err = unsent
+		if writeErr != nil {
+			err = writeErr
 		}
 		return nil, err
 	}
-	a.body, a.closeAfter = response.Body, response.Close || unsent != nil
+	a.body, a.closeAfter = response.Body, response.Close || writeErr != nil
 	if response.Body == http.NoBody {
 		a.body = nil
 		a.finish(true)
@@ -90,10 +91,10 @@ func (a *answerBody) Await() error {
 	return nil
 }
 
-// setReadDeadline starts the time in which the next bytes must come.
+// setReadDeadline starts the idle timeout for the next bytes.
 func (a *answerBody) setReadDeadline() {
 	if !a.started {
-		return // the deadline of the first byte applies
+		return // the deadline for the first byte still applies
 	}
 	if a.deadline = time.Now().Add(a.idleTimeout); a.deadline.After(a.totalDeadline) {
 		a.deadline = a.totalDeadline
@@ -116,7 +117,7 @@ func (a *answerBody) finish(complete bool) {
 	canceled := a.stopCancel != nil && !a.stopCancel()
 	reusable := complete && !canceled && !a.closeAfter && a.conn.in.Buffered() == 0
 	if !reusable {
-		_ = a.conn.Close() // ends a write that is still running
+		_ = a.conn.Close() // this also ends a write that is still running
 	} else if a.conn.users.Load() > 1 {
 		// A missed deadline ends the write and makes the connection not reusable.
 		_ = a.conn.SetWriteDeadline(time.Now().Add(lateWriteTimeout))

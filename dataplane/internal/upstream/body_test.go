@@ -14,26 +14,27 @@ import (
 	"modelgateway/dataplane/internal/provider"
 )
 
-// hasty is a provider that answers each request after its head. It reads the body when the test tells it to, or closes
-// the connection.
-func hasty(t *testing.T, take <-chan bool, took chan<- string) *Client {
+// earlyProvider returns a client of a provider that answers each request before its body is read. It reads the body
+// when the test tells it to, or closes the connection.
+func earlyProvider(t *testing.T, take <-chan bool, took chan<- string) *Client {
 	return raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 		readHead(t, r)
-		go func() { // the pipe holds nothing: the answer must not wait for the body
+		go func() { // a pipe has no buffer, so the answer is written while the body is still unread
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		}()
 		if !<-take {
 			return
 		}
-		body, _ := io.ReadAll(io.LimitReader(r, bodySize)) // as much as there is
+		body, _ := io.ReadAll(io.LimitReader(r, bodySize)) // the whole body, or less if the connection breaks
 		took <- string(body)
 	})
 }
 
 const bodySize = 1 << 20
 
-// prompt is a body that records when its memory is freed, and is then overwritten as by the next request.
-func prompt() (body *provider.Body, given *atomic.Int64) {
+// trackedBody returns a body that counts how often its memory is freed. Freeing overwrites the memory, as the next
+// request would.
+func trackedBody() (body *provider.Body, given *atomic.Int64) {
 	given = new(atomic.Int64)
 	data := []byte(strings.Repeat("x", bodySize))
 	return provider.NewBody(data, func() {
@@ -45,12 +46,12 @@ func prompt() (body *provider.Body, given *atomic.Int64) {
 // The answer has come and its handler has ended, but the provider still reads the body.
 func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 1)
-		c := hasty(t, take, took)
+		c := earlyProvider(t, take, took)
 		defer c.Close()
 		call := to("")
-		body, given := prompt()
+		body, given := trackedBody()
 		call.Body = body
 		answer, err := c.Do(t.Context(), call)
 		if err != nil {
@@ -76,14 +77,14 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 	})
 }
 
-// The client is gone, or the next route is tried.
+// This happens when the client has gone or the next route is attempted.
 func TestBodyIsNotFreedWhileItIsSentAfterTheCallWasCanceled(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		take, took := make(chan bool), make(chan string, 2)
-		c := hasty(t, take, took)
+		c := earlyProvider(t, take, took)
 		defer c.Close()
-		body, given := prompt()
+		body, given := trackedBody()
 		ctx, cancel := context.WithCancel(t.Context())
 		first, second := to(""), to("")
 		first.Body, second.Body = body, body

@@ -25,8 +25,8 @@ type Limits struct {
 	Connect, FirstByte, Idle, Total time.Duration
 }
 
-// DefaultLimits are the limits for a provider that sets none. They suit language models, which may be slow to begin
-// and are steady afterwards.
+// DefaultLimits are the limits for a provider that sets none. They suit language models, which may take long until the
+// first byte and then send steadily.
 var DefaultLimits = Limits{Connect: 5 * time.Second, FirstByte: 5 * time.Minute, Idle: 2 * time.Minute, Total: 10 * time.Minute}
 
 // maxTotalTimeout is the longest call that the lease protocol covers: the control plane keeps the lease of a silent
@@ -37,7 +37,7 @@ const maxTotalTimeout = 10 * time.Minute
 const userAgent = "modelgateway/1"
 
 const (
-	// maxIdleConns bounds the idle connections to one provider, idleConnTimeout the time for which one is kept.
+	// maxIdleConns bounds the number of idle connections to one provider; idleConnTimeout is how long one is kept.
 	maxIdleConns    = 2048
 	idleConnTimeout = 90 * time.Second
 	// maxSingleWrite is the size up to which a call is sent with one write, in bytes.
@@ -53,7 +53,7 @@ type Client struct {
 	transports map[transportKey]transport
 }
 
-// transportKey is everything of a provider that its connections depend on.
+// transportKey has those properties of a provider on which its connections depend.
 type transportKey struct {
 	provider, base string
 	http2          bool
@@ -62,8 +62,8 @@ type transportKey struct {
 
 // transport sends the calls to one provider.
 type transport interface {
-	// send performs a call. Its error is the cause of the context's end, a time limit of package provider, or any
-	// other.
+	// send performs a call. If the context or a time limit has ended the call, the error is the cause of that, such as
+	// provider.ErrIdleTimeout.
 	send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error)
 	// close closes idle connections.
 	close()
@@ -109,7 +109,7 @@ func (c *Client) LimitsOf(p *catalog.Provider) Limits {
 	}
 }
 
-// transportOf returns the transport of a provider, which it creates for the first call.
+// transportOf returns the transport of a provider and creates it for the first call.
 func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transport, error) {
 	key := transportKey{p.ID, p.BaseURL, p.HTTP2, connect}
 	c.mu.RLock()

@@ -62,14 +62,14 @@ func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 			own("Range", "bytes=0-9", "Accept", "video/mp4"),
 		},
 		{
-			"a creation that must not happen twice", func(c *provider.Call) { c.Format, c.IdempotencyKey = catalogkv.Videos, "video_1" },
+			"creation of a video", func(c *provider.Call) { c.Format, c.IdempotencyKey = catalogkv.Videos, "video_1" },
 			own("Idempotency-Key", "video_1", "Content-Length", "0"),
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(t *testing.T, to caller) {
+			eachTransport(t, func(t *testing.T, to caller) {
 				var got http.Header
 				c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 				defer done()
@@ -94,7 +94,7 @@ func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 
 func TestRequestAndAnswer(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		var got string
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -140,7 +140,7 @@ func (w writes) Write(p []byte) (int, error) {
 
 func TestUsualCallIsSentWithOneWrite(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) {
 			if n, err := io.Copy(io.Discard, r.Body); n != 8<<10 || err != nil {
 				t.Errorf("got %d bytes, %v", n, err)
@@ -184,7 +184,7 @@ func readHead(t *testing.T, r *bufio.Reader) {
 
 func TestEarlyAnswerDoesNotFreeTheBodyThatIsStillSent(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 			readHead(t, r)
 			_, _ = io.WriteString(conn, "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\nno")
@@ -231,7 +231,7 @@ func TestFailedCallFreesItsBody(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(t *testing.T, to caller) {
+			eachTransport(t, func(t *testing.T, to caller) {
 				c := raw(Limits{}, func(_ int, _ net.Conn, r *bufio.Reader) { readHead(t, r) })
 				if tt.dial != nil {
 					c.dial = func(context.Context, string, string) (net.Conn, error) { return nil, tt.dial }
@@ -290,7 +290,7 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
+			eachReadMode(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 				c, done := serve(t, tt.limits, tt.handler)
 				defer done()
 				begun := time.Now()
@@ -309,7 +309,7 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 
 func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }))
 		c.dial = (&pipeListener{conns: make(chan net.Conn)}).dial // accepts no connection
 		begun := time.Now()
@@ -323,7 +323,7 @@ func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 
 func TestSlowReaderDoesNotCountAsSilentProvider(t *testing.T) {
 	t.Parallel()
-	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
+	eachReadMode(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, limits(func(l *Limits) { l.Idle = time.Second; l.FirstByte = time.Second }), func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
 				_, _ = io.WriteString(w, "x")
@@ -367,13 +367,13 @@ func TestTimeLimitsOfProviderOverrideDefaults(t *testing.T) {
 	}
 	p.TotalTimeoutMS = 3_600_000
 	if got := c.LimitsOf(p).Total; got != maxTotalTimeout {
-		t.Errorf("total %v; want no more than the protocol covers", got)
+		t.Errorf("total %v; want no more than the lease protocol covers", got)
 	}
 }
 
 func TestCanceledCallFailsWithoutCooldown(t *testing.T) {
 	t.Parallel()
-	eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
+	eachReadMode(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 		c, done := serve(t, Limits{}, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()
@@ -404,7 +404,7 @@ func TestCallOnDeadIdleConnectionIsRepeatedWithItsWholeBody(t *testing.T) {
 	for _, format := range []catalogkv.Format{catalogkv.Chat, catalogkv.Images, catalogkv.Videos} {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(t *testing.T, to caller) {
+			eachTransport(t, func(t *testing.T, to caller) {
 				var bodies []string
 				c := raw(Limits{}, func(n int, conn net.Conn, r *bufio.Reader) {
 					for served := 0; ; served++ {
@@ -417,7 +417,7 @@ func TestCallOnDeadIdleConnectionIsRepeatedWithItsWholeBody(t *testing.T) {
 							t.Error(err)
 						}
 						if n == 1 && served == 1 {
-							return // dies instead of answering its second request
+							return // closes the connection instead of answering the second request
 						}
 						bodies = append(bodies, string(body))
 						_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
@@ -457,7 +457,7 @@ func TestErrorTextsContainNoTextOfTheProvider(t *testing.T) {
 		"HTTP/1.1 200 OK\r\nContent-Length: leaked words\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: leaked words\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nleaked words\r\n",
 	} {
-		bothWays(t, func(t *testing.T, to caller) {
+		eachTransport(t, func(t *testing.T, to caller) {
 			c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 				readHead(t, r)
 				_, _ = io.WriteString(conn, answer)
@@ -490,11 +490,11 @@ func TestCallsShareTransportsAndHTTP2IsUsedIfConfigured(t *testing.T) {
 	}
 	p.HTTP2 = true
 	if second, ok := senderOf(t, c, p).(*stdTransport); !ok || !second.transport.ForceAttemptHTTP2 || second.transport.TLSNextProto != nil {
-		t.Error("a provider that turns to HTTP/2 keeps its connections")
+		t.Error("a provider keeps its HTTP/1.1 connections after HTTP/2 was configured")
 	}
 	p.HTTP2, p.BaseURL = false, "https://anbieter-für-modelle.example"
 	if third, ok := senderOf(t, c, p).(*stdTransport); !ok || third.transport.ForceAttemptHTTP2 || third.transport.TLSNextProto == nil {
-		t.Error("HTTP/2 without being asked for, or a name that is not encoded")
+		t.Error("HTTP/2 is used although it is not configured, or a host name is not encoded")
 	}
 }
 

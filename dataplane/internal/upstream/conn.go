@@ -22,7 +22,7 @@ type conn struct {
 	// hasInput reports whether the socket has bytes to read, without reading them; nil where that is not possible.
 	hasInput func() (there bool)
 	// reused reports whether the connection has served calls before. received counts the bytes of the current answer;
-	// readLimit is how many more may come.
+	// readLimit is how many more are accepted.
 	reused              bool
 	received, readLimit int64
 	idleSince           time.Time
@@ -61,8 +61,8 @@ func inputProbe(raw syscall.RawConn) func() bool {
 	}
 }
 
-// alive reports whether an idle connection can be used. A dead one can be read: it has reached its end, or has
-// received an answer that belongs to no call.
+// alive reports whether an idle connection can be used. A connection on which the kernel has something to read cannot:
+// the provider has closed it, or has sent bytes that belong to no call.
 func (c *conn) alive() bool {
 	return c.in.Buffered() == 0 && (c.hasInput == nil || !c.hasInput())
 }
@@ -101,7 +101,7 @@ func (c *conn) readHead(method string) (*http.Response, error) {
 			return response, nil
 		}
 		if response.StatusCode == http.StatusSwitchingProtocols {
-			break // no call asks for an upgrade
+			break // the gateway never requests an upgrade
 		}
 	}
 	return nil, errTooManyInterim
@@ -113,8 +113,8 @@ var responseRequests = map[string]*http.Request{http.MethodHead: {Method: http.M
 // writeBuffers holds the buffers for outgoing calls.
 var writeBuffers = sync.Pool{New: func() any { b := make([]byte, 0, maxSingleWrite); return &b }}
 
-// writeCall writes a call. Usually it needs one write: each is a system call and wakes up the other side. A large
-// call is written in the background while the answer is awaited, because a provider may answer before it has read
+// writeCall writes a call. Usually it needs one write, because each write is a system call and wakes up the provider. A
+// large call is written in the background while the answer is awaited, because a provider may answer before it has read
 // everything, and then stop reading.
 func (c *conn) writeCall(head *head, call *provider.Call) error {
 	b := writeBuffers.Get().(*[]byte)
@@ -136,7 +136,7 @@ func (c *conn) writeCall(head *head, call *provider.Call) error {
 	return nil
 }
 
-// writeLargeCall writes a call in parts. Closing the connection ends it.
+// writeLargeCall writes a call in parts, until the connection is closed.
 func (c *conn) writeLargeCall(head *[]byte, body *provider.Body) {
 	parts := net.Buffers{*head, body.Bytes()}
 	_, err := parts.WriteTo(c.Conn)

@@ -56,8 +56,8 @@ func (f *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) 
 	}
 }
 
-// serve returns a Client all of whose providers are the handler. The test defers the cleanup, which belongs to its
-// bubble.
+// serve returns a Client whose calls all reach the handler, whatever the provider. The test defers the cleanup, which
+// belongs to its bubble.
 func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func()) {
 	t.Helper()
 	c, f := New(limits), &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
@@ -74,12 +74,12 @@ func serve(t *testing.T, limits Limits, handler http.HandlerFunc) (*Client, func
 		c.Close()
 		_ = server.Close() // its connections are pipes
 		<-ended
-		time.Sleep(time.Hour) // handlers notice
+		time.Sleep(time.Hour) // handlers see the end of the connection
 		synctest.Wait()
 	}
 }
 
-// raw returns a Client that runs a function for each connection, with the number of the connection.
+// raw returns a Client that calls handle for each connection, with the number of the connection.
 func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Client {
 	c := New(limits)
 	var conns atomic.Int64
@@ -98,15 +98,15 @@ func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Cli
 // caller makes a call to a provider at an address, by default an arbitrary one.
 type caller func(address string) provider.Call
 
-// bothWays runs a test in a bubble with each transport.
-func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
+// eachTransport runs a test in a bubble with each transport.
+func eachTransport(t *testing.T, test func(t *testing.T, to caller)) {
 	t.Helper()
 	for _, library := range []bool{false, true} {
 		t.Run(map[bool]string{false: "own", true: "library"}[library], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test(t, func(address string) provider.Call {
 					c := call(address)
-					c.Provider.HTTP2 = library // over plain TCP that is HTTP/1.1 all the same
+					c.Provider.HTTP2 = library // without TLS, net/http speaks HTTP/1.1 here, too
 					return c
 				})
 			})
@@ -114,15 +114,15 @@ func bothWays(t *testing.T, test func(t *testing.T, to caller)) {
 	}
 }
 
-// eachRead runs a test with each transport, with and without Await before each read.
-func eachRead(t *testing.T, test func(t *testing.T, to caller, read func(io.Reader) io.Reader)) {
+// eachReadMode runs a test with each transport, with and without Await before each read.
+func eachReadMode(t *testing.T, test func(t *testing.T, to caller, read func(io.Reader) io.Reader)) {
 	t.Helper()
 	for name, read := range map[string]func(io.Reader) io.Reader{
 		"at once": func(r io.Reader) io.Reader { return r },
 		"awaited": func(r io.Reader) io.Reader { return awaitingReader{r} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bothWays(t, func(t *testing.T, to caller) { test(t, to, read) })
+			eachTransport(t, func(t *testing.T, to caller) { test(t, to, read) })
 		})
 	}
 }
@@ -152,7 +152,7 @@ func call(address string) provider.Call {
 	return c
 }
 
-// limits returns time limits that differ by far, so that a test can tell which of them has ended a call.
+// limits returns time limits that differ widely, so that the duration of a call shows which of them has ended it.
 func limits(change func(l *Limits)) Limits {
 	l := Limits{Connect: 7 * time.Minute, FirstByte: 8 * time.Minute, Idle: 9 * time.Minute, Total: maxTotalTimeout}
 	change(&l)

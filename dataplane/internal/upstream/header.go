@@ -16,12 +16,12 @@ import (
 // headCache caches the heads of usual calls to a provider: they are the same for a format and a credential.
 type headCache struct {
 	mu sync.RWMutex
-	// provider is the value that the heads were made for. A newer catalog has another one, which empties the cache.
+	// provider is the value that the heads were made for. Another value, from a newer catalog, empties the cache.
 	provider *catalog.Provider
 	heads    map[headKey]*head
 }
 
-// headKey is everything in a usual call that its head depends on.
+// headKey has those properties of a usual call on which its head depends.
 type headKey struct {
 	format              catalogkv.Format
 	credential          catalog.Credential

@@ -11,7 +11,7 @@ import (
 
 func TestHeadsAreCachedPerProviderCredentialAndFormat(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		var got http.Header
 		c, done := serve(t, Limits{}, func(_ http.ResponseWriter, r *http.Request) { got = r.Header })
 		defer done()

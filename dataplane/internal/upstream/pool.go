@@ -53,8 +53,8 @@ func newPool(base *url.URL, connect time.Duration, dial dialFunc) *pool {
 	return p
 }
 
-// send performs a call. If an idle connection turns out to be dead, it repeats the call on another, provided that not
-// a byte of an answer has come and the call is repeatable.
+// send performs a call. If an idle connection turns out to be dead, it repeats the call on another, provided that the
+// call is repeatable and no byte of an answer has come.
 func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
 	now := time.Now()
 	a := &answerBody{ctx: ctx, idleTimeout: limits.Idle, totalDeadline: now.Add(limits.Total)}
@@ -78,8 +78,8 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	}
 }
 
-// assumedAliveFor is how long after its last use a connection is assumed to be alive, for a repeatable call: asking
-// the kernel costs as much as a small read.
+// assumedAliveFor is how long after its last use a connection is assumed to be alive for a repeatable call. Checking
+// costs a system call, as much as a small read.
 const assumedAliveFor = 100 * time.Millisecond
 
 // get returns a connection: the idle one that was used last, because it is the most likely to be alive, or a new one.

@@ -71,7 +71,7 @@ func (l *stdTransport) request(ctx context.Context, call *provider.Call) *http.R
 	if call.Body != nil {
 		ctx = httptrace.WithClientTrace(ctx, holdBody(call.Body))
 		request.Body, request.ContentLength = call.Body.NewReader(), int64(call.Body.Len())
-		if call.IdempotencyKey == "" { // without GetBody the transport repeats nothing by itself
+		if call.IdempotencyKey == "" { // without GetBody the transport does not repeat the call by itself
 			request.GetBody = func() (io.ReadCloser, error) { return call.Body.NewReader(), nil }
 		}
 	}

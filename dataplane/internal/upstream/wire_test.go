@@ -40,15 +40,15 @@ func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 		{name: "no content", answer: "HTTP/1.1 204 No Content\r\n\r\n", again: true},
 		{name: "nothing", answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", again: true},
 		{name: "interim answers", answer: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + ok, want: "ok", again: true},
-		{name: "to the end of the connection", answer: "HTTP/1.1 200 OK\r\n\r\nok", want: "ok", ends: true},
+		{name: "body up to the end of the connection", answer: "HTTP/1.1 200 OK\r\n\r\nok", want: "ok", ends: true},
 		{name: "close", answer: "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", want: "ok"},
 		{name: "old version", answer: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", want: "ok"},
-		{name: "more than was asked for", answer: ok + "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother", want: "ok"},
+		{name: "more bytes than declared", answer: ok + "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother", want: "ok"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			bothWays(t, func(t *testing.T, to caller) {
+			eachTransport(t, func(t *testing.T, to caller) {
 				var conns atomic.Int64
 				c := raw(Limits{}, func(n int, conn net.Conn, r *bufio.Reader) {
 					conns.Store(int64(n))
@@ -107,7 +107,7 @@ func TestTruncatedOrInvalidAnswersAreErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			eachRead(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
+			eachReadMode(t, func(t *testing.T, to caller, read func(io.Reader) io.Reader) {
 				closed := make(chan struct{})
 				c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 					defer close(closed)
@@ -126,7 +126,7 @@ func TestTruncatedOrInvalidAnswersAreErrors(t *testing.T) {
 				if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && answer != "" {
 					t.Errorf("got %v", err)
 				}
-				<-closed // also if more is written than is taken
+				<-closed // even if the client stops reading before the end
 			})
 		})
 	}
@@ -149,7 +149,7 @@ func TestAnswerOfProviderThatDoesNotReadTheCallIsRead(t *testing.T) {
 			_, _ = io.ReadAtLeast(conn, head, len(head)) // the head and a little more
 			_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno")
 			_ = conn.(*net.TCPConn).CloseWrite()
-			_, _ = io.Copy(io.Discard, conn) // or the answer is lost with a reset
+			_, _ = io.Copy(io.Discard, conn) // otherwise a reset discards the answer
 			_ = conn.Close()
 		}
 	}()
@@ -208,7 +208,7 @@ func (c *Client) onlyPool(t *testing.T) *pool {
 
 func TestIdleConnectionsAreClosedAfterTheirTime(t *testing.T) {
 	t.Parallel()
-	bothWays(t, func(t *testing.T, to caller) {
+	eachTransport(t, func(t *testing.T, to caller) {
 		var open atomic.Int64
 		c := raw(Limits{}, func(_ int, conn net.Conn, r *bufio.Reader) {
 			open.Add(1)
@@ -217,7 +217,7 @@ func TestIdleConnectionsAreClosedAfterTheirTime(t *testing.T) {
 				if _, err := http.ReadRequest(r); err != nil {
 					return
 				}
-				time.Sleep(time.Second) // so that calls overlap
+				time.Sleep(time.Second) // so that the calls overlap
 				_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			}
 		})
