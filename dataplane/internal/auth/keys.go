@@ -4,8 +4,8 @@
 // The cache may evict a record at any time, and of two writes it may keep the
 // older one. So every record has the revision at which it was read, and the
 // decision does not depend on the cache: session.Invalidations has the revoked
-// keys and the lowest usable revisions of the session, of keys and of accounts.
-// A record below one of these revisions is never admitted.
+// keys and, for the session and for changed keys and accounts, the lowest revision
+// at which a record must have been read. Other records are never admitted.
 //
 // The text of a key is not kept, only its lookup hash.
 package auth
@@ -52,10 +52,11 @@ const (
 	// maxKeys bounds the cached records, maxUnknown the cached hashes of unknown keys.
 	maxKeys    = 1 << 18
 	maxUnknown = 1 << 14
-	// countersPerKey is the number of use counters of the cache for each cached entry. Ristretto recommends ten, which
+	// countersPerKey is the number of use counters of the cache for each cached entry. Ristretto recommends ten; they
 	// would take 12 MB.
 	countersPerKey = 4
-	// negativeTTL is how long an unknown key is refused without a load. So long, a new key may be refused.
+	// negativeTTL is how long an unknown key is refused without another load. A key that was just created may be refused
+	// for this time.
 	negativeTTL = time.Second
 	// maxConcurrentLoads bounds the loads from the control plane: many forged keys must not block it.
 	maxConcurrentLoads = 64

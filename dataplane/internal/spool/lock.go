@@ -13,7 +13,7 @@ var ErrLocked = errors.New("spool: the directory is in use by another process")
 
 // lockDir locks a directory until the returned file is closed or the process is
 // dead. Without the lock, a second process would take the running requests of
-// the first one for unfinished ones, and bill them as aborted. It returns nil if
+// the first one for unfinished ones, and charge them as aborted. It returns nil if
 // the directory does not exist because there was no room to make it.
 func lockDir(dir string) (*os.File, error) {
 	d, err := os.Open(dir)

@@ -11,7 +11,7 @@ import (
 // An event that the disk refuses gets a sequence number all the same, and may
 // be published and settled before it is written. If the process is then killed,
 // the next one must not assign that number to another event: the other event
-// would be taken for settled and never be billed.
+// would be taken for settled and never be charged.
 //
 // So the spool keeps a skip count on disk: how many sequence numbers after the
 // last written one of a session may have been assigned. The next process skips
@@ -27,8 +27,8 @@ func (s *Spool) skipFilePath(count int64) string {
 	return filepath.Join(s.cfg.Dir, skipFilePrefix+strconv.FormatInt(count, 10))
 }
 
-// setSkipCount renames the skip count file. It must be done before an event is
-// published that makes the skip count grow.
+// setSkipCount renames the skip count file. When an event is refused, this is done
+// before the event is published.
 func (s *Spool) setSkipCount(count int64) {
 	if s.skipCount == count {
 		return

@@ -11,7 +11,7 @@ import (
 // An event that the disk refused is published from memory and settled, and then
 // the process is killed. The next process must not assign its sequence number to
 // a request that was running: the event of that request would be taken for
-// settled and never be billed.
+// settled and never be charged.
 func TestSequenceNumbersAreNotReusedAfterFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, stillFull := range map[string]bool{"the disk has room after the restart": false, "the disk is still full after the restart": true} {

@@ -2,7 +2,7 @@
 // reports them settled.
 //
 // A request reserves a unit of spool capacity before it is admitted: a request
-// that could not be billed is not served. A started record is written before
+// that could not be charged is not served. A started record is written before
 // its provider is called. When the request ends, its usage event gets the next
 // sequence number of its session, is written, and is queued for publication.
 // After a restart, each request of the earlier process that had not finished
@@ -16,7 +16,8 @@
 // crash on a full disk, the next process skips the numbers that may have been
 // assigned (see skipcount.go).
 //
-// The spool starts no goroutines: the Publisher takes batches of events from it.
+// A Spool starts no goroutines. A Publisher takes batches of events from it and
+// publishes them.
 package spool
 
 import (

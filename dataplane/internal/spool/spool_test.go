@@ -389,7 +389,7 @@ func TestStartedVideoChargeMakesNoEvent(t *testing.T) {
 	}
 }
 
-// A second process in the same directory would bill the running requests of the
+// A second process in the same directory would charge the running requests of the
 // first one as aborted.
 func TestDirectoryIsLocked(t *testing.T) {
 	t.Parallel()

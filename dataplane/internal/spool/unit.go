@@ -12,9 +12,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Unit is one unit of spool capacity, reserved for one request. The request
-// calls AppendStarted and later AppendFinished, or Release if it is not
-// admitted.
+// Unit is one unit of spool capacity, reserved for one request. Call AppendStarted
+// when the request is admitted and AppendFinished when it ends, or Release if it is
+// not admitted.
 type Unit struct {
 	s     *Spool
 	state unitState
@@ -96,8 +96,8 @@ func (u *Unit) AppendProgress(usage price.Usage, cost money.Nano) {
 	}
 }
 
-// AppendFinished gives the event of a started request its sequence number,
-// writes it and queues it for publication. The event is never lost: if the disk
+// AppendFinished sets the sequence number of the event of a started request,
+// writes the event and queues it for publication. The event is never lost: if the disk
 // refuses it, it is kept in memory, and no request is admitted until it is
 // written.
 func (u *Unit) AppendFinished(e *event.Usage) {
