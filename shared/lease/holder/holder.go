@@ -9,6 +9,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
+// maxReports bounds the lease reports of one message, beside those that a lease
+// request needs. The others are in the next Return.
+const maxReports = 200
+
 // maxWaiters bounds the waiters of one lease request.
 const maxWaiters = 64
 
@@ -161,14 +165,30 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.ReturnIdle()
 	h.lastNumber++
-	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.reports(func(*lease) bool { return true })}
+	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
 	for _, t := range h.requested {
 		h.request.Needs = append(h.request.Needs, t.needs)
 	}
-	for _, p := range h.pools {
-		p.inRequest = p.returned
+	for _, report := range h.request.Reports {
+		h.pools[report.Pool].inRequest = report.Returned
 	}
 	return h.request
+}
+
+// requestReports returns the reports of a lease request: of the leases that it
+// needs, of those that running requests hold, and of those that have something
+// to report. Others are left out, because an account may have used a great many
+// key limits in a session.
+func (h *Holder) requestReports() []wire.LeaseReport {
+	needed := map[*lease]bool{}
+	for _, t := range h.requested {
+		for _, n := range t.needs {
+			needed[h.pools[n.Pool]] = true
+		}
+	}
+	reports := h.reports(func(l *lease) bool { return needed[l] })
+	others := h.reports(func(l *lease) bool { return !needed[l] && (l.unreported() || l.running > 0) })
+	return append(reports, others[:min(len(others), max(maxReports-len(reports), 0))]...)
 }
 
 func (h *Holder) reports(want func(*lease) bool) []wire.LeaseReport {
@@ -394,6 +414,7 @@ func (h *Holder) NextReturn() *wire.Return {
 	if len(reports) == 0 {
 		return nil
 	}
+	reports = reports[:min(len(reports), maxReports)]
 	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports}
 	return h.ret
 }

@@ -706,3 +706,42 @@ func TestCancelledWaiterReleasesTheOnesBehind(t *testing.T) {
 		t.Errorf("gone: %t, %d admitted; want the two covered requests", gone, len(admitted))
 	}
 }
+
+// An account has used thousands of limited keys in a session: the messages of one
+// more request do not grow with them.
+func TestMessagesDoNotGrowWithTheKeysOfAnAccount(t *testing.T) {
+	t.Parallel()
+	const keys = 3000
+	a := allocator.New()
+	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 1 << 40, Free: 1 << 40}
+	h := NewHolder(1, "b", "acc")
+	for key := range wire.PoolID(keys) {
+		limit := key + 10
+		a.Pools[limit] = &allocator.Pool{ID: limit, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 100, Free: 100}
+		w := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(limit, wire.KeyLimit, 10)})
+		request := h.NextRequest()
+		if len(request.Reports) > 3 {
+			t.Fatalf("the request of key %d reports %d leases", key+1, len(request.Reports))
+		}
+		response, _ := a.Decide(request, &allocator.PendingRequest{})
+		if h.HandleResponse(&response); !w.Granted() {
+			t.Fatalf("key %d: %+v", key+1, response)
+		}
+		h.Release(w, 4)
+		ret := h.NextReturn()
+		a.ApplyReports(1, ret.Reports)
+		h.ReturnDelivered()
+	}
+	h.Resync()
+	reported := 0
+	for ret := h.NextReturn(); ret != nil; ret = h.NextReturn() {
+		if len(ret.Reports) > maxReports {
+			t.Fatalf("a return reports %d leases", len(ret.Reports))
+		}
+		reported += len(ret.Reports)
+		h.ReturnDelivered()
+	}
+	if reported != keys+1 {
+		t.Errorf("%d leases are reported after a loss of commits; want all %d", reported, keys+1)
+	}
+}

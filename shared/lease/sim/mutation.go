@@ -214,6 +214,18 @@ func leaseFaults() []Mutation {
 				apply(b)
 			}
 		}},
+		{"every lease request reports every lease of the session", 90, func(r *Rules) {
+			r.In = "many keys"
+			r.Requested = func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest {
+				copied := *request
+				copied.Reports = nil
+				for _, pool := range q.pools() {
+					at := q.queue.LeaseView(pool)
+					copied.Reports = append(copied.Reports, wire.LeaseReport{Pool: pool, Generation: at.Generation, GrantedSeen: at.Granted, Returned: at.Returned})
+				}
+				return &copied
+			}
+		}},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
 			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {

@@ -8,9 +8,11 @@ import (
 // Profile is how likely each thing is in one world. It differs from seed to
 // seed: some faults show only where replies are slow, others where nothing is.
 type Profile struct {
-	Name                        string
-	Replicas, Proxies           int
-	Customers                   int
+	Name              string
+	Replicas, Proxies int
+	Customers         int
+	// Keys is the number of keys of each account.
+	Keys                        int
 	Drop, Double, Late          float64
 	LateBy                      time.Duration
 	TxTime                      time.Duration
@@ -53,7 +55,7 @@ func draw(r *rand.Rand) Profile {
 	}
 	between := func(low, high time.Duration) time.Duration { return low + time.Duration(r.Int64N(int64(high-low))) }
 	p := Profile{
-		Name: "swarm", Replicas: 1 + r.IntN(3), Proxies: 1 + r.IntN(4), Customers: 1 + r.IntN(2),
+		Name: "swarm", Replicas: 1 + r.IntN(3), Proxies: 1 + r.IntN(4), Customers: 1 + r.IntN(2), Keys: 3,
 		Drop: some(.7, .15), Double: some(.6, .1), Late: some(.6, .15), LateBy: between(5*time.Millisecond, 800*time.Millisecond),
 		TxTime: between(time.Millisecond, 20*time.Millisecond), TxFail: some(.4, .05), TxUnknown: some(.4, .05), CrashAfterCommit: some(.4, .01),
 		Slow: some(.5, .4), Alter: some(.2, .05), SettleEvery: between(20*time.Millisecond, 300*time.Millisecond),
@@ -101,6 +103,11 @@ var directed = []struct {
 		p.Poor, p.TopUps, p.Customers, p.RequestEvery = false, true, 1, 20*time.Millisecond
 		p.SuspendEvery, p.AdjustEvery, p.Lasts = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
 		p.Calm, p.Spool = min(max(p.Calm, 20*time.Millisecond), 500*time.Millisecond), 400
+	}},
+	// An account with a key for each of its own customers.
+	{"many keys", func(p *Profile, _ *rand.Rand) {
+		p.Customers, p.Proxies, p.Keys, p.Poor, p.RequestEvery, p.Length = 1, 1+p.Proxies%2, 400, false, 15*time.Millisecond, max(p.Length, 12*time.Second)
+		p.RevokeEvery, p.SuspendEvery, p.FaultEvery = 4*p.RevokeEvery, 4*p.SuspendEvery, 3*p.FaultEvery
 	}},
 	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
 	{"stalls", func(p *Profile, r *rand.Rand) {

@@ -116,20 +116,47 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 }
 
 // sendRequest is one attempt to get a response to a lease request.
-func (q *accountQueue) sendRequest(request *wire.LeaseRequest, sentAt time.Duration) {
+func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.Duration) {
 	q.p.w.stats.Messages++
+	request := q.p.w.rules.Requested(q, outstanding)
+	if !q.p.w.fits(len(request.Reports), needCount(request)) {
+		return
+	}
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
-		if q.p.w.rules.Answer(q.queue, q.p.clock().Mono, sentAt, request, &a) {
+		if q.p.w.rules.Answer(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
 			q.pump()
 		}
 	}, nil)
 }
 
+// maxMessage bounds a message, in bytes: a sixty-fourth of what NATS carries.
+const maxMessage = 16 << 10
+
+// fits reports whether a message can be sent with so many lease reports and
+// needs.
+func (w *world) fits(reports, needs int) bool {
+	if 200+64*reports+48*needs <= maxMessage {
+		return true
+	}
+	w.stats.count("messages too large")
+	return false
+}
+
+func needCount(r *wire.LeaseRequest) (n int) {
+	for _, needs := range r.Needs {
+		n += len(needs)
+	}
+	return n
+}
+
 // sendReturn is one attempt to return units.
 func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
+	if !q.p.w.fits(len(ret.Reports), 0) {
+		return
+	}
 	ask(q.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
 		c.takeReturn(ret, reply)
 	}, func(a wire.ReturnResponse) {

@@ -57,6 +57,7 @@ type Rules struct {
 	Recall      func(q *holder.Queue, pool wire.PoolID, generation int64)
 	Finish      func(q *holder.Queue, t *holder.Waiter, cost int64)
 	EndSession  func(q *holder.Queue)
+	Requested   func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
 	IdleTimeout time.Duration
 	Stored      func(u *usagelog.Log[*usage], batch []*usage)
 	Restate     func(q *holder.Queue)
@@ -99,6 +100,7 @@ func Correct() *Rules {
 		Finish:      (*holder.Queue).Release,
 		EndSession:  (*holder.Queue).EndSession,
 		IdleTimeout: idleTimeout,
+		Requested:   func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
 		Policy:      func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
 		Stored:      func(*usagelog.Log[*usage], []*usage) {},
 		Restate:     (*holder.Queue).Resync,

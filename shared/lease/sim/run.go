@@ -104,7 +104,7 @@ func (w *world) build() {
 		}
 		c := &customer{name: fmt.Sprint("account ", i), balance: add(wire.Balance, money), slots: add(wire.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
-		for range 3 {
+		for range f.Keys {
 			k := w.newKey(w.pg)
 			w.checkNewPool(k.limit)
 			c.keys = append(c.keys, k)
