@@ -34,12 +34,12 @@ type Config struct {
 	Name string
 }
 
-// StreamStore keeps the state of the usage stream in Postgres.
+// StreamStore records in Postgres when the usage stream was created, and from when it is replayed.
 type StreamStore interface {
-	// StreamCreated records that the usage stream is about to be created, so that proxies publish again the events that
-	// may have been lost with a deleted one. It is called before the stream is created: if the replica stops in between,
-	// the stream is recorded twice, which is harmless, but never created without a record, which would lose events.
-	StreamCreated(ctx context.Context) error
+	// RecordNewStream is called before the usage stream is created, so that proxies publish again the events that may
+	// have been lost with a deleted stream. If the replica stops in between, a stream is recorded twice, which is
+	// harmless. A stream without a record would lose events.
+	RecordNewStream(ctx context.Context) error
 	// UsageReplay returns the cluster epoch, and the time from which usage has to be settled again in it. A nil time
 	// means the whole stream.
 	UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error)
@@ -84,7 +84,7 @@ const (
 )
 
 // Connect connects to NATS. After that, the client reconnects by itself without a limit.
-func Connect(cfg Config, incarnations StreamStore, log *slog.Logger) (*Bus, error) {
+func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS connection lost", slog.Any("error", err)) }),
@@ -111,7 +111,7 @@ func Connect(cfg Config, incarnations StreamStore, log *slog.Logger) (*Bus, erro
 		nc.Close()
 		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
-	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, streams: incarnations, workers: make(chan struct{}, maxWorkers)}
+	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, streams: streams, workers: make(chan struct{}, maxWorkers)}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -176,7 +176,7 @@ func (b *Bus) Declare(ctx context.Context) error {
 	if err := b.declareVideoJobs(ctx); err != nil {
 		return err
 	}
-	_, err := b.js.CreateOrUpdateStream(ctx, videoStream(replicas))
+	_, err := b.js.CreateOrUpdateStream(ctx, videoPollStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoPollStream, err)
 	}
@@ -196,8 +196,8 @@ func (b *Bus) Declare(ctx context.Context) error {
 	return nil
 }
 
-// videoStream, videoJobStream and usageStream return the settings that Declare writes and Diagnose expects.
-func videoStream(replicas int) jetstream.StreamConfig {
+// videoPollStream, videoJobStream and usageStream return the settings that Declare writes and Diagnose expects.
+func videoPollStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: subject.VideoPollStream, Subjects: []string{subject.VideoPollAll}, Description: "video jobs that wait to be polled",
 		Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
@@ -228,7 +228,7 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
 	}
 	if isNew {
-		if err := b.streams.StreamCreated(ctx); err != nil {
+		if err := b.streams.RecordNewStream(ctx); err != nil {
 			return fmt.Errorf("bus: record new stream %s: %w", subject.UsageStream, err)
 		}
 	}

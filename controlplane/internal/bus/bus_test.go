@@ -88,7 +88,7 @@ type streamCounter struct{ created atomic.Int64 }
 
 func (i *streamCounter) UsageReplay(context.Context) (int64, *time.Time, error) { return 1, nil, nil }
 
-func (i *streamCounter) StreamCreated(context.Context) error {
+func (i *streamCounter) RecordNewStream(context.Context) error {
 	i.created.Add(1)
 	return nil
 }

@@ -31,7 +31,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 		consumer string
 	}{
 		{usageStream(replicas), subject.UsageConsumer},
-		{videoStream(replicas), subject.VideoPollConsumer},
+		{videoPollStream(replicas), subject.VideoPollConsumer},
 		{videoJobStream(replicas), ""},
 		{jetstream.StreamConfig{
 			Name: "KV_" + subject.CatalogBucket, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: replicas,

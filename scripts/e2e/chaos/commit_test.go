@@ -67,6 +67,7 @@ func mark(t *testing.T, conn *pgx.Conn, table string) {
 	t.Cleanup(func() { undo(t, conn, `drop trigger chaos_mark on `+table) })
 }
 
+// undo executes statements after the test, when its context has ended.
 func undo(t *testing.T, conn *pgx.Conn, statements ...string) {
 	t.Helper()
 	for _, statement := range statements {
@@ -88,11 +89,11 @@ func awaitStandby(t *testing.T, conn *pgx.Conn) (release func()) {
 			t.Fatal(err)
 		}
 	}
-	rig.Await(t, "commits to wait", func(ctx context.Context) error {
+	rig.Await(t, "the standby settings to take effect", func(ctx context.Context) error {
 		var names, commit string
 		err := conn.QueryRow(ctx, `select current_setting('synchronous_standby_names'), current_setting('synchronous_commit')`).Scan(&names, &commit)
 		if err == nil && (names != "nobody" || commit != "local") {
-			err = errors.New("they do not yet")
+			err = errors.New("they are not in effect yet")
 		}
 		return err
 	})
@@ -103,7 +104,7 @@ func awaitStandby(t *testing.T, conn *pgx.Conn) (release func()) {
 // acknowledged, and returns the control plane of the transaction.
 func awaitCommit(t *testing.T, conn *pgx.Conn, table string) (part string) {
 	t.Helper()
-	rig.Await(t, "a commit of "+table, func(ctx context.Context) error {
+	rig.Await(t, "a commit of "+table+" to wait for the standby", func(ctx context.Context) error {
 		var name string
 		err := conn.QueryRow(ctx, `select application_name from pg_stat_activity where wait_event = 'SyncRep' and starts_with(application_name, $1)`,
 			"chaos "+table+" ").Scan(&name)
@@ -133,7 +134,7 @@ func checkGrantedOnce(t *testing.T, conn *pgx.Conn, account *rig.Account) {
 		t.Fatal(err)
 	}
 	var granted int64
-	err = conn.QueryRow(t.Context(), `select coalesce(sum(l.g), 0) from leases l join pools p on p.id = l.pool_id where p.kind = 1 and p.account_id = $1`,
+	err = conn.QueryRow(t.Context(), `select coalesce(sum(l.granted), 0) from leases l join pools p on p.id = l.pool_id where p.kind = 1 and p.account_id = $1`,
 		[16]byte(id)).Scan(&granted)
 	if err != nil || granted != int64(reservation) {
 		t.Errorf("%v was granted, %v; want %v, once", money.Nano(granted), err, reservation)

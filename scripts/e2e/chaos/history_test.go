@@ -101,9 +101,10 @@ type history struct {
 
 var historyBegan = time.Now()
 
+// now returns the time of the histories, in nanoseconds.
 func now() int64 { return int64(time.Since(historyBegan)) }
 
-// open is the end of a call with an unknown result.
+// open is the end of a call whose result is unknown.
 const open = math.MaxInt64
 
 func (h *history) add(client int, what any, from, to int64) {
@@ -148,9 +149,9 @@ func (h *history) count(what any) (n int) {
 // as well.
 func (h *history) check(t *testing.T, model porcupine.Model) {
 	t.Helper()
-	const most = 5000
-	if len(h.ops) == 0 || len(h.ops) > most {
-		t.Fatalf("the history has %d calls; want 1 to %d", len(h.ops), most)
+	const maxCalls = 5000
+	if len(h.ops) == 0 || len(h.ops) > maxCalls {
+		t.Fatalf("the history has %d calls; want 1 to %d", len(h.ops), maxCalls)
 	}
 	if got := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); got != porcupine.Ok {
 		t.Errorf("the linearizability check of %d calls returned %s", len(h.ops), got)
@@ -217,12 +218,12 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 	}
 	var (
 		running sync.WaitGroup
-		over    atomic.Bool
+		stopped atomic.Bool
 	)
 	for _, p := range parties {
 		for client := range clients {
 			running.Go(func() {
-				for !over.Load() {
+				for !stopped.Load() {
 					gate.round(t, r, &p.history, client, p.account.Key, p.refusal)
 				}
 			})
@@ -240,7 +241,7 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 		restarted()
 	}
 	gate.awaitMore(t, 60)
-	over.Store(true)
+	stopped.Store(true)
 	running.Wait()
 	r.AwaitSessions(t)
 	for _, p := range parties {
@@ -249,7 +250,7 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 		}
 		p.history.check(t, shareModel(size))
 		p.account.AwaitIdle(t)
-		t.Logf("%d at once, or %d: %d taken, %d refused, %d unknown", size, p.refusal,
+		t.Logf("%d units, refusal %d: %d taken, %d refused, %d unknown", size, p.refusal,
 			p.history.count(take), p.history.count(refused), p.history.count(unknown))
 	}
 	r.AwaitSettled(t)
@@ -263,7 +264,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 	r := rig.Get(t)
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	account := r.Account(t, rig.AccountSpec{})
-	const keys, clients, after = 8, 7, 4
+	const keys, clients, refusals = 8, 7, 4 // each client stops after this number of refusals
 	histories := make([]history, keys)
 	for i := range histories {
 		h := &histories[i]
@@ -271,7 +272,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 		var running sync.WaitGroup
 		for client := range clients {
 			running.Go(func() {
-				for left := after; left > 0; {
+				for left := refusals; left > 0; {
 					from := now()
 					answer, err := r.Try(t.Context(), rig.Request{
 						Proxy: client % len(r.Proxies), Path: "/v1/chat/completions", Key: secret, Body: question(model),
@@ -290,12 +291,12 @@ func TestHistoriesOfKeys(t *testing.T) {
 			})
 		}
 		awaitCalls(t, h, 3*clients)
-		var mend func()
+		var reconnect func()
 		switch i {
 		case 1:
 			r.Kill(t, rig.DataPlane1)()
 		case 2, 5:
-			mend = r.Cut(t, rig.DataPlane(3))
+			reconnect = r.Cut(t, rig.DataPlane(3))
 		case 3:
 			r.Kill(t, rig.ControlPlane2)
 		}
@@ -306,8 +307,8 @@ func TestHistoriesOfKeys(t *testing.T) {
 		} else {
 			h.add(clients, revoke, from, open)
 		}
-		if mend != nil {
-			mend()
+		if reconnect != nil {
+			reconnect()
 		}
 		running.Wait()
 	}
@@ -315,7 +316,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 		for proxy := range r.Proxies {
 			histories[i].at(proxy, len(r.Proxies)).check(t, keyModel())
 		}
-		t.Logf("%d admitted, %d turned away", histories[i].count(admitted), histories[i].count(turned))
+		t.Logf("%d admitted, %d refused", histories[i].count(admitted), histories[i].count(turned))
 	}
 	r.AwaitSessions(t)
 	checkCharged(t, r, account)
@@ -324,7 +325,7 @@ func TestHistoriesOfKeys(t *testing.T) {
 
 func awaitCalls(t *testing.T, h *history, n int) {
 	t.Helper()
-	rig.Await(t, "calls", func(context.Context) error {
+	rig.Await(t, "calls at every proxy", func(context.Context) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if len(h.ops) < n {
@@ -382,6 +383,7 @@ func holdFor() time.Duration {
 	return rand.N(short)
 }
 
+// refused adds a call that did not reach the provider to the history.
 func (g *gate) refused(t *testing.T, h *history, client int, from int64, answer *rig.Answer, err error, refusal int) {
 	t.Helper()
 	switch {

@@ -26,33 +26,34 @@ func TestChaos_pg_failover_with_loss(t *testing.T) {
 	}
 }
 
+// failOver replaces Postgres by a copy that lacks at least lost usage records.
 func failOver(t *testing.T, lost int) {
 	t.Helper()
 	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()}) // the shared stack would lose models and accounts of other tests
 	l := startLoadOn(t, r, clients)
 	viewer := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Type: "video", Directives: "takes=2s,polls=0"})
-	promised := promisedVideos(t, r, viewer, model, 3)
+	jobs := acceptedVideos(t, r, viewer, model, 3)
 	l.await(t, 60, answered)
 	copied := filepath.Join(t.TempDir(), "postgres")
 	r.RestartPostgres(t, func(dir string) error { return copyTree(t, dir, copied) })
 	before := l.settled(t, 0)
-	promised = append(promised, promisedVideos(t, r, viewer, model, 5)...)
+	jobs = append(jobs, acceptedVideos(t, r, viewer, model, 5)...)
 	l.settled(t, before+lost)
-	viewer.AwaitUsage(t, len(promised))
-	promised = append(promised, promisedVideos(t, r, viewer, model, 8)...) // these are still running
-	watched := watchVideos(t, r, viewer, promised)
+	viewer.AwaitUsage(t, len(jobs))
+	jobs = append(jobs, acceptedVideos(t, r, viewer, model, 8)...) // these are still running when Postgres is replaced
+	stopWatching := watchVideos(t, r, viewer, jobs)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))
-	watched()
+	stopWatching()
 	if epoch, err := r.Number(t.Context(), "select cluster_epoch from cluster_state"); err != nil || epoch != 2 {
 		t.Errorf("cluster epoch %d, %v; want one loss declared, for the copy and not for the restart before it", epoch, err)
 	}
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
 	checkBills(t, l, asked, credit)
-	checkVideos(t, r, viewer, model, promised)
+	checkVideos(t, r, viewer, model, jobs)
 }
 
 // settled waits until the account has usage records, and returns their number.
@@ -77,8 +78,8 @@ func copyTree(t *testing.T, from, to string) error {
 	return nil
 }
 
-// promisedVideos creates jobs until a number of them was accepted.
-func promisedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, n int) (ids []string) {
+// acceptedVideos creates jobs until a number of them was accepted.
+func acceptedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, n int) (ids []string) {
 	t.Helper()
 	for len(ids) < n {
 		if id := makeVideo(t, r, account, model); id != "" {

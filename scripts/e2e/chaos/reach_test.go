@@ -23,7 +23,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	for proxy := range r.Proxies {
 		l.await(t, 10, on(proxy))
 	}
-	mend := r.Cut(t, rig.DataPlane(cut))
+	reconnect := r.Cut(t, rig.DataPlane(cut))
 	began := time.Now()
 	answer, err := r.Admin.RevokeKey(t.Context(), l.account.KeyID, nil)
 	if err != nil || !answer.Value.Effective {
@@ -52,7 +52,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 	}
 	l.await(t, 2*clients, func(q request) bool { return q.status == http.StatusUnauthorized && q.proxy != cut })
 	l.await(t, 10, func(q request) bool { return q.status == http.StatusServiceUnavailable && q.proxy == cut })
-	mend()
+	reconnect()
 	r.AwaitStatus(t, rig.Request{Proxy: cut, Path: "/v1/chat/completions", Key: l.account.Key, Body: question(l.model)}, http.StatusUnauthorized)
 	asked := l.finish()
 	checkRefusedSince(t, asked, revoked)

@@ -26,7 +26,7 @@ func makeVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string) (f
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
 	var mu sync.Mutex
-	var promised []string
+	var accepted []string
 	for i := range 4 {
 		clients.Go(func() {
 			for ctx.Err() == nil {
@@ -36,7 +36,7 @@ func makeVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string) (f
 				var job videoJob
 				if err == nil && answer.Status == http.StatusAccepted && json.Unmarshal(answer.Body, &job) == nil {
 					mu.Lock()
-					promised = append(promised, job.ID)
+					accepted = append(accepted, job.ID)
 					mu.Unlock()
 				}
 				pause(ctx)
@@ -46,7 +46,7 @@ func makeVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string) (f
 	return func() []string {
 		stop()
 		clients.Wait()
-		return promised
+		return accepted
 	}
 }
 
@@ -94,11 +94,11 @@ func TestVideoJobsCompleteWhilePlanesAreKilled(t *testing.T) {
 
 // checkVideos checks that every accepted job completes and is billed once. Other jobs may be
 // billed once.
-func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, promised []string) {
+func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, accepted []string) {
 	t.Helper()
-	completed := awaitJobs(t, r, account, promised)
-	if completed != len(promised) {
-		t.Errorf("%d of %d jobs completed; want all", completed, len(promised))
+	completed := awaitJobs(t, r, account, accepted)
+	if completed != len(accepted) {
+		t.Errorf("%d of %d jobs completed; want all", completed, len(accepted))
 	}
 	r.AwaitSessions(t)
 	// A job whose response was lost with its proxy may complete and be billed.
@@ -112,7 +112,7 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 		for _, u := range usage {
 			jobs[*u.VideoJob]++
 		}
-		for _, id := range promised {
+		for _, id := range accepted {
 			if jobs[id] == 0 {
 				return fmt.Errorf("%s is not billed", id)
 			}
@@ -141,7 +141,7 @@ func checkVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, p
 		t.Errorf("the balance is %v; want %v", balance, credit-total)
 	}
 	checkInvariants(t, r)
-	t.Logf("%d jobs accepted, %d created, %d billed", len(promised), made, len(usage))
+	t.Logf("%d jobs accepted, %d created, %d billed", len(accepted), made, len(usage))
 }
 
 // Each plane is killed at each step of a job. An accepted job is billed once. A job whose
@@ -159,9 +159,10 @@ func TestVideoJobSurvivesAKillAtEveryStep(t *testing.T) {
 	}
 }
 
+// killAt runs a job, and kills and restarts parts when the job has reached a step.
 func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	t.Helper()
-	studio, account := newVideoProvider(t, r), r.Account(t, rig.AccountSpec{})
+	provider, account := newVideoProvider(t, r), r.Account(t, rig.AccountSpec{})
 	r.AwaitSettled(t)
 	at := step
 	switch step {
@@ -170,21 +171,21 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 	case "billed":
 		at = completed
 	}
-	reached, let := studio.waitAt(at)
+	reached, proceed := provider.waitAt(at)
 	release := func() {}
 	if step == "recorded" {
 		release = lockTable(t, r, "video_jobs")
 	}
-	promised := make(chan string, 1)
-	go func() { promised <- makeVideo(t, r, account, studio.model) }()
-	polling := pollUntil(t, r, account, promised)
+	accepted := make(chan string, 1)
+	go func() { accepted <- makeVideo(t, r, account, provider.model) }()
+	awaitEnd := pollUntil(t, r, account, accepted)
 	switch step {
 	case "recorded":
 		awaitLocked(t, r)
 	case "billed":
 		await(t, reached)
-		release = lockTable(t, r, "video_jobs") // its completion cannot be recorded
-		let()
+		release = lockTable(t, r, "video_jobs") // now its completion cannot be recorded
+		proceed()
 		account.AwaitUsage(t, 1)
 	default:
 		await(t, reached)
@@ -193,36 +194,36 @@ func killAt(t *testing.T, r *rig.Rig, step string, parts []string) {
 		r.Halt(t, part)
 	}
 	release()
-	let()
+	proceed()
 	r.Resume(t, parts...)
-	id := polling()
+	id := awaitEnd()
 	r.AwaitSessions(t)
 	r.AwaitSettled(t)
 	usage, err := account.Usage(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	least, most := 0, min(studio.made(), 1)
+	least, most := 0, min(provider.made(), 1)
 	if id != "" {
 		least = 1
 	}
 	if len(usage) < least || len(usage) > most || sum(t, usage) != money.Nano(len(usage))*money.Unit*4/10 {
-		t.Errorf("%d jobs are billed, %v in all; want %d to %d for 0.40 each", len(usage), sum(t, usage), least, most)
+		t.Errorf("%d jobs are billed, %v in total; want %d to %d jobs for 0.40 each", len(usage), sum(t, usage), least, most)
 	}
 	checkCharged(t, r, account)
 	checkInvariants(t, r)
-	t.Logf("job %q accepted, %d created, %d billed", id, studio.made(), len(usage))
+	t.Logf("job %q accepted, %d created, %d billed", id, provider.made(), len(usage))
 }
 
 // await waits until a request blocks at its step.
 func await(t *testing.T, reached <-chan struct{}) {
 	t.Helper()
-	rig.Await(t, "the job to come to the step", func(context.Context) error {
+	rig.Await(t, "the job to reach the step", func(context.Context) error {
 		select {
 		case <-reached:
 			return nil
 		default:
-			return errors.New("it has not")
+			return errors.New("it has not reached it")
 		}
 	})
 }
@@ -241,14 +242,14 @@ func makeVideo(t *testing.T, r *rig.Rig, account *rig.Account, model string) str
 	return job.ID
 }
 
-// pollUntil polls a job like its client. The returned function waits for the end of the job
-// and returns its id.
-func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, promised <-chan string) (end func() string) {
+// pollUntil polls a job like its client. awaitEnd waits until the job has ended and returns its
+// id.
+func pollUntil(t *testing.T, r *rig.Rig, account *rig.Account, accepted <-chan string) (awaitEnd func() string) {
 	t.Helper()
 	var client sync.WaitGroup
 	var id string
 	client.Go(func() {
-		if id = <-promised; id == "" {
+		if id = <-accepted; id == "" {
 			return
 		}
 		proxy := 0
@@ -282,7 +283,7 @@ func lockTable(t *testing.T, r *rig.Rig, table string) (release func()) {
 // awaitLocked waits until a session of Postgres waits for a lock on a table.
 func awaitLocked(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	rig.Await(t, "somebody to wait", func(ctx context.Context) error {
+	rig.Await(t, "a session to wait for the lock", func(ctx context.Context) error {
 		n, err := r.Number(ctx, `select count(*) from pg_locks where not granted and locktype = 'relation'`)
 		if err == nil && n == 0 {
 			err = errors.New("no session waits")

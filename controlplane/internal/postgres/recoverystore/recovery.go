@@ -186,9 +186,9 @@ func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time
 	return row.ClusterEpoch, row.UsageReplayFrom, postgres.Translate("read epoch", err)
 }
 
-// StreamCreated records that the usage stream was created again. Proxies see the
+// RecordNewStream records that the usage stream was created again. Proxies see the
 // new stream incarnation in the response to their next heartbeat, and publish
 // unsettled events again.
-func (s *Store) StreamCreated(ctx context.Context) error {
+func (s *Store) RecordNewStream(ctx context.Context) error {
 	return postgres.Translate("change stream incarnation", s.db.Queries().RenewStreamIncarnation(ctx))
 }
