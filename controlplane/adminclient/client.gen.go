@@ -1578,9 +1578,6 @@ type Quarantined struct {
 	// Note Why it was dismissed.
 	Note *string `json:"note,omitempty"`
 
-	// Number The sequence number in the session; 0 if unknown.
-	Number int64 `json:"number"`
-
 	// Payload The first 64 KiB of the event, if it is not JSON; not in lists.
 	Payload []byte `json:"payload,omitempty"`
 
@@ -1590,6 +1587,9 @@ type Quarantined struct {
 	// RequestID Absent if it cannot be read.
 	RequestID  *string    `json:"request_id,omitempty"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
+
+	// Seq The sequence number in the session; 0 if unknown.
+	Seq int64 `json:"seq"`
 
 	// Session The proxy session that sent the event; 0 if unknown.
 	Session int64           `json:"session"`
@@ -3586,7 +3586,7 @@ func (c *Client) DismissQuarantined(ctx context.Context, quarantineID Quarantine
 
 // ReleaseQuarantined: Release an event from quarantine and settle it
 //
-// Use this when the cause is removed. The response is 409 `still_faulty` if the event still cannot be settled.
+// Use this when the cause is removed. The response is 409 `cannot_be_settled` if the event still cannot be settled.
 //
 // POST /admin/v1/quarantine/{quarantine_id}/release
 func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID QuarantineID, params *ReleaseQuarantinedParams, options ...CallOption) (*Response[Quarantined], error) {

@@ -79,8 +79,8 @@ func TestQuarantine(t *testing.T) {
 		check(t, err)
 		return r
 	}
-	problem(t, release(noKey).Problem, http.StatusConflict, "still_faulty")
-	problem(t, release(noBatch).Problem, http.StatusConflict, "still_faulty")
+	problem(t, release(noKey).Problem, http.StatusConflict, "cannot_be_settled")
+	problem(t, release(noBatch).Problem, http.StatusConflict, "cannot_be_settled")
 	problem(t, release(4711).Problem, http.StatusNotFound, "not_found")
 	b.restore(keyID, a.ID)
 	if r := release(noKey).Value; r == nil || r.State != adminclient.QuarantineStateReleased || r.ResolvedAt == nil {

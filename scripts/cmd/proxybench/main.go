@@ -79,7 +79,7 @@ func run(ctx context.Context, o options) error {
 func measure(ctx context.Context, o options, targets []proxybench.Target) error {
 	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
 	for _, t := range targets {
-		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, prefetchTime); err != nil {
+		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
 			return err
 		}
 	}
@@ -103,9 +103,9 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 	return nil
 }
 
-// prefetchTime is the duration of the load before the measurements. The pools of a new
+// warmUpTime is the duration of the load before the measurements. The pools of a new
 // account are in central mode, and switch to escrow mode only after some seconds.
-const prefetchTime = 8 * time.Second
+const warmUpTime = 8 * time.Second
 
 const plainKey = "the-key-of-the-bench"
 

@@ -102,13 +102,13 @@ func (w *world) newKey(d *database) *key {
 	return k
 }
 
-// suspend suspends an account or lets it go on.
+// suspend suspends or reactivates an account.
 func (w *world) suspend(cust *customer, suspended bool) {
 	c := w.some()
 	if c == nil {
 		return
 	}
-	w.stats.count("accounts suspended or let go")
+	w.stats.count("accounts suspended or reactivated")
 	var change wire.KeyChange
 	var released int
 	c.tx("suspend", func(d *database) {

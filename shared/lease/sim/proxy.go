@@ -161,7 +161,7 @@ func (p *proxy) sessionTiming() session.Timing {
 
 // drain lets what runs finish, hands everything back, and starts anew.
 func (p *proxy) drain() {
-	p.w.stats.count("proxies restarted in order")
+	p.w.stats.count("proxies restarted gracefully")
 	p.draining = true
 	deadline := p.clock().Mono + maxRequest + 2*time.Second
 	var wait func()

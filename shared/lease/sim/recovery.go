@@ -136,7 +136,7 @@ func (c *replica) leave() {
 		return
 	}
 	c.checking = true
-	c.w.stats.count("control planes stopped in order")
+	c.w.stats.count("control planes stopped gracefully")
 	c.readMembership(func(members rollback.Membership, revision int, ok bool) {
 		c.checkpoint(members, revision, ok, []string{c.detector.ID()}, func(bool) { c.kill() })
 	})
@@ -268,7 +268,7 @@ func (o *oracle) declared() {
 	if o.lostCommits(o.w.pg) {
 		o.w.stats.count("losses of commits declared")
 	} else {
-		o.w.stats.count("losses of commits declared because of silence alone")
+		o.w.stats.count("losses of commits declared because of a silent replica")
 	}
 	clear(o.answered)
 }

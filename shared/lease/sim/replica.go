@@ -304,7 +304,7 @@ func (c *replica) sweep() {
 				w.log("session %d fenced", id)
 				d.save(t, d.now(w))
 			case w.rules.Outlived(t, rest):
-				w.stats.count("sessions closed without a word")
+				w.stats.count("sessions closed after expiry")
 				t.State = session.Closed
 				d.save(t, d.now(w))
 				w.free(id)

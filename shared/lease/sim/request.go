@@ -120,7 +120,7 @@ func (p *proxy) begin(r *request) {
 	switch outcome, _ := w.rules.Begin(holder.AdmissionGate{GateChecks: r}); outcome {
 	case holder.Admitted:
 	case holder.SpoolFull:
-		w.stats.count("requests without a place in the spool")
+		w.stats.count("requests refused by a full spool")
 		return
 	default:
 		w.stats.count("requests in doubt")
@@ -147,7 +147,7 @@ func (p *proxy) begin(r *request) {
 	case r.waiter == nil:
 		p.reserved--
 	case r.waiter.Granted():
-		w.stats.count("admissions without a hop")
+		w.stats.count("admissions without a lease request")
 		p.granted(r)
 	default:
 		q.waiting[r.waiter] = r

@@ -198,13 +198,13 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 	}
 	n := 1
 	if w.chance(w.profile.Double) {
-		w.stats.count("messages doubled")
+		w.stats.count("messages duplicated")
 		n = 2
 	}
 	for range n {
 		d := w.between(100*time.Microsecond, time.Millisecond)
 		if w.chance(w.profile.Late) {
-			w.stats.count("messages late")
+			w.stats.count("messages delayed")
 			d = w.between(0, w.profile.LateBy)
 		}
 		life := to.life

@@ -25,9 +25,9 @@ func TestInvariantsHold(t *testing.T) {
 	})
 	t.Logf("%d worlds in %s, %d steps, %d admitted, %d refused", gate, time.Since(begun), total.Steps, total.Admitted, total.Refused)
 	for _, what := range []string{
-		"admissions without a hop", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
+		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
-		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed without a word", "whole fleet killed", "pools adjusted",
+		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "whole fleet killed", "pools adjusted",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("%s: none in %d worlds, so that nothing is shown about it", what, gate)

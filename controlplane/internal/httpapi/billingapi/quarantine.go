@@ -73,7 +73,7 @@ func (h *Handlers) DismissQuarantined(ctx context.Context, _ *gen.Call, r gen.Di
 
 func quarantinedView(q *settle.Quarantined) gen.Quarantined {
 	view := gen.Quarantined{
-		ID: q.ID, Session: q.Session, Number: q.Seq, RequestID: convert.Optional(q.RequestID), Reason: q.Reason, At: q.At,
+		ID: q.ID, Session: q.Session, Seq: q.Seq, RequestID: convert.Optional(q.RequestID), Reason: q.Reason, At: q.At,
 		State: gen.QuarantineState(q.Resolution), ResolvedAt: q.ResolvedAt, Note: convert.Optional(q.Note),
 	}
 	if q.Resolution == settle.Open {

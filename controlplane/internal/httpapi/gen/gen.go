@@ -1222,9 +1222,6 @@ type Quarantined struct {
 	// Note Why it was dismissed.
 	Note *string `json:"note,omitempty"`
 
-	// Number The sequence number in the session; 0 if unknown.
-	Number int64 `json:"number"`
-
 	// Payload The first 64 KiB of the event, if it is not JSON; not in lists.
 	Payload []byte `json:"payload,omitempty"`
 
@@ -1234,6 +1231,9 @@ type Quarantined struct {
 	// RequestID Absent if it cannot be read.
 	RequestID  *string    `json:"request_id,omitempty"`
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
+
+	// Seq The sequence number in the session; 0 if unknown.
+	Seq int64 `json:"seq"`
 
 	// Session The proxy session that sent the event; 0 if unknown.
 	Session int64           `json:"session"`

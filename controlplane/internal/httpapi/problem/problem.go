@@ -77,7 +77,7 @@ var kinds = []struct {
 	{webhook.ErrDeliveryNotFound, Kind{http.StatusNotFound, "not_found", "Delivery not found"}},
 	{settle.ErrNotQuarantined, Kind{http.StatusNotFound, "not_found", "Quarantined event not found"}},
 	{settle.ErrAlreadyResolved, Kind{http.StatusConflict, "already_resolved", "The event was already released or dismissed"}},
-	{settle.ErrCannotSettle, Kind{http.StatusConflict, "still_faulty", "The event still cannot be settled"}},
+	{settle.ErrCannotSettle, Kind{http.StatusConflict, "cannot_be_settled", "The event still cannot be settled"}},
 	{video.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Video job not found"}},
 	{admin.ErrUnauthenticated, Kind{http.StatusUnauthorized, "unauthenticated", "The admin token is missing or invalid"}},
 	{admin.ErrExpired, Kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
