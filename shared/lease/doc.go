@@ -3,12 +3,12 @@
 // key's spend limit, an account's slots) to the proxies. docs/protocol.md
 // explains the protocol and why it is correct. The packages are:
 //
-//   - allocator: the control plane's decisions over locked pools and leases
+//   - allocator: the control plane's decisions over locked pools and leases, in batches
 //   - holder: a proxy's side of the leases of one account in one session
-//   - session: session records, key changes in order, the acknowledgement barrier
+//   - session: registration and heartbeats, session records, key changes in order, the acknowledgement barrier
 //   - settlement: which usage events of a batch are charged, once
 //   - usagelog: a proxy's usage events that are not settled yet
-//   - rollback: how control planes find out that Postgres lost commits
+//   - rollback: how control planes detect that Postgres lost commits
 //   - sim: the simulation of all of them with seeded faults
 //
 // The messages are in package wire. The packages have no goroutine, clock or

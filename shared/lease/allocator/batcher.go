@@ -8,37 +8,37 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Never is the wake time of a Batcher without a timer.
+// Never is the wake time of a Batcher that need not be called again.
 const Never = time.Duration(math.MaxInt64)
 
-// BatcherConfig has the limits and times of a Batcher.
+// BatcherConfig has the limits and intervals of a Batcher.
 type BatcherConfig struct {
 	// MaxBatch bounds the messages of one transaction, MaxQueue those that wait for one.
 	MaxBatch, MaxQueue int
 	// RefusalGrace is how long a lease request waits for units that running requests may return before it is refused.
 	RefusalGrace time.Duration
-	// RecallTimeout is how long a lease request waits for recalled units before its proxy is told to repeat it. Another
-	// replica may get the answers to the recall: the request is decided again after RecallInterval, then after twice as
-	// long each time.
+	// RecallTimeout is how long a lease request waits for recalled units before the response makes its proxy repeat it.
+	// The answers to the recall may go to another replica, so the request is decided again after RecallInterval; the
+	// interval doubles each time.
 	RecallTimeout, RecallInterval time.Duration
-	// Escrow lets pools with headroom enter escrow mode.
+	// Escrow switches pools with headroom to escrow mode, by Policy.
 	Escrow bool
 	Policy EscrowPolicy
 }
 
-// Decider decides messages within a transaction. A Batch is one.
+// Decider decides messages within a transaction. Batch implements it.
 type Decider interface {
 	ApplyReturn(r *wire.Return) wire.Status
 	Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool)
 	Recalls() map[wire.SessionID][]wire.Recall
 }
 
-// Batcher collects lease requests and returns for one transaction after the
-// other, and keeps the requests that cannot be decided yet. It has no clock and
-// does no I/O: the caller passes the time, as the reading of a clock that does
-// not go back, runs the transactions that Next returns, and answers. While one
-// runs, the next batch grows: batches are as large as the load makes them, and a
-// lone message waits for nothing.
+// Batcher collects lease requests and returns into batches, one transaction
+// after the other, and keeps the requests that cannot be decided yet. It has no
+// clock and does no I/O: the caller passes the reading of a clock that does not
+// go back, runs the transactions that Next returns, and sends the responses.
+// Messages that arrive during a transaction form the next batch, so batches grow
+// with the load, and a message waits for no other if no transaction runs.
 //
 // It is not safe for concurrent use, except that Transaction.Decide may run
 // while messages are added.
@@ -47,8 +47,8 @@ type Batcher struct {
 	arrivals int64
 	queue    []*message
 	pending  []*message
-	// unanswered has the requests without a response, by their number. A repeated one joins the first: while the control
-	// plane is slow, most messages are repetitions, and to decide them anew would keep it slow.
+	// unanswered has the requests without a response, by their number. A repeated request is not decided again, but gets
+	// the response of the first: while the control plane is slow, most messages are repetitions.
 	unanswered       map[requestNumber]*message
 	running, stopped bool
 }
@@ -66,16 +66,15 @@ type message struct {
 	returned  func(wire.ReturnResponse)
 	// arrival orders the messages.
 	arrival int64
-	// state is the state of a pending request as of its last committed decision.
+	// state is the state of a pending request after its last committed transaction.
 	state PendingRequest
-	// waits: the request is pending, for a recall if recalling. It is decided in any case at until, and again at lookAt at
-	// the latest, which was interval after the last time.
-	waits, recalling        bool
-	until, lookAt, interval time.Duration
+	// waits means that the request is pending: for answers to a recall if recalling is set, otherwise for running requests.
+	// At until it may not wait any longer. At retryAt, which is interval after the last attempt, it is decided again.
+	waits, recalling         bool
+	until, retryAt, interval time.Duration
 }
 
-// Transaction is one batch of messages to be decided in a transaction of the
-// database.
+// Transaction is one batch of messages that a database transaction decides.
 type Transaction struct {
 	batcher  *Batcher
 	at       time.Duration
@@ -114,7 +113,7 @@ func (b *Batcher) AddRequest(request *wire.LeaseRequest, respond func(wire.Lease
 	return true
 }
 
-// AddReturn queues a return, as AddRequest does.
+// AddReturn queues a return. The result and respond are as in AddRequest.
 func (b *Batcher) AddReturn(ret *wire.Return, respond func(wire.ReturnResponse)) bool {
 	return b.add(&message{ret: ret, returned: respond}) != nil
 }
@@ -134,8 +133,8 @@ func numberOf(r *wire.LeaseRequest) requestNumber {
 }
 
 // Next returns the transaction to run now, or nil and the time at which Next
-// must be called again if no message comes before. None is returned while one
-// runs: until its Commit or Fail.
+// must be called again if no message comes before. While a transaction runs,
+// until its Commit or Fail, it returns none.
 func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) {
 	if b.running || b.stopped {
 		return nil, Never
@@ -145,7 +144,7 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 	if len(messages) == 0 {
 		wake = Never
 		for _, m := range b.pending {
-			wake = min(wake, m.lookAt)
+			wake = min(wake, m.retryAt)
 		}
 		return nil, wake
 	}
@@ -155,9 +154,9 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 	return &Transaction{batcher: b, at: now, messages: messages, outcomes: make([]outcome, len(messages))}, Never
 }
 
-// takeReady takes the pending requests that are to be decided again: those whose
-// time has come, and those of accounts that return units in the batch. They came
-// first, so they are decided first, in the order in which they came.
+// takeReady removes and returns the pending requests that are decided again:
+// those that are due, and those of accounts that return units in the batch. They
+// are in the order of their arrival, and are decided before the batch.
 func (b *Batcher) takeReady(batch []*message, now time.Duration) []*message {
 	if len(b.pending) == 0 {
 		return nil
@@ -173,7 +172,7 @@ func (b *Batcher) takeReady(batch []*message, now time.Duration) []*message {
 	}
 	var ready, rest []*message
 	for _, m := range b.pending {
-		if returning[m.request.Account] || now >= m.lookAt {
+		if returning[m.request.Account] || now >= m.retryAt {
 			ready = append(ready, m)
 		} else {
 			rest = append(rest, m)
@@ -210,8 +209,8 @@ func (t *Transaction) Returns() []*wire.Return {
 func (t *Transaction) Len() int { return len(t.messages) }
 
 // Decide decides the whole batch: the returns first, then the lease requests in
-// their order. It is called within the database transaction, and again if that
-// is repeated.
+// their order. It is called within the database transaction, once for each
+// attempt of it.
 func (t *Transaction) Decide(d Decider) {
 	for i, m := range t.messages {
 		if m.ret != nil {
@@ -229,7 +228,7 @@ func (t *Transaction) Decide(d Decider) {
 func (t *Transaction) decide(d Decider, m *message) outcome {
 	o := outcome{state: m.state.Clone()}
 	o.state.MayWait = !m.waits || t.at < m.until
-	o.state.ResendRecall = m.waits && t.at >= m.lookAt
+	o.state.ResendRecall = m.waits && t.at >= m.retryAt
 	o.response, o.recalling = d.Decide(m.request, &o.state, func(b *Batch) {
 		if t.batcher.cfg.Escrow {
 			t.batcher.cfg.Policy.Apply(b.Allocator, b.LiveSessions, m.request, t.at)
@@ -238,9 +237,9 @@ func (t *Transaction) decide(d Decider, m *message) outcome {
 	return o
 }
 
-// Commit records that the database transaction has committed. It returns the
-// responses, each to be called once, and the recalls to send. A recall may be
-// lost: it is sent again as long as a request waits for it.
+// Commit records that the database transaction has committed. It returns
+// functions that send the responses, each to be called once, and the recalls to
+// send. A recall that is lost is sent again as long as a request waits for it.
 func (b *Batcher) Commit(t *Transaction) (responses []func(), recalls map[wire.SessionID][]wire.Recall) {
 	b.running = false
 	for i, m := range t.messages {
@@ -259,14 +258,15 @@ func (b *Batcher) Commit(t *Transaction) (responses []func(), recalls map[wire.S
 }
 
 // Fail records that the database transaction has failed, perhaps after its
-// commit. It returns the responses: whoever asked repeats the message, and gets
-// the stored result of a decision that was committed.
+// commit. It returns functions that send the responses. The proxies repeat their
+// messages then; if the transaction was committed, they get the stored results.
 func (b *Batcher) Fail(t *Transaction) []func() {
 	b.running = false
 	return b.unavailable(t.messages)
 }
 
-// Stop takes no more messages, and returns the responses to all that wait.
+// Stop makes the Batcher accept no more messages. It returns functions that send
+// the responses to all waiting messages.
 func (b *Batcher) Stop() []func() {
 	b.stopped = true
 	responses := append(b.unavailable(b.pending), b.unavailable(b.queue)...)
@@ -286,7 +286,8 @@ func (b *Batcher) unavailable(messages []*message) []func() {
 	return responses
 }
 
-// Unavailable is the response to a lease request that cannot be decided now.
+// Unavailable returns the response to a lease request that cannot be decided
+// now.
 func Unavailable(r *wire.LeaseRequest) wire.LeaseResponse {
 	return wire.LeaseResponse{V: wire.Version, Number: r.Number, Status: wire.Unavailable}
 }
@@ -304,8 +305,8 @@ func (b *Batcher) answer(m *message, response wire.LeaseResponse) func() {
 	}
 }
 
-// wait has a request wait, for a recall or for running requests. Its time counts
-// anew when it waits for the other of the two.
+// wait makes a request pending, for answers to a recall or for running requests.
+// If it waited for the other of the two before, the full time begins again.
 func (b *Batcher) wait(m *message, recalling bool, now time.Duration) {
 	switch {
 	case !m.waits || m.recalling != recalling:
@@ -313,9 +314,9 @@ func (b *Batcher) wait(m *message, recalling bool, now time.Duration) {
 		if recalling {
 			m.until, m.interval = now+b.cfg.RecallTimeout, b.cfg.RecallInterval
 		}
-	case now >= m.lookAt:
+	case now >= m.retryAt:
 		m.interval *= 2
 	}
-	m.waits, m.lookAt = true, min(now+m.interval, m.until)
+	m.waits, m.retryAt = true, min(now+m.interval, m.until)
 	b.pending = append(b.pending, m)
 }

@@ -61,7 +61,7 @@ func (p *Pool) EnterEscrow() {
 // HasHeadroom reports whether so many units are free that each of n sessions may
 // hold idle ones; need is the amount of a usual request. Key limits never have
 // headroom: they are small and must be exact. The free units are compared with
-// those that are not charged yet: an account deposits again and again.
+// those that are not charged yet, not with Total, which grows with every deposit.
 func (p *Pool) HasHeadroom(n, need int64) bool {
 	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false

@@ -6,9 +6,9 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// An account deposits 100 each month and spends 95 of it: its headroom does not
-// shrink with what it has ever deposited.
-func TestHeadroomOfAnAccountThatDepositsAgainAndAgain(t *testing.T) {
+// An account deposits 10000 units each month and spends 9500 of them. The sum of
+// all its deposits does not reduce its headroom.
+func TestHeadroomDoesNotShrinkWithRepeatedDeposits(t *testing.T) {
 	t.Parallel()
 	p := &Pool{ID: 1, Kind: wire.Balance}
 	for month := range 24 {

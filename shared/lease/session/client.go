@@ -8,24 +8,24 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Never is the wake time of a Client or Closer without a timer.
+// Never is the wake time of a Client or Closer that need not be called again.
 const Never = time.Duration(math.MaxInt64)
 
 // Timing has the intervals of a Client and a Closer.
 type Timing struct {
-	// HeartbeatInterval is the longest time between heartbeats, MinHeartbeatInterval the shortest. Between the two, there
-	// are HeartbeatsPerSession within the length of a session, so that some may be lost.
+	// HeartbeatInterval is the longest time between heartbeats, MinHeartbeatInterval the shortest. Within these bounds, a
+	// proxy sends HeartbeatsPerSession heartbeats in the validity period of a session, so that some may be lost.
 	HeartbeatInterval, MinHeartbeatInterval time.Duration
 	HeartbeatsPerSession                    int
 	// RetryInterval is the longest time until a failed registration or heartbeat is repeated.
 	RetryInterval time.Duration
-	// CloseInterval is the time between two attempts to close ended sessions, LeaveInterval the same while the proxy stops.
+	// CloseInterval is the time between two attempts to close ended sessions, LeaveInterval that time while the proxy stops.
 	CloseInterval, LeaveInterval time.Duration
 	// Jitter returns a random duration below its argument.
 	Jitter func(below time.Duration) time.Duration
 }
 
-// DefaultTiming returns the intervals of production.
+// DefaultTiming returns the intervals that the data plane uses.
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		HeartbeatInterval: 5 * time.Second, MinHeartbeatInterval: 20 * time.Millisecond, HeartbeatsPerSession: 6, RetryInterval: time.Second,
@@ -33,7 +33,7 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	}
 }
 
-// EndReason says why a session has ended.
+// EndReason is why a session has ended.
 type EndReason string
 
 // The reasons.
@@ -46,32 +46,33 @@ const (
 	EndLeave EndReason = "the proxy stops"
 )
 
-// Proxy is the rest of a proxy, as far as its sessions concern it. The methods
-// are called from within the events of a Client, and must not call back.
+// Proxy is the part of a proxy that depends on its sessions. A Client calls the
+// methods from its own methods, so they must not call the Client.
 type Proxy interface {
-	// ResetKeys drops all key records. Those read at a revision below floor are not used any more.
+	// ResetKeys drops all key records. Records that were read at a revision below floor must not be used any more.
 	ResetKeys(floor int64)
 	// ApplyChange applies a key change.
 	ApplyChange(c wire.KeyChange)
-	// StreamLost is called when the usage stream was created again: unsettled usage must be published again.
+	// StreamLost is called when the usage stream was created again: unsettled usage events must be published again.
 	StreamLost()
-	// CommitsLost is called when Postgres has lost commits, before the next session starts: reservations must be reported
-	// and unsettled usage published again.
+	// CommitsLost is called when Postgres has lost commits, before the next session starts: all leases must be reported
+	// again, and unsettled usage events published again.
 	CommitsLost(epoch int64)
 	// SessionStarted is called before the session is current.
 	SessionStarted(id wire.SessionID, deadline Instant)
-	// SessionExtended moves the deadline, also to an earlier time if the control plane has shortened sessions.
+	// SessionExtended sets the deadline. The new one may be earlier, if the control plane has shortened sessions.
 	SessionExtended(deadline Instant)
+	// SessionEnded is called when the current session has ended.
 	SessionEnded(id wire.SessionID, reason EndReason)
 }
 
 // Client keeps a proxy registered: it decides when to register and to send
-// heartbeats, and applies key changes in their order. It has no clock and sends
-// nothing: the caller passes the time, calls Next after each event and when its
-// Wake has come, sends what it returns, and reports the outcome.
+// heartbeats, and applies key changes. It has no clock and sends nothing: the
+// caller passes the time, calls Next after each event and at the time
+// Output.Wake, sends the messages that Next returns, and reports their outcome.
 //
 // A session's deadline counts from when its registration or heartbeat was sent,
-// and moves only after every change is applied that the response brings. It is
+// and is extended only after every change in the response is applied. A Client is
 // not safe for concurrent use.
 type Client struct {
 	bootID string
@@ -80,17 +81,17 @@ type Client struct {
 	phase  phase
 	// at is when the next registration or heartbeat is sent, interval the time between heartbeats.
 	at, interval time.Duration
-	// heartbeatNow: a heartbeat is sent as soon as none is outstanding.
+	// heartbeatNow means that a heartbeat is sent as soon as none is outstanding.
 	heartbeatNow bool
 	heartbeat    *wire.HeartbeatRequest
-	// session is the current one, or the one that is being opened.
+	// session is the session that is current or being opened.
 	session    wire.SessionID
 	deadline   Instant
 	registered *wire.RegisterResponse
 	sentAt     Instant
 	openSent   bool
 	changes    ChangeLog
-	// acks wait for the changes before their revision.
+	// acks sends the acknowledgements, by revision, that wait until every earlier change is applied.
 	acks        map[int64]func(wire.Ack)
 	incarnation string
 	epoch       int64
@@ -106,15 +107,17 @@ const (
 	left
 )
 
-// Output is what the caller of Next has to do.
+// Output lists what the caller of Next must do.
 type Output struct {
-	// Register is to be sent, completed by what the Client does not know. Its outcome is HandleRegistered or RegisterFailed.
+	// Register is a registration to send, or nil. The caller fills in the fields that are empty, and reports the outcome by
+	// HandleRegistered or RegisterFailed.
 	Register *wire.RegisterRequest
-	// Open is a new session to record and to subscribe to; zero for none. Its outcome is HandleOpened.
+	// Open is a new session to record on disk and to subscribe to, or zero. The outcome is reported by HandleOpened.
 	Open wire.SessionID
-	// Heartbeat is to be sent, likewise. Its outcome is HandleHeartbeat or HeartbeatFailed.
+	// Heartbeat is a heartbeat to send, or nil. The caller fills in the fields that are empty, and reports the outcome by
+	// HandleHeartbeat or HeartbeatFailed.
 	Heartbeat *wire.HeartbeatRequest
-	// Wake is when Next must be called again if nothing happens before, on the monotonic clock.
+	// Wake is the time, on the monotonic clock, at which Next must be called again if nothing happens before.
 	Wake time.Duration
 }
 
@@ -132,13 +135,13 @@ func (c *Client) Session() (wire.SessionID, Instant) {
 }
 
 // Opened returns the session that is current or being opened; zero if there is
-// none. Every other one has ended.
+// none. All other sessions have ended.
 func (c *Client) Opened() wire.SessionID { return c.session }
 
 // Applied returns the revision up to which every key change is applied.
 func (c *Client) Applied() int64 { return c.changes.Applied() }
 
-// Next returns what is to be done at a time.
+// Next returns what the caller must do at a time.
 func (c *Client) Next(now Instant) Output {
 	out := Output{Wake: Never}
 	switch {
@@ -161,7 +164,8 @@ func (c *Client) Next(now Instant) Output {
 	return out
 }
 
-// HandleRegistered takes the response to a registration that was sent at a time.
+// HandleRegistered applies the response to a registration that was sent at
+// sentAt. It returns an error if the control plane did not register the proxy.
 func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse) error {
 	if c.phase != registering {
 		return nil
@@ -181,7 +185,8 @@ func (c *Client) RegisterFailed(now Instant) {
 	}
 }
 
-// HandleOpened starts the session that was to be opened, unless that has failed.
+// HandleOpened starts the session of Output.Open. If opening it has failed, the
+// proxy registers again.
 func (c *Client) HandleOpened(now Instant, err error) {
 	if c.phase != opening {
 		return
@@ -202,13 +207,15 @@ func (c *Client) HandleOpened(now Instant, err error) {
 	c.heartbeat, c.at = nil, now.Mono
 }
 
-// setDeadline moves the deadline, which counts from a time of sending.
+// setDeadline sets the deadline and the interval of heartbeats that follows from
+// it.
 func (c *Client) setDeadline(sentAt, deadline Instant) {
 	c.deadline = deadline
 	c.interval = max(min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)), c.timing.MinHeartbeatInterval)
 }
 
-// HandleHeartbeat takes the response to a heartbeat that was sent at a time.
+// HandleHeartbeat applies the response to a heartbeat that was sent at sentAt.
+// It returns an error if the control plane could not extend the session now.
 func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) error {
 	if c.phase != active || request != c.heartbeat {
 		return nil
@@ -227,13 +234,13 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 	c.heartbeat = nil
 	c.applyFetched(r.Changes)
 	c.checkStream(r.StreamIncarnation)
-	deadline, extended := ExtendedUntil(r, sentAt) // not before everything is applied
+	deadline, extended := ExtendedUntil(r, sentAt) // only after the changes are applied
 	if extended {
 		c.setDeadline(sentAt, deadline)
 		c.proxy.SessionExtended(deadline)
 	}
 	c.at = now.Mono
-	if extended && len(r.Changes) == 0 { // otherwise again at once, for the rest and to report what is applied
+	if extended && len(r.Changes) == 0 { // otherwise the next heartbeat is sent at once: it reports the applied changes and gets the rest
 		c.at += c.interval - c.timing.Jitter(c.interval/10)
 	}
 	return nil
@@ -256,12 +263,12 @@ func (c *Client) applyFetched(changes []wire.KeyChange) {
 	}
 }
 
-// HandlePushed applies a change that was pushed. It is acknowledged when every
-// earlier one is applied too; it reports whether one is missing, which a
-// heartbeat brings that is sent now.
+// HandlePushed applies a change that was pushed. The change is acknowledged when
+// every earlier one is applied, too. HandlePushed reports whether an earlier one
+// is missing; a heartbeat is sent then, whose response contains it.
 func (c *Client) HandlePushed(change wire.KeyChange, ack func(wire.Ack)) (gap bool) {
 	if c.changes.Session() == 0 {
-		return false // the next registration comes after it
+		return false // the next registration includes the change
 	}
 	if due, ok := c.changes.ApplyPushed(change, c.proxy.ApplyChange); ok {
 		ack(due)
@@ -272,11 +279,11 @@ func (c *Client) HandlePushed(change wire.KeyChange, ack func(wire.Ack)) (gap bo
 	return true
 }
 
-// HeartbeatNow has a heartbeat sent now, because there is something to report
-// that somebody may wait for.
+// HeartbeatNow makes Next return a heartbeat as soon as possible, because the
+// control plane may wait for the state that it reports.
 func (c *Client) HeartbeatNow() { c.heartbeatNow = true }
 
-// Leave ends the session for good: no other is registered.
+// Leave ends the session, because the proxy stops; no other one is registered.
 func (c *Client) Leave(now Instant) {
 	if c.phase == active {
 		c.end(now, EndLeave)
@@ -284,8 +291,8 @@ func (c *Client) Leave(now Instant) {
 	c.phase, c.session = left, 0
 }
 
-// end ends the session. Changes that are still pushed to it are covered by the
-// registration of the next one, which is sent at once.
+// end ends the session. The next registration is sent at once; it includes the
+// changes that are still pushed to this session.
 func (c *Client) end(now Instant, reason EndReason) {
 	id := c.session
 	c.phase, c.session, c.deadline, c.heartbeat, c.at = unregistered, 0, Instant{}, nil, now.Mono

@@ -6,23 +6,23 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Usage has the usage of a proxy's sessions.
+// Usage is the usage log of a proxy's sessions.
 type Usage interface {
-	// FinishedSessions returns the sessions other than the current one in which nothing runs. Nothing starts in them
-	// afterwards.
+	// FinishedSessions returns the sessions, other than the current one, in which no request runs. No request starts in
+	// them afterwards.
 	FinishedSessions(current wire.SessionID) []wire.CloseRequest
 	// SessionClosed drops a session that the control plane has closed.
 	SessionClosed(r wire.CloseRequest)
 }
 
-// Closer closes the ended sessions of a proxy, again and again until the control
-// plane has settled their usage. Like a Client, it has no clock and sends
-// nothing. It is not safe for concurrent use.
+// Closer closes the ended sessions of a proxy. It repeats the attempt in rounds
+// until the control plane has settled the usage of each. Like a Client, it has no
+// clock and sends nothing. It is not safe for concurrent use.
 type Closer struct {
 	timing Timing
 	usage  Usage
 	at     time.Duration
-	// outstanding requests have no outcome yet; open sessions were not closed in this round.
+	// outstanding is the number of requests without an outcome, open that of the sessions that this round has not closed.
 	outstanding, open int
 	leaving, done     bool
 }
@@ -73,7 +73,7 @@ func (c *Closer) endRound(now Instant) {
 	}
 }
 
-// Leave has the sessions closed sooner, because the proxy stops.
+// Leave makes the Closer try at once and more often, because the proxy stops.
 func (c *Closer) Leave(now Instant) { c.leaving, c.at = true, now.Mono }
 
 // Done reports whether every session is closed after Leave.

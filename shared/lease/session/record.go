@@ -1,6 +1,7 @@
-// Package session has the state machines of proxy sessions: the control plane's
-// record of a session, the order of key changes at a proxy, the invalidation of
-// cached key records, and the barrier that confirms a change.
+// Package session has the state machines of proxy sessions: the proxy's client
+// that registers and sends heartbeats, the control plane's record of a session,
+// the order of key changes at a proxy, the invalidation of cached key records,
+// and the barrier that confirms a change.
 package session
 
 import (
