@@ -175,10 +175,10 @@ func mirror(status func() int) *httptest.Server {
 	}))
 }
 
-// TestSecretsStaySecret uses every kind of secret, in valid and invalid ways, and then
+// TestSecretsAreNeverPrinted uses every kind of secret, in valid and invalid ways, and then
 // searches all output of the stack for them. The same search must find names that are not
 // secret.
-func TestSecretsStaySecret(t *testing.T) {
+func TestSecretsAreNeverPrinted(t *testing.T) {
 	oldPepper, oldMaster := rand.Text()+rand.Text(), base64.StdEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
 	w := newLeakDetector(t, oldPepper, oldMaster)
 	hasher, err := apikey.NewHasher([]byte(oldPepper))

@@ -213,8 +213,8 @@ func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *l
 	return w.start(db, pusher, 1)
 }
 
-func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, calm time.Duration) *leasing.Service {
-	s := leasing.New(leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: calm}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, headroomPeriod time.Duration) *leasing.Service {
+	s := leasing.New(leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: headroomPeriod}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s

@@ -51,7 +51,7 @@ func TestNewest(t *testing.T) {
 	}
 }
 
-// What is no record is passed on with what is wrong with it.
+// A malformed record is passed on with its error.
 func TestDecodeBackupRejectsInvalidRecords(t *testing.T) {
 	t.Parallel()
 	for want, spoil := range map[string]func(v *event.Video){

@@ -179,7 +179,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("an id that is none: got %v, recorded %v", err, m.job)
 	}
 
-	// What is not recorded must not be made, nor polled.
+	// A job that was not recorded must be neither created nor polled.
 	m = &memory{err: errDown}
 	s, _ = newService(m)
 	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || len(m.queued) != 0 {
