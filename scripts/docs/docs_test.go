@@ -261,6 +261,39 @@ func TestNamedPathsExist(t *testing.T) {
 	}
 }
 
+// TestNamedIdentifiersExist: a name such as `price.Cost` or `spool.Unit.Append` in
+// a document is declared by a package of that name. Only the package's own name,
+// not that of a method or field, is looked up.
+func TestNamedIdentifiersExist(t *testing.T) {
+	t.Parallel()
+	names := declared(t)
+	identifier := regexp.MustCompile("`([a-z][a-z0-9]*)\\.([A-Z]\\w*)[^`]*`")
+	for _, doc := range files(t, ".md") {
+		for _, m := range identifier.FindAllStringSubmatch(read(t, doc), -1) {
+			if names[m[1]] != nil && !names[m[1]][m[2]] {
+				t.Errorf("%s: package %s declares no %s", doc, m[1], m[2])
+			}
+		}
+	}
+}
+
+// TestPathsInCommandsExist: the packages and files of the commands that a document
+// shows are there.
+func TestPathsInCommandsExist(t *testing.T) {
+	t.Parallel()
+	command := regexp.MustCompile("(?m)\\bgo (?:test|run|build|vet) [^`\\n]*")
+	path := regexp.MustCompile(`(?:^| )\./([A-Za-z0-9_./-]+)`)
+	for _, doc := range files(t, ".md") {
+		for _, line := range command.FindAllString(read(t, doc), -1) {
+			for _, m := range path.FindAllStringSubmatch(line, -1) {
+				if _, err := os.Stat(filepath.Join(root, strings.TrimSuffix(m[1], "/..."))); err != nil {
+					t.Errorf("%s: there is no ./%s", doc, m[1])
+				}
+			}
+		}
+	}
+}
+
 func TestReadmeLinesAreShort(t *testing.T) {
 	t.Parallel()
 	for line := range strings.Lines(read(t, "README.md")) {

@@ -168,6 +168,9 @@ func TestNamedMetricsExist(t *testing.T) {
 	}
 	declared, name := code.String(), regexp.MustCompile(`\bmgw_[a-z][a-z_]+\b`)
 	for _, path := range files(t, ".md", ".yaml") {
+		if path == "CONTRIBUTING.md" { // adds a metric as an example
+			continue
+		}
 		for _, m := range name.FindAllString(read(t, path), -1) {
 			if !strings.Contains(declared, `"`+m+`"`) && !strings.Contains(declared, `"`+strings.TrimSuffix(m, "_bucket")+`"`) {
 				t.Errorf("%s names %s, which no code declares", path, m)

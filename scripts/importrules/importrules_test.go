@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -115,5 +117,38 @@ func layerOf(kind, name string) layer {
 		return edge
 	default:
 		return domain
+	}
+}
+
+// A package in shared has a name of its own, but for session: the proxy's package runs
+// the state machines of the shared one.
+func TestSharedPackagesHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	inPlane := map[string]string{}
+	packages := load(t)
+	for p := range packages {
+		if plane, kind, _ := place(p); plane != "" && kind == "internal" {
+			inPlane[path.Base(p)] = p
+		}
+	}
+	for p := range packages {
+		if other := inPlane[path.Base(p)]; strings.HasPrefix(p, product+"shared/") && other != "" && path.Base(p) != "session" {
+			t.Errorf("%s has the name of %s", p, other)
+		}
+	}
+}
+
+// The documents that explain the layers list the edge packages of the rules.
+func TestDocumentsListTheEdgePackages(t *testing.T) {
+	t.Parallel()
+	list := "`" + strings.Join(edges, "`, `") + "`"
+	for _, doc := range []string{"../../CONTRIBUTING.md", "../../docs/architecture.md"} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), list) {
+			t.Errorf("%s does not list the edge packages: %s", doc, list)
+		}
 	}
 }

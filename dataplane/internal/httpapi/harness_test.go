@@ -65,6 +65,7 @@ type gateway struct {
 	api     *httpapi.Server
 	handler http.Handler
 	admit   *admission.Admission
+	metrics *prometheus.Registry
 	client  *http.Client
 	session *session.Session
 	// served receives the context of each request when its handler begins.
@@ -121,6 +122,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.spool = &recorder{Spool: disk, finished: make(chan event.Usage, 100)}
 	g.models = catalog.New(g.fleet)
 	reg := prometheus.NewRegistry()
+	g.metrics = reg
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.session)
 	calls := upstream.New(upstream.Limits{})
