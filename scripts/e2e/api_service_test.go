@@ -38,7 +38,7 @@ func TestThreeTextFormatsStream(t *testing.T) {
 		answer := a.ok(t, e.path, e.with(e.model, "stream", true))
 		checkHeaders(t, answer)
 		if streamed := e.streamedText(t, answer); streamed == "" || streamed != whole {
-			t.Errorf("%s: streamed %q; want %q as in one piece", e.path, streamed, whole)
+			t.Errorf("%s: streamed %q; want %q as in the non-streaming answer", e.path, streamed, whole)
 		}
 	}
 }

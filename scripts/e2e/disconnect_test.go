@@ -31,7 +31,7 @@ func (a *api) leave(t *testing.T, e endpoint, model string) {
 	}
 }
 
-// The client of an answer in one piece disconnects: the provider call runs to its end and is
+// The client of a non-streaming request disconnects: the provider call runs to its end and is
 // billed as reported.
 func TestClientLeavesAnAnswerInOnePiece(t *testing.T) {
 	a := newAPI(t)

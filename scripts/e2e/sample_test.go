@@ -176,7 +176,7 @@ func TestSamplesAreForwardedAndBilled(t *testing.T) {
 	}
 }
 
-// checkSecondModel checks that the receipt has lines of their own for the second model
+// checkSecondModel checks that the receipt has lines of their own for the secondary model
 // that a sample reports, and no such lines for a sample without one.
 func checkSecondModel(t *testing.T, want map[string]any, usage *adminclient.UsageDetail) {
 	t.Helper()
@@ -203,7 +203,7 @@ func checkSecondModel(t *testing.T, want map[string]any, usage *adminclient.Usag
 		}
 	}
 	if diff := cmp.Diff(wanted, lines); diff != "" {
-		t.Errorf("lines of the second model (-want +got):\n%s", diff)
+		t.Errorf("lines of the secondary model (-want +got):\n%s", diff)
 	}
 }
 

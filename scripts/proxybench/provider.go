@@ -31,7 +31,7 @@ const (
 	paced = "slowly"
 )
 
-// Provider answers chat completions from memory: in one piece, or as a stream whose events
+// Provider answers chat completions from memory: as one JSON object, or as a stream whose events
 // are written one by one, in a burst or paced.
 func Provider(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)

@@ -90,11 +90,11 @@ type PriceEntry struct {
 	Images     []UnitEntry `json:"images,omitempty"`
 	Seconds    []UnitEntry `json:"seconds,omitempty"`
 	ServerTool *Amount     `json:"server_tool,omitempty"`
-	// Secondary are the prices of second models that a provider calls for a request.
+	// Secondary are the prices of secondary models that a provider calls for a request.
 	Secondary []SecondaryEntry `json:"secondary,omitempty"`
 }
 
-// SecondaryEntry is the price of a second model of a kind: "image_tool", "svg" or "advisor". An
+// SecondaryEntry is the price of a secondary model of a kind: "image_tool", "svg" or "advisor". An
 // empty Model matches any.
 type SecondaryEntry struct {
 	Kind  string `json:"kind"`

@@ -68,7 +68,7 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	return s
 }
 
-// second converts the price of a second model. Each kind needs an entry that matches any model,
+// second converts the price of a secondary model. Each kind needs an entry that matches any model,
 // since the model that a provider calls is not known in advance.
 func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {
 	entry := &e.Secondary[i]

@@ -132,7 +132,7 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			[]string{"models[0].routes[1].id"},
 		},
 		{
-			"second models", "currency: USD\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1, secondary: [{kind: sound}, {kind: svg, model: x, input: 1, output: -1}, {kind: advisor, input: 1, output: 1}, {kind: advisor, input: 1, output: 1}]}}",
+			"secondary models", "currency: USD\nmodels:\n- {id: m, type: text, price: {input: 1, output: 1, secondary: [{kind: sound}, {kind: svg, model: x, input: 1, output: -1}, {kind: advisor, input: 1, output: 1}, {kind: advisor, input: 1, output: 1}]}}",
 			[]string{
 				"models[0].price.secondary[0].kind", "models[0].price.secondary[0].input", "models[0].price.secondary[0].output",
 				"models[0].price.secondary[1].output", "models[0].price.secondary[1].model", "models[0].price.secondary[3]",

@@ -8,19 +8,19 @@ import (
 	"modelgateway/shared/apierr"
 )
 
-// Rules are the prices that a check depends on, beside the policy.
+// Rules say for which optional services the model has a price. A check depends on them and on the policy.
 type Rules struct {
 	// HasToolPrice reports whether the model's price sheet has a price for calls of provider-run tools. Without it no
 	// such tool is accepted, whatever the policy allows.
 	HasToolPrice bool
-	// SellsSecondFunc reports whether the sheet has a price for a kind of second model, such as price.SVG; nil means
-	// that it has none.
-	SellsSecondFunc func(kind string) bool
+	// HasSecondaryPriceFunc reports whether the sheet has a price for a kind of secondary model, such as price.SVG. Nil
+	// means that there is no such price.
+	HasSecondaryPriceFunc func(kind string) bool
 }
 
-// SellsSecond reports whether a kind of second model has a price.
-func (r Rules) SellsSecond(kind string) bool {
-	return r.SellsSecondFunc != nil && r.SellsSecondFunc(kind)
+// HasSecondaryPrice reports whether a kind of secondary model has a price.
+func (r Rules) HasSecondaryPrice(kind string) bool {
+	return r.HasSecondaryPriceFunc != nil && r.HasSecondaryPriceFunc(kind)
 }
 
 // Check applies the policy to the request and returns the first refusal, or nil. It checks the parameters in the
@@ -58,8 +58,8 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 	return nil
 }
 
-// unknown refuses a parameter without a row. A body of the responses format that was sent to another endpoint has
-// many of them: the refusal names the one that explains the mistake.
+// unknown refuses a parameter without a row. A body of the responses format that was sent to another endpoint has many
+// of them; the refusal then names the parameter that shows the mistake.
 func (r *Request) unknown(p *Policy, name string) *apierr.Error {
 	if p.params["input"] == nil && r.Value("input") != nil && r.Value("messages") == nil {
 		name = "input"

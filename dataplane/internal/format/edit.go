@@ -10,7 +10,7 @@ import (
 type Target struct {
 	// Model is the provider's name of the model.
 	Model string
-	// Policy is the one that the request was checked with.
+	// Policy is the policy that the request was checked with.
 	Policy *Policy
 	// IdentityFunc returns the replacement of a client's identifier: a hash keyed by the account, at most 64
 	// characters. Nil drops identifiers.
@@ -21,7 +21,7 @@ type Target struct {
 	WantsUser     bool
 }
 
-// Edit is the list of changes that makes the outgoing body. The zero value is ready.
+// Edit is the list of changes from the received to the outgoing body. The zero value is ready.
 type Edit struct {
 	jsonspan.Edit
 	scratch []byte // new values
@@ -30,7 +30,7 @@ type Edit struct {
 // maxPooledScratch bounds the memory that a released Edit keeps, in bytes.
 const maxPooledScratch = 4 << 10
 
-// release drops the references to the body.
+// release removes the references to the body.
 func (e *Edit) release() {
 	e.Begin(nil)
 	if e.scratch = e.scratch[:0]; cap(e.scratch) > maxPooledScratch {

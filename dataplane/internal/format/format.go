@@ -56,11 +56,11 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	// Other is a comment, an event without output, or one that was left out.
+	// Other is a comment, an event without output, or an event that the client does not get.
 	Other Kind = iota
 	// Content carries output of the model.
 	Content
-	// Terminal is the regular end of a stream. Events after it may only be passed on.
+	// Terminal is the regular end of a stream. Events after it do not change the outcome.
 	Terminal
 	// Failure is an error of the provider. Nothing was appended: the caller classifies Answer.Failure and ends the
 	// stream with Answer.AppendError.
@@ -85,8 +85,8 @@ func (k Kind) String() string {
 // or for one stream, and returns it with Release.
 type Answer interface {
 	// JSON reads a complete answer and returns the client's: body itself if nothing has to change, otherwise dst
-	// extended. ok is false if body is no answer although its status may be 200: an error object, an answer without
-	// an image, no JSON. Then Failure returns it.
+	// extended. ok is false if body is no answer, even if its status was 200: an error object, an image answer without
+	// an image, or no JSON. Failure then returns the body.
 	JSON(dst, body []byte) (out []byte, ok bool)
 	// Event reads one event of a stream and appends the client's event to dst.
 	Event(dst []byte, ev sse.Event) ([]byte, Kind)
@@ -100,7 +100,7 @@ type Answer interface {
 	// there was no failure, and valid until the next call of Event or Release.
 	Failure() []byte
 	// Usage returns the normalised usage that the provider has reported. reported is false if there was no final
-	// report: the usage may then have the input alone, or nothing, and the rest has to be estimated.
+	// report: the usage may then have only the input, or nothing, and the caller estimates the rest.
 	Usage() (usage price.Usage, reported bool)
 	// DeliveredTokens estimates the output so far: a quarter of the bytes of text, reasoning and tool calls, rounded
 	// up. A JSON answer is measured only if it reports no usage.

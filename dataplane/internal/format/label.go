@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxLabel bounds a label, in bytes. Ids of resellers have several hundred.
+// maxLabel bounds a label, in bytes. Request ids of resellers have several hundred bytes.
 const maxLabel = 1 << 10
 
 // Label returns a client's or provider's text for the record of a request (a size, a quality, an id), or an empty
-// string if the text is not suitable: a size that is no label has no price of its own.
+// string if the text is not a valid label. A size that is not a valid label cannot have a price of its own.
 func Label(text []byte) string {
 	if !IsLabel(text) {
 		return ""

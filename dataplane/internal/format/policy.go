@@ -16,8 +16,8 @@ type Action uint8
 
 // The actions. Reject, the zero Action, applies to parameters that the table does not have.
 const (
-	// Reject refuses the request, unless Allow has the value: such a value asks for the default behaviour and is left
-	// out.
+	// Reject refuses the request unless Allow has the value. An allowed value asks for the default behaviour, so it is
+	// not sent.
 	Reject Action = iota
 	// Forward sends the value as it is.
 	Forward
@@ -49,8 +49,8 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// Name is that of a top-level member, or parent.child for a member of one.
 	Name   string
 	Action Action
-	// Types are the allowed types. A wrong type is refused only where it matters to the gateway; providers refuse the
-	// others.
+	// Types are the allowed types. They are listed only where the gateway depends on the type; elsewhere the provider
+	// refuses wrong types.
 	Types Types
 	// Required refuses a body without the parameter.
 	Required bool

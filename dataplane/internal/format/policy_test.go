@@ -56,7 +56,7 @@ func TestWithChangesOnlyOverriddenRows(t *testing.T) {
 		t.Error("a policy without overrides is compiled again")
 	}
 	if row := base.Row("none"); row.Action != Reject {
-		t.Errorf("what no row names is %v; want Reject", row.Action)
+		t.Errorf("a parameter without a row has action %v; want Reject", row.Action)
 	}
 }
 

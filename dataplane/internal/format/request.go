@@ -30,7 +30,7 @@ type Request struct {
 
 	spec     *Spec
 	obj      *jsonspan.Object
-	refusal  *apierr.Error // the first that Read met
+	refusal  *apierr.Error // the first refusal that Read found
 	hasLimit bool
 	edit     Edit
 	ownsBody bool // obj is the Request's own
@@ -59,7 +59,7 @@ func (r *Request) ContentType() string { return r.contentType }
 // Body returns the JSON object of the request.
 func (r *Request) Body() *jsonspan.Object { return r.obj }
 
-// Value returns a member as written, nil if it is absent or null: both mean the same.
+// Value returns a member as written, nil if it is absent or null.
 func (r *Request) Value(name string) []byte {
 	m, ok := r.obj.Get(name)
 	if !ok || m.Kind == jsonspan.KindNull {

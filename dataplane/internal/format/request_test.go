@@ -44,7 +44,7 @@ var testSpec = Spec{
 			case kind == "" || kind == "function" || kind == "group":
 				return ClientTool
 			case kind == "second_model":
-				return UnsoldTool
+				return UnpricedTool
 			}
 			return ProviderTool
 		})
@@ -94,7 +94,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		add         string // members added to a valid body
 		code        apierr.Code
 		param       string
-		soldAsWell  bool // code and param apply to a policy that offers tools, too
+		offersTools bool // code and param apply to a policy that offers tools, too
 		withoutText bool
 	}{
 		{add: ``},
@@ -137,9 +137,9 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		{add: `,"include":[],"input":"x"`, code: unsupported, param: "input", withoutText: true},
 		{add: `,"tools":[{"type":"function"},{}]`},
 		{add: `,"tools":[{},{"type":"search_2"}]`, code: unsupported, param: "tools[1].type"},
-		{add: `,"tools":[{},{"type":"search_2"}]`, soldAsWell: true},
-		{add: `,"tools":[{"type":"shell"}]`, code: unsupported, param: "tools[0].type", soldAsWell: true},
-		{add: `,"tools":[{"type":"second_model"}]`, code: unsupported, param: "tools[0].type", soldAsWell: true},
+		{add: `,"tools":[{},{"type":"search_2"}]`, offersTools: true},
+		{add: `,"tools":[{"type":"shell"}]`, code: unsupported, param: "tools[0].type", offersTools: true},
+		{add: `,"tools":[{"type":"second_model"}]`, code: unsupported, param: "tools[0].type", offersTools: true},
 		{add: `,"tools":[{"type":"group","tools":[{},{"type":"shell"}]}]`, code: unsupported, param: "tools[0].tools[1].type"},
 		{add: `,"tools":{"type":"shell"}`, code: invalid, param: "tools"},
 	}
@@ -152,7 +152,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 			t.Parallel()
 			r := read(t, body)
 			policy, rules := testSpec.Policy, Rules{}
-			if tt.soldAsWell {
+			if tt.offersTools {
 				policy, rules = sells, Rules{HasToolPrice: true}
 			}
 			got := r.Check(policy, rules)

@@ -20,8 +20,8 @@ type Spec struct {
 	// UserParam is the member for the account's pseudonym; empty if the format has none, or none that is a plain
 	// string.
 	UserParam string
-	// ReadFunc, CheckFunc and EditFunc do what only this format needs; nil does nothing. EditFunc runs after all
-	// general changes.
+	// ReadFunc, CheckFunc and EditFunc implement the steps that only this format needs; each may be nil. EditFunc runs
+	// after all general changes.
 	ReadFunc  func(r *Request)
 	CheckFunc func(r *Request, p *Policy, rules Rules) *apierr.Error
 	EditFunc  func(r *Request, e *Edit, t *Target)

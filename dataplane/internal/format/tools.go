@@ -6,7 +6,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// ToolClass says who runs a tool and how it is charged.
+// ToolClass is the class of a tool: which side runs it and how it is charged.
 type ToolClass uint8
 
 // The classes of tools.
@@ -16,9 +16,9 @@ const (
 	// ProviderTool is run by the provider at a price per call. The model's policy must allow it and its price sheet
 	// must have that price.
 	ProviderTool
-	// UnsoldTool has a cost that no price sheet can express. It is always refused.
-	UnsoldTool
-	// ImageTool and AdvisorTool are provider-run tools that use a second model, which must have a price.
+	// UnpricedTool has a cost that no price sheet can express. It is always refused.
+	UnpricedTool
+	// ImageTool and AdvisorTool are provider-run tools that use a secondary model, which must have a price.
 	ImageTool
 	AdvisorTool
 )
@@ -30,40 +30,40 @@ const maxToolNesting = 4
 // which is empty if the tool has none.
 func (r *Request) CheckTools(p *Policy, rules Rules, classFunc func(kind string) ToolClass) *apierr.Error {
 	return checkTools("tools", r.Value("tools"), maxToolNesting, func(kind string) bool {
-		return p.SellsTool(kind, rules, classFunc(kind))
+		return p.OffersTool(kind, rules, classFunc(kind))
 	})
 }
 
-// SellsTool reports whether a tool of a type and class may be used.
-func (p *Policy) SellsTool(kind string, rules Rules, class ToolClass) bool {
+// OffersTool reports whether the policy and the prices allow a tool of the given type and class.
+func (p *Policy) OffersTool(kind string, rules Rules, class ToolClass) bool {
 	row := p.params["tools"]
-	sold := false
+	offered := false
 	switch class {
 	case ClientTool:
 		return true
 	case ProviderTool:
-		sold = rules.HasToolPrice
+		offered = rules.HasToolPrice
 	case ImageTool:
-		sold = rules.SellsSecond(price.ImageTool)
+		offered = rules.HasSecondaryPrice(price.ImageTool)
 	case AdvisorTool:
-		sold = rules.SellsSecond(price.Advisor)
-	case UnsoldTool:
+		offered = rules.HasSecondaryPrice(price.Advisor)
+	case UnpricedTool:
 	}
-	return sold && row != nil && row.allowsTool([]byte(kind))
+	return offered && row != nil && row.allowsTool([]byte(kind))
 }
 
-func checkTools(path string, raw []byte, depth int, sold func(kind string) bool) *apierr.Error {
+func checkTools(path string, raw []byte, depth int, offered func(kind string) bool) *apierr.Error {
 	i := 0
 	for tool := range jsonspan.Elements(raw) {
 		kind := jsonspan.FindText(tool, "type")
-		if !sold(kind) {
+		if !offered(kind) {
 			return Unsupported(ElementPath(path, i) + ".type")
 		}
 		if group, ok := jsonspan.Find(tool, "tools"); ok {
 			if depth == 0 {
 				return Unsupported(ElementPath(path, i) + ".tools")
 			}
-			if e := checkTools(ElementPath(path, i)+".tools", group, depth-1, sold); e != nil {
+			if e := checkTools(ElementPath(path, i)+".tools", group, depth-1, offered); e != nil {
 				return e
 			}
 		}

@@ -116,9 +116,9 @@ func (g *generationRequest) finish(o outcome) {
 // charge sets the cost of the usage.
 func (g *generationRequest) charge(e *event.Usage) {
 	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
-		// Requests that ask for a second model without a price are refused, so the provider has used it unasked. The
+		// Requests that ask for a secondary model without a price are refused, so the provider has used it unasked. The
 		// account does not pay for that; the rest is charged as reported.
-		g.server.Log.Error("provider reported usage of a second model that has no price", "request_id", g.x.id, "model", g.model.ID, "kind", second.Kind)
+		g.server.Log.Error("provider reported usage of a secondary model that has no price", "request_id", g.x.id, "model", g.model.ID, "kind", second.Kind)
 		e.Usage.Secondary = price.Secondary{}
 	}
 	cost, err := price.Cost(&e.Usage, g.sheet)

@@ -115,7 +115,7 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	for _, second := range sheet.Secondary {
 		name := second.Kind
 		if second.Model != "" {
-			continue // the name of the second model identifies the provider
+			continue // the name of the secondary model identifies the provider
 		}
 		for line, rate := range second.Rates {
 			p[name+"_"+string(line)+"_per_million_tokens"] = sheet.Multiplier.FormatRate(rate)

@@ -142,7 +142,7 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 // policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. A
 // parameter is never dropped because of the route that happens to be chosen.
 func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
-	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, SellsSecondFunc: p.sheet.HasSecondaryPrice}
+	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
 	f := p.dialect.Format()
 	all := p.model.Routes[f]
 	refused := p.request.Check(p.policy, rules)

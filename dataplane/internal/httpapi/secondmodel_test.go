@@ -10,7 +10,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// A provider that uses a second model without a price does so on its own account. The rest is charged as reported,
+// A provider that uses a secondary model without a price does so on its own account. The rest is charged as reported,
 // not as reserved.
 func TestUsageOfAnUnpricedSecondModelIsNotCharged(t *testing.T) {
 	t.Parallel()

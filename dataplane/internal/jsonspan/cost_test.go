@@ -32,7 +32,7 @@ func bodies() map[string][]byte {
 	}
 }
 
-func TestAllocations(t *testing.T) {
+func TestOperationsDoNotAllocate(t *testing.T) {
 	all := bodies()
 	body := all["1MB_escape80"]
 	var o Object

@@ -1,7 +1,7 @@
 package jsonspan
 
 // The cursors visit the members of an object or the elements of an array in a single pass and without allocating
-// memory. They do not check the text first: no text makes them panic or loop, and in a malformed one they visit
+// memory. They do not validate the text first. No text makes them panic or loop; in a malformed text they visit
 // everything before the first error.
 
 // ObjectCursor visits the members of one object in the order of the text. ObjectAt returns it.

@@ -41,7 +41,7 @@ func TestCursorSetsAndDropsMembers(t *testing.T) {
 		{"drop the only one", `{"d":{}}`, `{}`, []string{"d"}, true},
 		{"drop the first two", `{"d":1,"d2":2,"a":3}`, `{"a":3}`, []string{"d", "d2", "a"}, true},
 		{"drop all", `{"d":1,"d2":2,"d3":3}`, `{}`, []string{"d", "d2", "d3"}, true},
-		{"drop two behind one", `{"a":0,"d":1,"d2":2,"s":3}`, `{"a":0,"s":0}`, []string{"a", "d", "d2", "s"}, true},
+		{"drop two after one", `{"a":0,"d":1,"d2":2,"s":3}`, `{"a":0,"s":0}`, []string{"a", "d", "d2", "s"}, true},
 		{"empty", ` {} `, ` {} `, nil, true},
 		{"no object", `[1]`, `[1]`, nil, false},
 		{"nothing", ``, ``, nil, false},
@@ -49,7 +49,7 @@ func TestCursorSetsAndDropsMembers(t *testing.T) {
 		{"truncated after a comma", `{"a":1,`, `{"a":1,`, []string{"a"}, false},
 		{"no colon", `{"a" 1}`, `{"a" 1}`, nil, false},
 		{"no value", `{"a":}`, `{"a":}`, nil, false},
-		{"behind the object", `{"a":1}, "s":2}`, `{"a":1}, "s":2}`, []string{"a"}, true},
+		{"text after the object", `{"a":1}, "s":2}`, `{"a":1}, "s":2}`, []string{"a"}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -151,7 +151,7 @@ func droppedSpan(members []Member, i int, after bool) Span {
 // AppendString appends text to dst as a JSON string. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(dst []byte, text string) []byte {
 	const hex = "0123456789abcdef"
-	plain := plainPrefix(text) // mostly all of it: one copy
+	plain := plainPrefix(text) // usually the whole text, in one copy
 	dst = append(append(dst, '"'), text[:plain]...)
 	for _, r := range text[plain:] {
 		switch {

@@ -1,12 +1,12 @@
 // Package jsonspan reads and edits JSON texts without decoding them.
 //
-// It has two ways of reading. [Object.Parse] validates a whole request body in one pass and records where each
-// top-level member lies, so that the gateway can read the few members it needs, measure the rest, and assemble an
-// outgoing body with [Edit] in which every other byte is the byte that was received. [ObjectCursor], [ArrayCursor],
+// It has two ways of reading. [Object.Parse] validates a whole request body in one pass and records the position of
+// each top-level member, so that the gateway can read the few members it needs, measure the rest, and assemble an
+// outgoing body with [Edit] that changes only those bytes that have to change. [ObjectCursor], [ArrayCursor],
 // [Members], [Elements] and [Find] walk values without validating them first: nested values of a parsed body, and the
 // answers and events of providers, which [Splicer] copies with a few values changed.
 //
-// It does not define what members mean, defaults, limits on the size of a body, or the text of the error that a
+// It does not define the meaning of members, defaults, limits on the size of a body, or the text of the error that a
 // client gets.
 //
 // Invariants:
@@ -21,7 +21,7 @@
 //     they are in use. Only names written with escapes are decoded into other memory.
 //   - A reused Object allocates nothing for an ordinary body, and [MaxOpenMembers]
 //     bounds what a hostile body can make it allocate.
-//   - No text makes a walker panic or loop.
+//   - No text makes these functions and cursors panic or loop.
 package jsonspan
 
 import "fmt"
@@ -30,10 +30,10 @@ const (
 	// MaxDepth is how deep objects and arrays may nest; the top-level object counts as one.
 	MaxDepth = 512
 
-	// MaxOpenMembers is how many members the objects that enclose one point of the text may have before it, together.
-	// The detection of duplicates remembers each of them, as does the list of top-level members: without a limit, a
-	// body of tiny members would need many times its size in memory. A table that names every token of a large
-	// vocabulary stays below it.
+	// MaxOpenMembers is the greatest number of members that all objects enclosing one position of the text may have
+	// before that position, in total. The detection of duplicates stores an entry for each of them, as does the list of
+	// top-level members: without a limit, a body of tiny members would need many times its size in memory. A logit_bias
+	// object with every token of a large vocabulary is below the limit.
 	MaxOpenMembers = 1 << 18
 )
 

@@ -2,7 +2,7 @@ package jsonspan
 
 import "hash/maphash"
 
-// keySet detects duplicate names in all the objects that are open at one point of the pass. Its slices are stacks: an
+// keySet detects duplicate names in all objects that are open at one point of the scan. Its slices are stacks: an
 // object pushes its entries on top and pops them when it ends, so one set of buffers serves a whole body.
 type keySet struct {
 	keys  []key
@@ -42,14 +42,14 @@ const (
 	maxPooledSlots = 4 * maxPooledKeys
 )
 
-// seed keeps clients from choosing names that collide.
+// seed is random, so that clients cannot choose names that collide.
 var seed = maphash.MakeSeed()
 
 func (s *keySet) clear() {
 	s.keys, s.names, s.slots = s.keys[:0], s.names[:0], s.slots[:0]
 }
 
-// trim frees buffers that an unusual body made grow.
+// trim frees buffers that have grown large for an unusual body.
 func (s *keySet) trim() {
 	if cap(s.keys) > maxPooledKeys {
 		s.keys = nil
@@ -105,7 +105,7 @@ func (s *keySet) add(f *keyFrame, body []byte, start, end int, escaped bool) ([]
 		s.grow(f, body)
 	}
 	k.hash = hashOf(name)
-	if !s.place(f, body, k, uint32(len(mine))) {
+	if !s.insert(f, body, k, uint32(len(mine))) {
 		return name, keyDuplicate
 	}
 	s.keys = append(s.keys, k)
@@ -126,12 +126,12 @@ func (s *keySet) grow(f *keyFrame, body []byte) {
 		if fresh {
 			k.hash = hashOf(s.text(*k, body))
 		}
-		s.place(f, body, *k, uint32(i))
+		s.insert(f, body, *k, uint32(i))
 	}
 }
 
-// place enters the key with the given index in its object into the hash table. It returns false if the name exists.
-func (s *keySet) place(f *keyFrame, body []byte, k key, place uint32) bool {
+// insert adds the key with the given index in its object to the hash table. It returns false if the table has the name.
+func (s *keySet) insert(f *keyFrame, body []byte, k key, place uint32) bool {
 	table := s.slots[f.slots:]
 	mask := uint32(len(table) - 1)
 	for at := k.hash & mask; ; at = (at + 1) & mask {

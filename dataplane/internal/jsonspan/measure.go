@@ -29,8 +29,8 @@ func (s *Size) addString(name, text []byte) {
 	}
 }
 
-// isMedia reports whether a long string is media, judged by its first bytes. Text that only pretends to be media must
-// not pass, or a prompt could hide from the estimate.
+// isMedia reports whether a long string is media, judged by its first bytes. Text that only looks like media must not
+// count as media, otherwise a client could hide a prompt from the estimate.
 func isMedia(name, start []byte) bool {
 	if rest, ok := bytes.CutPrefix(start, []byte("data:")); ok {
 		header, _, ok := bytes.Cut(rest, []byte(","))

@@ -29,7 +29,7 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 		{"file_data", `{"file_data":"` + base64 + `"}`, len(base64), 1},
 		{"other name", `{"text":"` + base64 + `"}`, 0, 0},
 		{"name of the array", `{"data":["` + base64 + `"]}`, 0, 0},
-		{"name gone", `{"data":1,"x":["` + base64 + `"]}`, 0, 0},
+		{"name of an earlier member", `{"data":1,"x":["` + base64 + `"]}`, 0, 0},
 		{"long name", `{"data:,` + base64 + `":1}`, 0, 0},
 		{"two", `[{"data":"` + base64 + `"},{"data":"` + base64 + `"}]`, 2 * len(base64), 2},
 	}

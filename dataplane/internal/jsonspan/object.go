@@ -26,7 +26,7 @@ type Object struct {
 	open    int // index of the opening brace
 	members []Member
 	keys    keySet
-	sizes   Size // running totals of the pass; Bytes is unused
+	sizes   Size // running totals of the scan; Bytes is unused
 	err     error
 }
 
@@ -46,7 +46,8 @@ func (o *Object) Release() {
 	objects.Put(o)
 }
 
-// Reset empties the Object, drops its reference to the body, and frees memory that only an unusual body needs.
+// Reset empties the Object, drops its reference to the body, and frees buffers that have grown large for an unusual
+// body.
 func (o *Object) Reset() {
 	clear(o.members)
 	if cap(o.members) > maxPooledMembers {

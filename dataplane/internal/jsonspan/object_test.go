@@ -209,7 +209,7 @@ func TestNestedObjectsWithHashTables(t *testing.T) {
 		outer[:len(outer)-1] + `,"k35":0}`,
 	} {
 		if oracle([]byte(broken)) {
-			t.Fatal("the text meant to have a duplicate has none")
+			t.Fatal("the test text has no duplicate")
 		}
 		var dup *DuplicateError
 		if err := o.Parse([]byte(broken)); !errors.As(err, &dup) {
@@ -228,9 +228,9 @@ func TestParseAgreesWithEncodingJSON(t *testing.T) {
 	}
 }
 
-// Every byte stands at every place of strings of several lengths, so that each lane of the word-wise scan sees each
+// Every byte is put at every position of strings of several lengths, so that each lane of the word-wise scan gets each
 // byte.
-func TestParseEveryByteAtEveryPlace(t *testing.T) {
+func TestParseAcceptsTheSameBytesAsEncodingJSONAtEveryPosition(t *testing.T) {
 	t.Parallel()
 	var o Object
 	for _, n := range []int{1, 7, 8, 9, 31, 32, 33, 71} {
@@ -246,7 +246,8 @@ func TestParseEveryByteAtEveryPlace(t *testing.T) {
 	}
 }
 
-// It tries every sequence of two bytes and a sample of those of three and four, at the end of the text and before it.
+// The test tries every sequence of two bytes, and a sample of those of three and four, at the end of a string and
+// before further text.
 func TestParseAcceptsValidUTF8Only(t *testing.T) {
 	t.Parallel()
 	var o Object

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// oracle decides with encoding/json whether Parse should accept body: valid JSON in valid UTF-8, one object, no name
+// oracle determines with encoding/json whether Parse should accept body: valid JSON in valid UTF-8, one object, no name
 // twice in one object, not too deep.
 func oracle(body []byte) bool {
 	if !json.Valid(body) || !utf8.Valid(body) || bytes.TrimLeft(body, " \t\r\n")[0] != '{' {

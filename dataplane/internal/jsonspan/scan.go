@@ -233,10 +233,10 @@ func clipName(name []byte) []byte {
 	return name[:n]
 }
 
-// prependPath adds a step to the front of the path of a DuplicateError while it travels up. It costs nothing unless
-// there is such an error.
+// prependPath adds a step to the front of the path of a DuplicateError while it travels up. It does nothing without
+// such an error.
 func (o *Object) prependPath(name, index string) {
-	dup, ok := o.err.(*DuplicateError) //nolint:errorlint // our own, never wrapped
+	dup, ok := o.err.(*DuplicateError) //nolint:errorlint // errors of this package are never wrapped here
 	if !ok || len(dup.Path) > maxPath {
 		return
 	}

@@ -5,7 +5,7 @@ package jsonspan
 type Splicer struct {
 	dst, text []byte
 	from      int // the text before this index is copied or replaced
-	shift     int // by how much that has grown
+	shift     int // how many bytes longer the copy is than the text before from
 	changed   bool
 }
 
@@ -36,7 +36,7 @@ func (s *Splicer) Finish() []byte { return append(s.dst, s.text[s.from:]...) }
 // Set replaces the value of the current member by raw.
 func (c *ObjectCursor) Set(s *Splicer, raw []byte) { s.Replace(c.start, c.End(), raw) }
 
-// Drop leaves out the current member and the comma that it no longer needs.
+// Drop leaves out the current member and one comma next to it.
 func (c *ObjectCursor) Drop(s *Splicer) {
 	c.dropped = true
 	if c.lastKept >= 0 {

@@ -29,7 +29,7 @@ func (f stringError) String() string {
 	case stringUTF8:
 		return "invalid UTF-8 in a string"
 	default:
-		return "no fault"
+		return "no error"
 	}
 }
 
@@ -39,8 +39,8 @@ const (
 )
 
 // specialBytes sets the high bit of those bytes of w that end a run of plain string text: quote, backslash, control
-// characters and everything beyond ASCII. Bytes above the lowest marked one may be marked in error, by a borrow; the
-// lowest never is.
+// characters and everything beyond ASCII. A borrow may wrongly mark bytes above the lowest marked byte, but the lowest
+// mark is always right.
 func specialBytes(w uint64) uint64 {
 	// Flipping bit 1 swaps the quote (0x22) with the space (0x20) and leaves the
 	// control characters below 0x20, so one comparison finds both.
@@ -95,7 +95,7 @@ func scanString(b []byte, i int) (end int, escaped bool, f stringError) {
 			return i + 1, escaped, stringOK
 		case c == '\\':
 			escaped = true
-			// Escapes come in runs where a client writes all but ASCII so.
+			// Escapes come in runs if a client escapes all characters beyond ASCII.
 			for i < len(b) && b[i] == '\\' {
 				n := escapeLen(b[i:])
 				if n == 0 {
@@ -148,12 +148,12 @@ var hexValue = func() (t [256]uint8) {
 // scanRunes reads text with runes beyond ASCII from i on. It returns the index of the first byte that skipPlain or
 // scanString has to look at again; ok is false if invalid UTF-8 begins there.
 func scanRunes(b []byte, i int) (end int, ok bool) {
-	// With four bytes at hand the usual lengths are a few masks each.
+	// With four bytes left, each usual length is checked with a few masks.
 	for len(b)-i >= 4 {
 		w := binary.LittleEndian.Uint32(b[i:])
 		switch {
 		case w&0x80 == 0:
-			// The space between two words is not worth leaving for.
+			// A single space between two words does not end the loop.
 			if c := byte(w); w&0x80808080 == 0 || c < ' ' || c == '"' || c == '\\' {
 				return i, true
 			}

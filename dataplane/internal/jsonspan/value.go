@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The readers below take a value as written, from a text that Parse has accepted.
-// Of other text they may say anything, but never panic.
+// The readers below take a value as written, from a text that Parse has accepted. For other text their results are
+// undefined, but they never panic.
 
 // KindOf returns the type of the value that raw begins with, judged by its first byte. It returns KindInvalid if no
 // value begins with that byte, or raw is empty.
@@ -176,7 +176,7 @@ func scale(digits []byte, exponent int) (value uint64, ok bool) {
 	if last < 0 {
 		return 0, true
 	}
-	// power is that of the last digit that counts.
+	// power is the power of ten of the last significant digit.
 	power := exponent + point - last - 1
 	if last > point {
 		power++

@@ -119,7 +119,7 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, inside string) {
 		raw := []byte(`"` + inside + `"`)
-		got, ok := Text(nil, raw) // of anything, without panic
+		got, ok := Text(nil, raw) // of any text, without a panic
 		var want string
 		if json.Unmarshal(raw, &want) != nil || !utf8.ValidString(inside) {
 			return

@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// The walkers below are made for values inside a text that Parse has accepted. In any other text they may yield
-// anything, but they never panic and always end.
+// The functions below are meant for values inside a text that Parse has accepted. For any other text their results are
+// undefined, but they never panic and always end.
 
 // Members returns the members of the object raw: the decoded name and the value as written. It yields nothing if raw is
 // no object. It allocates memory only for names that are written with escapes.
@@ -29,8 +29,8 @@ func Elements(raw []byte) iter.Seq[[]byte] {
 }
 
 // Find returns the value at a path, as written. Each step is the name of a member or, in an array, the index of an
-// element in decimal. ok is false if the path does not exist. A null is found at the end of a path only. Find allocates
-// no memory.
+// element in decimal. ok is false if the path does not exist or a value before its end is null. Find allocates no
+// memory.
 func Find(raw []byte, path ...string) (value []byte, ok bool) {
 	for _, step := range path {
 		switch KindOf(raw) {

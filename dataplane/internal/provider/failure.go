@@ -152,7 +152,7 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 		if v.QuotaExhausted {
 			failure.Refusal = wire.QuotaExhausted
 		}
-	case v.Class == classify.OurAccount:
+	case v.Class == classify.GatewayRefused:
 		failure.RouteCooldown, failure.Alarm = maxCooldown, true
 	case v.Class == classify.RateLimit, v.Class == classify.Unavailable:
 		failure.RouteCooldown = min(max(v.Pause, minCooldown), maxCooldown)
@@ -169,7 +169,7 @@ func message(v classify.Verdict) string {
 	switch v.Class {
 	case classify.RateLimit:
 		return "The model is overloaded or rate-limited at its provider. Please try again later."
-	case classify.OurAccount, classify.Unavailable:
+	case classify.GatewayRefused, classify.Unavailable:
 		return unavailable().Message
 	case classify.ContentPolicy:
 		return "The request was refused by the model's content policy."

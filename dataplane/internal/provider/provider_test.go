@@ -131,11 +131,11 @@ func TestStatusFailure(t *testing.T) {
 	}{
 		{
 			"gateway key rejected", 401, nil, body("invalid_api_key", "Incorrect API key provided: sk-secret"), "",
-			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, CredentialCooldown: refusedCredentialCooldown},
+			failureFields{Class: "gateway_refused", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, CredentialCooldown: refusedCredentialCooldown},
 		},
 		{
 			"unknown upstream model name", 404, nil, body("model_not_found", "The model `up` does not exist"), "",
-			failureFields{Class: "our_account", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteCooldown: maxCooldown},
+			failureFields{Class: "gateway_refused", Status: 502, Code: apierr.UpstreamUnavailable, Failover: true, Alarm: true, Answered: true, RouteCooldown: maxCooldown},
 		},
 		{
 			"rate limit", 429,

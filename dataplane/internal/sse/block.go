@@ -9,12 +9,12 @@ import (
 // may still move.
 type block struct {
 	line    int  // where the line being read starts
-	fields  bool // some line is not a comment before all fields
+	fields  bool // a line other than a leading comment has been read
 	comment bool
 	name    span
 	data    span
 	lines   int    // number of data fields
-	joined  []byte // the data of several
+	joined  []byte // the joined data of several data fields
 }
 
 type span struct{ start, end int }

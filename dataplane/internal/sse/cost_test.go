@@ -58,7 +58,7 @@ func TestSplittingAllocatesNothing(t *testing.T) {
 				t.Fatalf("%d events; want %d", got, tt.events)
 			}
 			if raceEnabled {
-				t.Skip("the race detector makes sync.Pool forget")
+				t.Skip("under the race detector sync.Pool drops objects at random")
 			}
 			if n := testing.AllocsPerRun(100, func() { tt.run() }); n != 0 {
 				t.Errorf("%v allocations; want 0", n)

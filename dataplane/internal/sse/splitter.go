@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// DefaultMaxEventBytes is the default of Splitter.MaxEventBytes. Images come in one event, in base64.
+// DefaultMaxEventBytes is the default of Splitter.MaxEventBytes. It is large because an image comes in one event, in
+// base64.
 const DefaultMaxEventBytes = 32 << 20
 
 // ErrEventTooLarge is the error for an event that is larger than MaxEventBytes.
@@ -21,17 +22,17 @@ type Splitter struct {
 	MaxEventBytes int
 
 	in    []byte // the read that was fed last
-	start int    // in[start:pos] is the block, or its continuation after carry
+	start int    // in[start:pos] is the current block, or its part after carry
 	pos   int    // in[:pos] has been read
 	// nextLF and nextCR are the positions of the next such bytes of in, len(in) if there is none; if they are below
 	// pos they are out of date.
 	nextLF, nextCR int
 
 	carry *buffer // the block's bytes of earlier reads, nil if it has none
-	taken bool    // carry belongs to the event that Next returned last
+	taken bool    // carry is part of the event that Next returned last
 	block block
 
-	end       lineEnd // how the line before ended
+	end       lineEnd // line end of the previous line
 	pendingCR bool    // the block ends in a CR that may have its LF in the next read
 	skipLF    bool    // an LF here belongs to the CR that ended the line before
 	begun     bool    // a line has been read: no byte order mark can follow
@@ -117,8 +118,8 @@ func (s *Splitter) Close() {
 	*s = Splitter{MaxEventBytes: s.MaxEventBytes}
 }
 
-// readLine reads up to the end of a line or of the read. If found, the line ends in stop bytes of line end before
-// pos.
+// readLine reads up to the end of a line or of the read. If found is true, the line has ended before pos with a line
+// end of stop bytes.
 func (s *Splitter) readLine() (stop int, found bool) {
 	if s.pendingCR {
 		s.pendingCR, s.end = false, endCR
@@ -208,7 +209,7 @@ func (s *Splitter) trimByteOrderMark(line []byte) []byte {
 	return bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 }
 
-// bytes returns the block up to pos in one piece.
+// bytes returns the contiguous bytes of the block up to pos.
 func (s *Splitter) bytes() []byte {
 	if s.carry == nil {
 		return s.in[s.start:s.pos:s.pos]

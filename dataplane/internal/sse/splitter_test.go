@@ -20,7 +20,7 @@ type eventFields struct {
 	Partial         bool
 }
 
-func see(e Event) eventFields {
+func fieldsOf(e Event) eventFields {
 	return eventFields{string(e.Raw), string(e.Name), string(e.Data), e.Data != nil, e.Comment, e.Partial}
 }
 
@@ -37,14 +37,14 @@ func split(s *Splitter, reads ...string) ([]eventFields, error) {
 			if !ok {
 				break
 			}
-			events = append(events, see(e))
+			events = append(events, fieldsOf(e))
 		}
 		for i := range p {
 			p[i] = '!'
 		}
 	}
 	if e, ok := s.Flush(); ok {
-		events = append(events, see(e))
+		events = append(events, fieldsOf(e))
 	}
 	return events, s.Err()
 }
@@ -139,7 +139,7 @@ func TestEventIsReturnedWithItsLastByte(t *testing.T) {
 		}
 		s.Feed([]byte(": keep-alive" + end))
 		if e, ok := s.Next(); !ok || !e.Comment {
-			t.Errorf("%q: got %+v, %v; want the comment at once", end, see(e), ok)
+			t.Errorf("%q: got %+v, %v; want the comment at once", end, fieldsOf(e), ok)
 		}
 		s.Close()
 	}
@@ -228,8 +228,8 @@ func TestCloseAllowsAnotherStream(t *testing.T) {
 	}
 }
 
-// reference reads a whole stream as the standard says, and returns name and data of each event that a client would
-// dispatch.
+// reference reads a whole stream in the way that the standard describes, and returns name and data of each event that a
+// client would dispatch.
 func reference(stream string) []string {
 	stream = strings.TrimPrefix(stream, "\xef\xbb\xbf")
 	stream = strings.ReplaceAll(stream, "\r\n", "\n")

@@ -7,7 +7,7 @@
 // Invariants:
 //
 //   - Nothing is lost or changed: the Raw bytes of all events, with those of Flush at the
-//     end, are the stream, byte for byte. What cannot be parsed is passed on as it came.
+//     end, are the stream, byte for byte. Bytes that cannot be parsed are passed on as received.
 //   - The events do not depend on how the stream was split into reads.
 //   - Events alias the bytes of the read. Only an event that began in an earlier read is
 //     copied, into a pooled buffer that is returned as soon as the event has been used. A
@@ -16,8 +16,8 @@ package sse
 
 import "bytes"
 
-// Event is one block of a stream: lines up to and including the empty line that ends them, or one comment line before
-// any field, or a lone empty line. Its slices are valid until the next call of Next, Feed, Flush or Close.
+// Event is one block of a stream: lines up to and including the empty line that ends them, one comment line before any
+// field, or an empty line alone. Its slices are valid until the next call of Next, Feed, Flush or Close.
 type Event struct {
 	// Raw is the block as received, including line ends.
 	Raw []byte
@@ -40,7 +40,7 @@ func (e Event) AppendTerminated(dst []byte) []byte {
 	if !e.Partial {
 		return dst
 	}
-	// After a CR, too, one LF would only end the same line.
+	// After a CR one LF would not be enough: it would only end the same line.
 	if n := len(e.Raw); n > 0 && e.Raw[n-1] != '\n' {
 		dst = append(dst, '\n')
 	}

@@ -15,10 +15,10 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	wantsUsage bool  // the client asked for usage
-	choices    int64 // how many answers there will be
-	finished   int64 // how many have ended
-	done       bool  // the end of the stream has been sent
+	wantsUsage   bool  // the client asked for usage
+	choices      int64 // how many choices the answer will have
+	endedChoices int64 // how many choices have ended
+	done         bool  // the end of the stream has been sent
 	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
 	bytesAtUsage int64
 	// template has the bytes that most chunks have in common.
@@ -39,7 +39,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 		a.wantsUsage, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
 		a.Echo.Capture(cfg.Request, echoed)
 	}
-	a.finished, a.done, a.bytesAtUsage = 0, false, 0
+	a.endedChoices, a.done, a.bytesAtUsage = 0, false, 0
 	a.template.reset()
 	return a
 }
@@ -47,8 +47,8 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 // Release implements format.Answer.
 func (a *reader) Release() { readers.Put(a) }
 
-// Usage returns the last report. It is not final if text came after it: some providers report usage first, others
-// with every chunk.
+// Usage returns the last reported usage. It is not final if text came after it: some providers report usage first,
+// others with every chunk.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
 	return a.Total, a.Reported && a.Bytes <= a.bytesAtUsage
 }
@@ -80,7 +80,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// Event reads one event. A chunk like those before it costs a comparison; any other is parsed.
+// Event reads one event. A chunk that matches the template is not parsed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
 		return answer.PassThrough(dst, ev)
@@ -116,15 +116,15 @@ func (a *reader) appendMatched(dst []byte, ev sse.Event, text, padding []byte) (
 
 // chunkParts are the parts of an answer or chunk that the reader needs.
 type chunkParts struct {
-	textMember string // the member of a choice that has its text
-	choices    int64  // how many there are, -1 if there is no such member
-	ended      int64  // how many of them have finished
+	textMember string // the member of a choice that contains its text: message or delta
+	choices    int64  // number of choices, -1 if there is no such member
+	ended      int64  // how many of the choices have ended
 	sum        answer.TextSum
 	shift      int // of the choices
 	padding    stringSpan
 	failed     bool
 	usage      []byte // the usage object
-	groq       []byte // one more object that may have usage
+	groq       []byte // the object x_groq, which may contain usage
 	timings    []byte
 	list       []byte // the choices
 }
@@ -145,7 +145,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return dst, format.Failure
 	}
 	a.Bytes += p.sum.Len
-	a.finished += p.ended
+	a.endedChoices += p.ended
 	if reported && !a.wantsUsage && p.choices <= 0 {
 		return dst, format.Other
 	}
@@ -182,7 +182,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		p.list = c.Value()
 	case "error":
 		if p.failed = p.failed || !null; null {
-			c.Drop(w) // one SDK takes the presence of the member for a failure
+			c.Drop(w) // one client library treats the mere presence of the member as a failure
 		}
 	case "usage":
 		if null && !a.wantsUsage {
@@ -235,7 +235,7 @@ func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	if a.done {
 		return dst, true
 	}
-	if a.finished < max(a.choices, 1) {
+	if a.endedChoices < max(a.choices, 1) {
 		return dst, false
 	}
 	a.done = true

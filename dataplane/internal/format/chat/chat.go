@@ -1,8 +1,8 @@
 // Package chat implements the chat-completions format.
 //
 // It owns the format's parameter table, its usage in all the places where providers put it, and its streams: one JSON
-// object per event, without event names, ended by [DONE]. The gateway always asks the provider for usage, because it
-// is charged by it; a client that did not ask does not see it.
+// object per event, without event names, ended by [DONE]. The gateway always asks the provider for usage, because
+// requests are charged by it; a client that did not ask for usage does not get it.
 package chat
 
 import (
@@ -55,18 +55,19 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 		return e
 	}
 	if r.Value("web_search_options") != nil && !rules.HasToolPrice {
-		return format.Unsupported("web_search_options") // it must have a price, whatever the policy allows
+		return format.Unsupported("web_search_options") // a search must have a price, whatever the policy allows
 	}
 	return checkMessages(r.Value("messages"))
 }
 
-// toolClass knows the two types of the format. A tool without a type is left to the provider to refuse.
+// toolClass returns the class of a tool. The format has two types of tools, both run by the client; the provider itself
+// refuses a tool without a type.
 func toolClass(kind string) format.ToolClass {
 	switch kind {
 	case "", "function", "custom":
 		return format.ClientTool
 	}
-	return format.UnsoldTool
+	return format.UnpricedTool
 }
 
 // checkMessages refuses references to files and audio that a provider would have stored. It reads the text once,
@@ -115,7 +116,8 @@ func storedFile(raw []byte, i int) (part, end int) {
 	return -1, it.SkipRest()
 }
 
-// edit asks for the stream's usage. The client's own options are sent as far as the check has accepted them.
+// edit makes the request ask for the stream's usage. Options that the client set and the check has accepted are sent,
+// too.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	row := t.Policy.Row("stream_options")
 	switch {

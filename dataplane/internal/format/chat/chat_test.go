@@ -57,16 +57,16 @@ func TestStreamUsageIsAlwaysRequested(t *testing.T) {
 		name, add, want string
 		policy          *format.Policy
 	}{
-		{"always asked", `,"stream":true`, `{"include_usage":true}`, policy},
-		{"asked as well", `,"stream":true,"stream_options":{"include_usage":true}`, `{"include_usage":true}`, policy},
-		{"asked not", `,"stream":true,"stream_options":{"include_usage":false}`, `{"include_usage":true}`, policy},
+		{"usage is always requested", `,"stream":true`, `{"include_usage":true}`, policy},
+		{"client requests usage", `,"stream":true,"stream_options":{"include_usage":true}`, `{"include_usage":true}`, policy},
+		{"client declines usage", `,"stream":true,"stream_options":{"include_usage":false}`, `{"include_usage":true}`, policy},
 		{"null", `,"stream":true,"stream_options":null`, `{"include_usage":true}`, policy},
 		{"obfuscation stays", `,"stream":true,"stream_options":{"include_obfuscation":false}`, `{"include_usage":true,"include_obfuscation":false}`, policy},
 		{"no obfuscation", `,"stream":true,"stream_options":{"include_obfuscation":null}`, `{"include_usage":true}`, policy},
 		{"no stream", `,"stream_options":{"include_obfuscation":true}`, ``, policy},
 		{"no stream either", `,"stream":false`, ``, policy},
-		{"not known to the provider", `,"stream":true,"stream_options":{"include_usage":true}`, ``, dropped},
-		{"as the provider needs it", `,"stream":true`, `{"x":1}`, forced},
+		{"provider without stream options", `,"stream":true,"stream_options":{"include_usage":true}`, ``, dropped},
+		{"forced by the policy", `,"stream":true`, `{"x":1}`, forced},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestStreamIsCompleteWhenAllChoicesHaveFinished(t *testing.T) {
 	}
 	feed(a, end("0"))
 	if out, ok := a.Finish(nil); ok || len(out) > 0 {
-		t.Errorf("complete with one of two: %q", out)
+		t.Errorf("complete after one of two choices: %q", out)
 	}
 	feed(a, end("1"))
 	if out, ok := a.Finish(nil); !ok || string(out) != doneEvent {

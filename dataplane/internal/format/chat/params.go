@@ -45,8 +45,8 @@ var policy = format.NewPolicy(
 	format.Param{Name: "stream_options.include_usage", Action: format.Forward, Types: format.Boolean},
 	format.Param{Name: "stream_options.include_obfuscation", Action: format.Forward, Types: format.Boolean},
 
-	// Identity of the user. A provider must be able to distinguish users without knowing them, and one account's cache must
-	// not answer for another.
+	// Identity of the user. Hashes let a provider distinguish users without identifying them, and keep the prompt
+	// caches of accounts apart.
 	format.Param{Name: "cache_salt", Action: format.Replace, Types: format.String},
 	format.Param{Name: "prompt_cache_key", Action: format.Replace, Types: format.String},
 	format.Param{Name: "safety_identifier", Action: format.Replace, Types: format.String},
@@ -55,7 +55,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "metadata", Action: format.Drop},
 	format.Param{Name: "request_id", Action: format.Drop},
 
-	// Storage, and services beside the answer.
+	// Storage, and services in addition to the answer.
 	format.Param{Name: "moderation", Action: format.Reject},
 	format.Param{Name: "prompt_cache_options", Action: format.Forward},
 	format.Param{Name: "prompt_cache_retention", Action: format.Drop},

@@ -8,9 +8,9 @@ import (
 	"modelgateway/dataplane/internal/sse"
 )
 
-// template has the bytes that the usual events of a stream have in common: everything but the text of the delta, and
-// perhaps a padding string. An event with the same bytes around two complete strings is the same object with other
-// strings, so the client's version of it differs from the template's in these strings only.
+// template has the bytes that the usual events of a stream have in common: everything except the text of the delta and,
+// in some streams, a padding string. An event with the same bytes around two complete strings is the same object with
+// other strings, so the client's version of it differs from the template's in these strings only.
 type template struct {
 	// in has the parts as received, out as sent to the client: before the text, after it, and after the padding.
 	// Where two parts meet, the first ends and the second begins with a quote of the string between them. The last
@@ -21,15 +21,15 @@ type template struct {
 	framing int
 	// changes reports whether in and out differ.
 	changes bool
-	// builds counts how often the template was built, so that a stream whose events are all different stops building
-	// it.
+	// builds counts how often the template was built. The count is limited, so that it is not built for every event of
+	// a stream whose events all differ.
 	builds int
 }
 
-// maxTemplateBuilds is how often the template of a stream is built.
+// maxTemplateBuilds is the greatest number of times that the template of one stream is built.
 const maxTemplateBuilds = 16
 
-// reset forgets the parts.
+// reset empties the parts.
 func (t *template) reset() {
 	for i := range t.in {
 		t.in[i], t.out[i] = answer.Trim(t.in[i]), answer.Trim(t.out[i])

@@ -55,9 +55,9 @@ func compare(t *testing.T, stream []byte, asked bool) {
 	}
 	wantUsage, _ := slow.Usage()
 	gotUsage, _ := fast.Usage()
-	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.finished != fast.finished || slow.Failed() != fast.Failed() {
+	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.endedChoices != fast.endedChoices || slow.Failed() != fast.Failed() {
 		t.Errorf("without a template: %+v, %d bytes, %d ended; with one: %+v, %d, %d",
-			wantUsage, slow.Bytes, slow.finished, gotUsage, fast.Bytes, fast.finished)
+			wantUsage, slow.Bytes, slow.endedChoices, gotUsage, fast.Bytes, fast.endedChoices)
 	}
 }
 
@@ -67,25 +67,25 @@ const (
 )
 
 var templateStreams = map[string]string{
-	"same":            chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `\"b\\` + chunkTail + "}\n\n",
-	"empty text":      chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + chunkTail + "}\n\n",
-	"padding":         chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + `,"obfuscation":"\"y"}` + "\n\n",
-	"padding first":   `data: {"obfuscation":"x","model":"up","choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"obfuscation":"y","model":"up","choices":[{"delta":{"content":"b"}}]}` + "\n\n",
-	"padding gone":    chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
-	"an end":          chunkHead + `a` + chunkTail + "}\n\n" + `data: {"id":"c","model":"up","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],"usage":null}` + "\n\n",
-	"a member more":   chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b","refusal":"c` + chunkTail + "}\n\n",
-	"an error":        chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + `,"error":{"message":"x"}}` + "\n\n",
-	"usage":           chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b"},"finish_reason":null}],"usage":{"prompt_tokens":3}}` + "\n\n",
-	"cut":             chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + "}\n",
-	"cut within":      chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b`,
-	"two lines":       chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + "b\ndata: c" + chunkTail + "}\n\n",
-	"another line":    chunkHead + `a` + chunkTail + "}\n\n" + "id: 7\n" + chunkHead + `b` + chunkTail + "}\n\n",
-	"no space":        `data:{"model":"up","choices":[{"delta":{"content":"a"}}]}` + "\r\n\r\n" + `data:{"model":"up","choices":[{"delta":{"content":"b"}}]}` + "\r\n\r\n",
-	"reasoning":       `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"a"}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"bcd"}}]}` + "\n\n",
-	"arguments":       `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}` + "\n\n",
-	"model behind":    `data: {"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
-	"error null":      `data: {"error":null,"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"error":null,"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
-	"after a failure": chunkHead + `a` + chunkTail + "}\n\ndata: {\"error\":\"x\"}\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
+	"same":                    chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `\"b\\` + chunkTail + "}\n\n",
+	"empty text":              chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + chunkTail + "}\n\n",
+	"padding":                 chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + `,"obfuscation":"\"y"}` + "\n\n",
+	"padding first":           `data: {"obfuscation":"x","model":"up","choices":[{"delta":{"content":"a"}}]}` + "\n\n" + `data: {"obfuscation":"y","model":"up","choices":[{"delta":{"content":"b"}}]}` + "\n\n",
+	"padding missing":         chunkHead + `a` + chunkTail + `,"obfuscation":"x"}` + "\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
+	"an end":                  chunkHead + `a` + chunkTail + "}\n\n" + `data: {"id":"c","model":"up","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"stop"}],"usage":null}` + "\n\n",
+	"an additional member":    chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b","refusal":"c` + chunkTail + "}\n\n",
+	"an error":                chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + `,"error":{"message":"x"}}` + "\n\n",
+	"usage":                   chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b"},"finish_reason":null}],"usage":{"prompt_tokens":3}}` + "\n\n",
+	"cut":                     chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b` + chunkTail + "}\n",
+	"cut within":              chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + `b`,
+	"two lines":               chunkHead + `a` + chunkTail + "}\n\n" + chunkHead + "b\ndata: c" + chunkTail + "}\n\n",
+	"another line":            chunkHead + `a` + chunkTail + "}\n\n" + "id: 7\n" + chunkHead + `b` + chunkTail + "}\n\n",
+	"no space":                `data:{"model":"up","choices":[{"delta":{"content":"a"}}]}` + "\r\n\r\n" + `data:{"model":"up","choices":[{"delta":{"content":"b"}}]}` + "\r\n\r\n",
+	"reasoning":               `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"a"}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"content":"","reasoning":"a","reasoning_content":"bcd"}}]}` + "\n\n",
+	"arguments":               `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]}}]}` + "\n\n" + `data: {"model":"up","choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]}}]}` + "\n\n",
+	"model after the choices": `data: {"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
+	"error null":              `data: {"error":null,"choices":[{"delta":{"content":"a"}}],"model":"up"}` + "\n\n" + `data: {"error":null,"choices":[{"delta":{"content":"b"}}],"model":"up"}` + "\n\n",
+	"after a failure":         chunkHead + `a` + chunkTail + "}\n\ndata: {\"error\":\"x\"}\n\n" + chunkHead + `b` + chunkTail + "}\n\n",
 }
 
 func TestTemplateDoesNotChangeTheResult(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTemplateDoesNotChangeTheResult(t *testing.T) {
 
 func TestTemplateMatchesOrdinaryChunks(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"same", "padding", "no space", "arguments", "model behind", "error null"} {
+	for _, name := range []string{"same", "padding", "no space", "arguments", "model after the choices", "error null"} {
 		a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 		feed(a, []byte(templateStreams[name]))
 		if a.template.builds != 1 {
@@ -111,7 +111,7 @@ func TestTemplateMatchesOrdinaryChunks(t *testing.T) {
 	}
 }
 
-// No two chunks of the stream are alike.
+// All chunks of the stream differ.
 func TestTemplateIsNotBuiltForEver(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)

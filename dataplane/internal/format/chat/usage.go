@@ -13,12 +13,13 @@ type counts struct {
 	// cached is the largest of the members that have this count: some providers report it twice, and one of the two
 	// may be zero.
 	cached int64
-	// written is cache_write_tokens; created is what other providers write to a cache for five minutes.
-	written, created    int64
-	audioIn, imageIn    int64
-	audioOut, reasoning int64
-	calls               int64
-	// isReseller reports whether the provider passes requests on to others, whose caches keep for an unknown time.
+	// cacheWrites is cache_write_tokens; created is the count of providers whose caches keep entries for five minutes.
+	cacheWrites, created int64
+	audioIn, imageIn     int64
+	audioOut, reasoning  int64
+	calls                int64
+	// isReseller reports whether the provider passes requests on to other providers, whose caches keep entries for an
+	// unknown time.
 	isReseller bool
 }
 
@@ -74,7 +75,7 @@ func (c *counts) readPromptDetails(name string, value []byte) {
 	case "cached_tokens":
 		c.cached = max(c.cached, format.Count(value))
 	case "cache_write_tokens":
-		c.written = format.Count(value)
+		c.cacheWrites = format.Count(value)
 	case "cache_creation_input_tokens":
 		c.created = max(c.created, format.Count(value))
 	case "audio_tokens":
@@ -103,12 +104,12 @@ func (c *counts) usage() price.Usage {
 		ServerToolRequests: c.calls,
 	}
 	if c.isReseller {
-		u.CacheWriteOther = c.written
+		u.CacheWriteOther = c.cacheWrites
 	} else {
-		u.CacheWrite30m = c.written
+		u.CacheWrite30m = c.cacheWrites
 	}
 	var outside int64
-	for _, part := range []int64{c.cached, c.written, c.created} {
+	for _, part := range []int64{c.cached, c.cacheWrites, c.created} {
 		if part <= u.Input {
 			u.Input -= part
 		} else {

@@ -43,7 +43,7 @@ var values = map[string]string{
 	"system":                             `"be brief"`,
 }
 
-// numbers lists the parameters that must be numbers although their rows name no type.
+// numbers lists the parameters whose values must be numbers although their rows name no type.
 var numbers = []string{"n", "max_tokens", "max_completion_tokens", "max_output_tokens"}
 
 func value(row format.Param) string {
@@ -138,7 +138,7 @@ func TestEveryParameterFollowsItsAction(t *testing.T) {
 		for _, name := range d.Policy().Names() {
 			t.Run(string(f)+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				conform(t, f, d.Policy(), d.Policy().Row(name), body)
+				checkAction(t, f, d.Policy(), d.Policy().Row(name), body)
 			})
 		}
 		t.Run(string(f)+"/unknown parameter", func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestEveryParameterFollowsItsAction(t *testing.T) {
 	}
 }
 
-func conform(t *testing.T, f catalogkv.Format, p *format.Policy, row format.Param, body string) {
+func checkAction(t *testing.T, f catalogkv.Format, p *format.Policy, row format.Param, body string) {
 	t.Helper()
 	top, _, nested := strings.Cut(row.Name, ".")
 	if row.Name == "model" {
@@ -210,7 +210,7 @@ func conform(t *testing.T, f catalogkv.Format, p *format.Policy, row format.Para
 		t.Fatalf("refused: %v", e)
 	}
 	if nested || row.Name == "stream_options" {
-		return // what goes out is tested with the format
+		return // the outgoing value is tested in the package of the format
 	}
 	want := map[format.Action]string{format.Forward: good, format.Clamp: good}[row.Action]
 	if row.Action == format.Replace {
@@ -364,15 +364,15 @@ func TestServerToolsNeedPolicyAndPrice(t *testing.T) {
 			t.Errorf("%s with %s: %v", tt.value, tt.allow, e)
 		}
 		if e := r.Check(p, format.Rules{}); e == nil {
-			t.Errorf("%s with %s passes without a price", tt.value, tt.allow)
+			t.Errorf("%s with %s is accepted without a price", tt.value, tt.allow)
 		}
 		r.Release()
 	}
 }
 
-// What calls in a second model is sold where the policy allows it and the model
-// has a price for it, and not where one of both is missing.
-func TestSecondModels(t *testing.T) {
+// A parameter that makes the provider use a secondary model is accepted only if the policy allows it and the price
+// sheet has a price for that model.
+func TestSecondaryModelsNeedPolicyAndPrice(t *testing.T) {
 	t.Parallel()
 	tools := func(kind string) catalogkv.Params {
 		return catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(kind)}}}
@@ -392,9 +392,9 @@ func TestSecondModels(t *testing.T) {
 		d := dialects[tt.f]
 		allowed := d.Policy().With(tt.params)
 		only := func(kind string) format.Rules {
-			return format.Rules{HasToolPrice: true, SellsSecondFunc: func(k string) bool { return k == kind }}
+			return format.Rules{HasToolPrice: true, HasSecondaryPriceFunc: func(k string) bool { return k == kind }}
 		}
-		for _, sold := range []struct {
+		for _, variant := range []struct {
 			policy *format.Policy
 			rules  format.Rules
 			ok     bool
@@ -405,15 +405,15 @@ func TestSecondModels(t *testing.T) {
 			if e != nil {
 				t.Fatal(e)
 			}
-			if e := r.Check(sold.policy, sold.rules); (e == nil) != sold.ok || e != nil && e.Code != apierr.UnsupportedParameter {
-				t.Errorf("%s %s: got %v; want it to pass: %v", tt.f, tt.value, e, sold.ok)
+			if e := r.Check(variant.policy, variant.rules); (e == nil) != variant.ok || e != nil && e.Code != apierr.UnsupportedParameter {
+				t.Errorf("%s %s: got %v; want acceptance: %v", tt.f, tt.value, e, variant.ok)
 			}
 			r.Release()
 		}
 	}
 }
 
-func TestRequiredParametersAreDemanded(t *testing.T) {
+func TestBodyWithoutRequiredParameterIsRefused(t *testing.T) {
 	t.Parallel()
 	want := map[catalogkv.Format][]string{
 		catalogkv.Chat:     {"messages"},

@@ -9,8 +9,8 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// The members that say what a provider charges the gateway are removed from the answers
-// and streams of every format, and every other byte stays. « and » enclose them.
+// Members that disclose the provider's charge to the gateway are removed from the answers and streams of every format,
+// and every other byte stays. « and » enclose these members in the test data.
 func TestProviderCostIsRemoved(t *testing.T) {
 	t.Parallel()
 	const chunk = `{"id":"c","model":"my-model","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]`
@@ -52,7 +52,7 @@ func TestProviderCostIsRemoved(t *testing.T) {
 			body := []byte(strings.NewReplacer("«", "", "»", "").Replace(tt.text))
 			var got result
 			if strings.Contains(tt.name, "stream") {
-				got = answerStream(a, body, whole)
+				got = answerStream(a, body, oneRead)
 			} else {
 				got = answerJSON(a, body)
 			}

@@ -121,7 +121,7 @@ func (r result) end(a format.Answer, ok bool) result {
 	return r
 }
 
-func whole(rest int) int { return rest }
+func oneRead(rest int) int { return rest }
 
 // fixtures calls fn for every answer in a file system. The folder of an answer is its
 // format. Golden files are left out.
@@ -175,7 +175,7 @@ func TestAnswersMatchGoldenFiles(t *testing.T) {
 			if path.Ext(name) == ".json" {
 				got = answerJSON(a, body)
 			} else {
-				got = answerStream(a, body, whole)
+				got = answerStream(a, body, oneRead)
 				checkStream(t, got.out)
 			}
 			if diff := cmp.Diff(want, got.want); diff != "" {
@@ -240,9 +240,9 @@ func TestChatStreamWithRequestedUsageChangesOnlyTheModelName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := newAnswer(t, f, `,"stream":true,"stream_options":{"include_usage":true}`)
 			defer a.Release()
-			got := answerStream(a, body, whole)
+			got := answerStream(a, body, oneRead)
 			if got.Failed || !got.OK || strings.Contains(name, "lines") || strings.Contains(name, "error-null") {
-				return // the gateway also changes the framing of these
+				return // the gateway changes the framing of these streams, too
 			}
 			want := strings.ReplaceAll(strings.ReplaceAll(string(body), "upstream-1", "my-model"), `"model":""`, `"model":"my-model"`)
 			if have := string(got.out); strings.TrimRight(have, "\n") != strings.TrimRight(want, "\n") && have != want+"data: [DONE]\n\n" {
@@ -252,7 +252,7 @@ func TestChatStreamWithRequestedUsageChangesOnlyTheModelName(t *testing.T) {
 	})
 }
 
-func TestSizesOfReadsMakeNoDifference(t *testing.T) {
+func TestResultDoesNotDependOnTheSizesOfReads(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	sizes := map[string]func(rest int) int{
@@ -265,7 +265,7 @@ func TestSizesOfReadsMakeNoDifference(t *testing.T) {
 		}
 		a := newAnswer(t, f, "")
 		defer a.Release()
-		want := answerStream(a, body, whole)
+		want := answerStream(a, body, oneRead)
 		for how, size := range sizes {
 			b := newAnswer(t, f, "")
 			got := answerStream(b, body, size)
@@ -293,7 +293,7 @@ func TestSamplesReportTheExpectedUsage(t *testing.T) {
 			if path.Ext(name) == ".json" {
 				got = answerJSON(a, body)
 			} else {
-				got = answerStream(a, body, whole)
+				got = answerStream(a, body, oneRead)
 				checkStream(t, got.out)
 			}
 			if got.Reported != (want.Billing == "final") {

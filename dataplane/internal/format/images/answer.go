@@ -15,9 +15,9 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	// size and quality are those of the request, for answers that state none.
+	// size and quality are those of the request, for answers that report none.
 	size, quality string
-	wanted        int64
+	requested     int64
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -29,9 +29,9 @@ var echoed = []string{"user", "safety_identifier"}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.size, a.quality, a.wanted = "", "", minImages
+	a.size, a.quality, a.requested = "", "", minImages
 	if r := cfg.Request; r != nil {
-		a.size, a.quality, a.wanted = r.Size, r.Quality, r.Images
+		a.size, a.quality, a.requested = r.Size, r.Quality, r.Images
 		a.Echo.Capture(r, echoed)
 	}
 	return a
@@ -174,7 +174,7 @@ func (a *reader) addSVGUsage(raw []byte) {
 	}
 }
 
-// Event reads one event of a stream, in case a provider sends one.
+// Event reads one event, in case a provider sends a stream.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
 		return answer.PassThrough(dst, ev)
@@ -194,7 +194,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 
 // Finish reports whether all images have come.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
-	return dst, a.Total.Images >= max(a.wanted, 1)
+	return dst, a.Total.Images >= max(a.requested, 1)
 }
 
 // AppendError appends an error as an event, which ends the stream.

@@ -53,7 +53,7 @@ func read(r *format.Request) {
 	r.Size, r.Quality = explicit(r.Label("size")), explicit(r.Label("quality"))
 }
 
-// explicit returns a choice, empty if it is left to the provider.
+// explicit returns the value of a parameter, empty if it leaves the choice to the provider.
 func explicit(value string) string {
 	if value == "auto" {
 		return ""
@@ -61,10 +61,10 @@ func explicit(value string) string {
 	return value
 }
 
-// check moves the number of images into the bounds of the policy. SVG drawings are made by a second model, which must
+// check moves the number of images into the bounds of the policy. SVG drawings are made by a secondary model, which must
 // have a price whatever the policy allows.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	if !rules.SellsSecond(price.SVG) {
+	if !rules.HasSecondaryPrice(price.SVG) {
 		switch {
 		case r.Text("output_format") == "svg":
 			return format.Unsupported("output_format")
@@ -93,7 +93,7 @@ func imageCount(r *format.Request, p *format.Policy) int64 {
 	return minImages
 }
 
-// edit sends the number of images that was reserved for, whatever the provider's default is.
+// edit sets the number of images to that of the reservation, whatever the provider's default is.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
 	switch t.Policy.Row("n").Action {
 	case format.Clamp, format.Forward:

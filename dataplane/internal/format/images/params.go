@@ -13,7 +13,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "size", Action: format.Forward, Types: format.String},
 	format.Param{Name: "frame_count", Action: format.Clamp, Types: format.Integer, Min: 2, Max: 16},
 
-	// Look and encoding of the image. SVG drawings are made by a second model.
+	// Appearance and encoding of the image. SVG drawings are made by a secondary model.
 	format.Param{Name: "background", Action: format.Forward},
 	format.Param{Name: "complexity", Action: format.Forward},
 	format.Param{Name: "frame_duration_ms", Action: format.Forward},

@@ -16,7 +16,7 @@ import (
 type reader struct {
 	answer.Base
 	counts       counts
-	oneHourCache bool // all cache marks of the request are for one hour
+	oneHourCache bool // whether all cache marks of the request are for one hour
 	// stopped reports whether the stop reason has come, ended whether the stream has ended.
 	stopped, ended bool
 }
@@ -76,7 +76,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
 		return answer.PassThrough(dst, ev)
 	}
-	if a.Failed() || answer.IsDone(ev.Data) { // the format has no such event, though some providers send it
+	if a.Failed() || answer.IsDone(ev.Data) { // some providers send it although the format has no such event
 		return dst, format.Other
 	}
 	switch string(answer.Type(ev)) {
@@ -143,10 +143,10 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 // messageParts are the parts of a message that the reader needs.
 type messageParts struct {
 	content  []byte // nil if there is none
-	failed   bool   // it is an error object
+	failed   bool   // whether it is an error object
 	usage    bool
 	complete bool
-	end      int // index after it
+	end      int // index after the message
 }
 
 // message reads the object at index at of text, and changes or drops members that the client must not see.

@@ -84,8 +84,8 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 // clientTools are the prefixes of the types of tools that a client runs.
 var clientTools = []string{"bash_", "text_editor_", "computer_", "browser_", "memory_"}
 
-// toolClass returns who runs a tool. An advisor is a second model. A server that the client chooses has a cost that
-// no price sheet can express.
+// toolClass returns the class of a tool. An advisor is a secondary model. A tool server (MCP) that the client chooses
+// has a cost that no price sheet can express.
 func toolClass(kind string) format.ToolClass {
 	if kind == "" || kind == "custom" {
 		return format.ClientTool
@@ -97,14 +97,14 @@ func toolClass(kind string) format.ToolClass {
 	}
 	switch {
 	case kind == "mcp_toolset":
-		return format.UnsoldTool
+		return format.UnpricedTool
 	case strings.HasPrefix(kind, "advisor_"):
 		return format.AdvisorTool
 	}
 	return format.ProviderTool
 }
 
-// checkEdits accepts the edits of the input that are free.
+// checkEdits accepts only those edits of the input that are free of charge.
 func checkEdits(raw []byte) *apierr.Error {
 	edits, _ := jsonspan.Find(raw, "edits")
 	i := 0

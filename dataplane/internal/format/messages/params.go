@@ -37,7 +37,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "fallback_credit_token", Action: format.Reject},
 	format.Param{Name: "thread", Action: format.Reject},
 
-	// Services beside the answer, or at another price.
+	// Services in addition to the answer, or at another price.
 	format.Param{Name: "billing_policy", Action: format.Reject},
 	format.Param{Name: "cache_control", Action: format.Forward},
 	format.Param{Name: "compaction", Action: format.Reject},

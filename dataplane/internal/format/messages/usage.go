@@ -8,8 +8,8 @@ import (
 	"modelgateway/shared/price"
 )
 
-// counts are the totals so far. A later report replaces the members that it has: they are neither sums nor maxima,
-// because input grows while a provider runs tools and shrinks when it summarises.
+// counts are the totals so far. Each member of a later report replaces the earlier value. Sums or maxima would be
+// wrong: the input grows while a provider runs tools and shrinks when it summarises.
 type counts struct {
 	input, cached, output, thinking int64
 	// written is the total of cache writes; its split into lifetimes may come from an older report.
@@ -98,7 +98,7 @@ func addAdvisor(second *price.Secondary, u price.Usage, iteration []byte) {
 func (c *counts) usage(hourly bool) price.Usage {
 	short, long := c.written5m, c.written1h
 	switch more := c.written - short - long; {
-	case more < 0: // the total is newer
+	case more < 0: // the total is newer than its split
 		long = min(long, c.written)
 		short = c.written - long
 	case hourly:

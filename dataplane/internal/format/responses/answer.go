@@ -15,7 +15,8 @@ type reader struct {
 	answer.Base
 	// sequence is the number of the last event, -1 before the first.
 	sequence int64
-	// created is the client's version of the response in the first event. A failure of the gateway is made from it.
+	// created is the client's version of the response in the first event. The failed response that the gateway sends is
+	// derived from it.
 	created []byte
 	ended   bool
 }
@@ -70,7 +71,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return answer.PassThrough(dst, ev)
 	}
 	if answer.IsDone(ev.Data) {
-		return dst, format.Other // the format has no such event, though some providers send it
+		return dst, format.Other // some providers send it although the format has no such event
 	}
 	kind := answer.Type(ev)
 	if a.Failed() {
@@ -80,7 +81,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	a.recordNumber(ev.Data)
 	dst, what := a.event(dst, ev, kind)
 	if what == format.Failure {
-		a.sequence = before // the client does not get the event, so its number is free
+		a.sequence = before // the client does not get the event, so its number can be used again
 	}
 	return dst, what
 }
@@ -105,7 +106,7 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// afterFailure passes nothing on, but reads the usage that a failed response reports.
+// afterFailure reads the usage that a failed response reports. It passes no event on.
 func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	if string(kind) == "response.failed" {
 		a.responseEvent(nil, ev, string(kind))
@@ -188,8 +189,8 @@ type responseParts struct {
 	end       int // index after the response
 }
 
-// response reads the response at index at of text, and changes or drops members that the client must not see. whole
-// is false if it is no object or truncated.
+// response reads the response at index at of text, and changes or drops members that the client must not see. whole is
+// false if the response is not an object or is truncated.
 func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseParts, whole bool) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {

@@ -48,7 +48,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "prompt", Action: format.Reject},
 	format.Param{Name: "store", Action: format.Force, Value: `false`},
 
-	// Services beside the answer.
+	// Services in addition to the answer.
 	format.Param{Name: "access_programs", Action: format.Reject},
 	format.Param{Name: "context_management", Action: format.Reject},
 	format.Param{Name: "moderation", Action: format.Reject},

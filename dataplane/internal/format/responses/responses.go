@@ -45,20 +45,20 @@ func edit(r *format.Request, e *format.Edit, _ *format.Target) {
 
 // check checks nested values.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	sold := func(kind string) bool { return p.SellsTool(kind, rules, toolClass(kind)) }
+	offered := func(kind string) bool { return p.OffersTool(kind, rules, toolClass(kind)) }
 	if e := r.CheckTools(p, rules, toolClass); e != nil {
 		return e
 	}
-	if e := checkToolChoice(r.Value("tool_choice"), sold); e != nil {
+	if e := checkToolChoice(r.Value("tool_choice"), offered); e != nil {
 		return e
 	}
-	if e := checkInclude(r.Value("include"), sold); e != nil {
+	if e := checkInclude(r.Value("include"), offered); e != nil {
 		return e
 	}
 	return checkInput(r.Value("input"))
 }
 
-// toolClass knows the tools that a client runs, and the one that uses a second model.
+// toolClass returns the class of a tool: some are run by the client, and one uses a secondary model.
 func toolClass(kind string) format.ToolClass {
 	switch kind {
 	case "", "function", "custom", "namespace", "local_shell", "apply_patch":
@@ -70,13 +70,13 @@ func toolClass(kind string) format.ToolClass {
 }
 
 // checkToolChoice refuses the choice of a tool that is not offered.
-func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
+func checkToolChoice(raw []byte, offered func(string) bool) *apierr.Error {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return nil
 	}
 	kind := jsonspan.FindText(raw, "type")
 	if kind != "allowed_tools" {
-		if !sold(kind) {
+		if !offered(kind) {
 			return format.Unsupported("tool_choice.type")
 		}
 		return nil
@@ -84,7 +84,7 @@ func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	tools, _ := jsonspan.Find(raw, "tools")
 	i := 0
 	for tool := range jsonspan.Elements(tools) {
-		if !sold(jsonspan.FindText(tool, "type")) {
+		if !offered(jsonspan.FindText(tool, "type")) {
 			return format.Unsupported(format.ElementPath("tool_choice.tools", i) + ".type")
 		}
 		i++
@@ -92,8 +92,8 @@ func checkToolChoice(raw []byte, sold func(string) bool) *apierr.Error {
 	return nil
 }
 
-// checkInclude accepts the additions that are free, and those of the tools that are offered.
-func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
+// checkInclude accepts additions that are free of charge and those of offered tools.
+func checkInclude(raw []byte, offered func(string) bool) *apierr.Error {
 	i := 0
 	for item := range jsonspan.Elements(raw) {
 		name, _ := jsonspan.Text(nil, item)
@@ -101,7 +101,7 @@ func checkInclude(raw []byte, sold func(string) bool) *apierr.Error {
 		case "reasoning.encrypted_content", "message.output_text.logprobs":
 		default:
 			tool, _, ok := strings.Cut(string(name), "_call")
-			if !ok || !sold(tool) {
+			if !ok || !offered(tool) {
 				return format.Unsupported(format.ElementPath("include", i))
 			}
 		}

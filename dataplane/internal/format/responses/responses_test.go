@@ -157,7 +157,7 @@ func TestEventsWithoutNumbersAreCounted(t *testing.T) {
 	}
 }
 
-func TestAllDeltasButAudioCountAsDelivered(t *testing.T) {
+func TestAllDeltasExceptAudioCountAsDelivered(t *testing.T) {
 	t.Parallel()
 	a := newAnswer(t, `{"model":"m","input":"x"}`)
 	for _, kind := range []string{"output_text", "refusal", "reasoning_text", "reasoning_summary_text", "function_call_arguments", "custom_tool_call_input", "code_interpreter_call_code"} {

@@ -17,7 +17,7 @@ import (
 type reader struct {
 	answer.Base
 	clientID []byte // the id that the client knows, as JSON; empty keeps the provider's
-	// seconds and size are those of the request, for a job that states none.
+	// seconds and size are those of the request, for a job object that has none.
 	seconds int64
 	size    string
 }
@@ -103,7 +103,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // Finish reports that no stream is complete.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, false }
 
-// AppendError appends an error as an event, for a provider that sent a stream although the format has none.
+// AppendError appends an error as an event, in case a provider sent a stream although the format has none.
 func (*reader) AppendError(dst []byte, e *apierr.Error, requestID string) []byte {
 	return sse.AppendEvent(dst, "error", e.Envelope(requestID))
 }

@@ -58,7 +58,7 @@ func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) 
 
 // form is the content of a form on its way to a JSON object.
 type form struct {
-	members []byte // as JSON, each behind a comma
+	members []byte // as JSON, each after a comma
 	nested  []byte // those of input_reference
 	file    *format.File
 	// misplaced is the name of a file field that must not be a file.

@@ -35,7 +35,7 @@ func statusOf(word string) Status {
 	return InProgress
 }
 
-// Job is a provider's object of a job.
+// Job is a provider's video object: the state of a job.
 type Job struct {
 	// ID is the provider's id.
 	ID     string
@@ -48,7 +48,7 @@ type Job struct {
 	Size string
 	// CreatedUnix, CompletedUnix and ExpiresUnix are in seconds, 0 if not stated.
 	CreatedUnix, CompletedUnix, ExpiresUnix int64
-	// ErrorCode and ErrorMessage say why the job failed, as the provider put it.
+	// ErrorCode and ErrorMessage are the reason for a failure, in the provider's words.
 	ErrorCode, ErrorMessage string
 }
 

@@ -256,7 +256,7 @@ func TestReadJobMapsStates(t *testing.T) {
 		}
 	}
 	if statusOf("thinking") != InProgress {
-		t.Error("an unknown word ends a job")
+		t.Error("an unknown state is final")
 	}
 }
 

@@ -4,11 +4,11 @@ package classify
 // in a Verdict.
 type Class uint8
 
-// The classes. If several apply, an earlier one wins over a later one.
+// The classes. If several apply, the earlier one is used.
 const (
-	// OurAccount: the provider refuses the gateway, not the client, because of the
+	// GatewayRefused: the provider refuses the gateway, not the client, because of the
 	// key, balance, plan, region, access to the model, or an unknown model name.
-	OurAccount Class = iota + 1
+	GatewayRefused Class = iota + 1
 	// ContentPolicy: the provider refuses the content of the prompt or of the output.
 	ContentPolicy
 	// ContextLength: the prompt, alone or with the requested output, does not
@@ -31,7 +31,7 @@ const (
 )
 
 var classNames = map[Class]string{
-	OurAccount: "our_account", ContentPolicy: "content_policy", ContextLength: "context_length", InvalidImage: "invalid_image",
+	GatewayRefused: "gateway_refused", ContentPolicy: "content_policy", ContextLength: "context_length", InvalidImage: "invalid_image",
 	RateLimit: "rate_limit", UnsupportedParameter: "unsupported_parameter", InvalidValue: "invalid_value", NoImage: "no_image",
 	Unavailable: "unavailable", OtherClient: "other_client",
 }
@@ -71,7 +71,7 @@ type outcome struct {
 }
 
 var outcomes = map[Class]outcome{
-	OurAccount:           {status: 502, code: CodeUnavailable, failover: true},
+	GatewayRefused:       {status: 502, code: CodeUnavailable, failover: true},
 	ContentPolicy:        {status: 400, code: CodeContentPolicy, showText: true, fallback: "The request was rejected by the content policy of the model."},
 	ContextLength:        {status: 400, code: CodeContextLength, showText: true, fallback: "the request does not fit the context window of the model."},
 	InvalidImage:         {status: 400, code: CodeInvalidImage, showText: true, fallback: "The model rejected the reference image."},

@@ -1,11 +1,10 @@
 // Package classify determines what an error answer of a model provider means and which
 // error the client gets for it.
 //
-// For an answer it returns one of ten classes, the status, code and parameter of the
-// client's error, the pause that the provider asks for, whether another route or
-// credential may serve the request, and the part of the provider's text that the client
-// may read. It does not read from the network, retry, or encode the error envelope of a
-// format, and it keeps no state.
+// For an answer it returns one of ten classes, the status, code and parameter of the client's error, the pause that the
+// provider asks for, whether another route or credential may serve the request, and the part of the provider's text
+// that the client may read. It does not read from the network, does not retry, does not encode the error envelope of a
+// format, and keeps no state.
 //
 // The rules are the table in rules.txt, which explains its own notation. The code
 // extracts the texts from nested documents (unwrap.go, lenient.go, frame.go), matches
@@ -60,7 +59,7 @@ type Verdict struct {
 	Code   string
 	// Param is the request parameter that the error is about, "" if it is unknown.
 	Param string
-	// Message is text for the client. It is empty for OurAccount, RateLimit and
+	// Message is text for the client. It is empty for GatewayRefused, RateLimit and
 	// Unavailable, whose text the client must not read.
 	Message string
 	// RetryAfter is the pause for the client, whole seconds from 1 to 60. Only RateLimit
@@ -118,7 +117,7 @@ func Classify(a Answer) Verdict {
 // newEvidence prepares an answer for the rules.
 func newEvidence(a Answer, u unwrapped) evidence {
 	e := evidence{status: a.Status, format: a.Format, codes: table.lex.scan(strings.Join(u.hints, "\n"))}
-	// Gateways between this one and the provider wrap a 400 in a 500.
+	// Other gateways on the way to the provider wrap a 400 in a 500.
 	refused := u.status == http.StatusBadRequest || u.status == http.StatusUnprocessableEntity
 	if a.Status < 400 && u.status != 0 || a.Status >= 500 && refused {
 		e.status = u.status
@@ -140,8 +139,8 @@ func newEvidence(a Answer, u unwrapped) evidence {
 	return e
 }
 
-// matchText returns the part of a text that the rules match: without links, whose words
-// are misleading, and only the beginning and the end of a long text.
+// matchText returns the part of a text that rules are matched with: without links, whose words are misleading, and of a
+// long text only the beginning and the end.
 func matchText(text string) string {
 	const head, tail = 6 << 10, 2 << 10
 	if len(text) > head+tail {
@@ -167,7 +166,7 @@ func newVerdict(f finding, status int) Verdict {
 		}
 	case RateLimit, Unavailable, NoImage:
 		v.Retryable = true
-	case OurAccount, ContentPolicy, ContextLength, InvalidImage, UnsupportedParameter:
+	case GatewayRefused, ContentPolicy, ContextLength, InvalidImage, UnsupportedParameter:
 	}
 	return v
 }
@@ -185,7 +184,7 @@ func addDetails(v *Verdict, a Answer, u unwrapped, at int) {
 		v.Param = findParam(u, true)
 	case OtherClient, ContextLength, InvalidImage:
 		v.Param = findParam(u, false)
-	case OurAccount, ContentPolicy, NoImage, Unavailable:
+	case GatewayRefused, ContentPolicy, NoImage, Unavailable:
 	}
 	if a.Cleaner.Clean(v.Param) != v.Param {
 		v.Param = "" // it identifies the gateway's account

@@ -19,17 +19,17 @@ func TestVerdictOfEachClass(t *testing.T) {
 		{
 			name:   "rejected key",
 			answer: Answer{Status: 401, Body: []byte(`{"error":{"message":"Incorrect API key provided"}}`)},
-			want:   Verdict{Class: OurAccount, Status: 502, Code: CodeUnavailable, Failover: true, KeyRejected: true},
+			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, KeyRejected: true},
 		},
 		{
 			name:   "balance used up",
 			answer: Answer{Status: 402, Body: []byte(`{"error":{"message":"Insufficient Balance"}}`)},
-			want:   Verdict{Class: OurAccount, Status: 502, Code: CodeUnavailable, Failover: true, QuotaExhausted: true},
+			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, QuotaExhausted: true},
 		},
 		{
 			name:   "unknown model",
 			answer: Answer{Status: 404, Body: []byte("{\"error\":{\"message\":\"The model `x` does not exist\"}}")},
-			want:   Verdict{Class: OurAccount, Status: 502, Code: CodeUnavailable, Failover: true, ModelUnknown: true},
+			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, ModelUnknown: true},
 		},
 		{
 			name:   "rate limit",
@@ -50,7 +50,7 @@ func TestVerdictOfEachClass(t *testing.T) {
 			want:   Verdict{Class: ContextLength, Status: 400, Code: CodeContextLength, Message: "Prompt is too long: 9 tokens > 8 maximum"},
 		},
 		{
-			name:   "context length in other words",
+			name:   "context length without the promised prefix",
 			answer: Answer{Status: 413, Body: []byte(`{"error":"input length exceeds the context length"}`)},
 			want:   Verdict{Class: ContextLength, Status: 400, Code: CodeContextLength, Message: "Prompt is too long: input length exceeds the context length"},
 		},
@@ -141,7 +141,7 @@ data: {"error":{"message":"The server had an error","type":"server_error"}}
 	}
 }
 
-func TestRulesAreCompleteAndNotOnlyNegative(t *testing.T) {
+func TestEveryClassHasARuleAndEveryRuleAPositiveTerm(t *testing.T) {
 	lines := strings.Count(rulesText, "\n") + 1
 	seen := map[Class]bool{}
 	for _, p := range table.passes {
@@ -159,7 +159,7 @@ func TestRulesAreCompleteAndNotOnlyNegative(t *testing.T) {
 			}
 		}
 	}
-	for c := OurAccount; c <= OtherClient; c++ {
+	for c := GatewayRefused; c <= OtherClient; c++ {
 		if !seen[c] {
 			t.Errorf("no rule has the class %v", c)
 		}
@@ -199,7 +199,7 @@ func FuzzClassify(f *testing.F) {
 			Format: format, Status: status, Body: body, Header: http.Header{"Retry-After": {retryAfter}}, Now: answeredAt,
 			Cleaner: Cleaner{UpstreamModels: []string{"upstream-model"}},
 		})
-		if v.Class < OurAccount || v.Class > OtherClient || v.Status < 400 || v.Status > 599 || v.Code == "" {
+		if v.Class < GatewayRefused || v.Class > OtherClient || v.Status < 400 || v.Status > 599 || v.Code == "" {
 			t.Errorf("incomplete verdict: %+v", v)
 		}
 		if v.RetryAfter != 0 && (v.RetryAfter < minPause || v.RetryAfter > maxPause || v.RetryAfter%time.Second != 0) {

@@ -109,7 +109,7 @@ func TestHeldOutMessagesContainNoAccountData(t *testing.T) {
 				t.Errorf("%s: the client reads %q in %q", c.ID, found, v.Message)
 			}
 		}
-		if v.Class == OurAccount && v.Message != "" || (v.Class == RateLimit || v.Class == Unavailable) && v.Message != "" {
+		if v.Class == GatewayRefused && v.Message != "" || (v.Class == RateLimit || v.Class == Unavailable) && v.Message != "" {
 			t.Errorf("%s: the client reads text of class %s: %q", c.ID, v.Class, v.Message)
 		}
 	}

@@ -55,7 +55,7 @@ func (c *collector) openEvent(depth int, data string) {
 	c.openValue(depth+1, v)
 }
 
-// carriesError reports whether an event reports a failure rather than output.
+// carriesError reports whether an event contains a failure rather than output.
 func carriesError(v value) bool {
 	for _, m := range v.members {
 		set := m.val.kind != kindNull && (m.val.kind == kindObject || m.val.text != "")

@@ -35,11 +35,10 @@ const (
 	maxNodes = 4000 // values per parse
 )
 
-// parseValue parses the JSON value at the start of src. It accepts two kinds of text that
-// neither encoding/json nor package jsonspan does, and that error answers often are: a
-// document that ends early, at the reading limit, and the repr of a Python object (single
-// quotes, tuples, None, True, bytes literals). end is the index after the value. ok is
-// false if src does not start with a value.
+// parseValue parses the JSON value at the start of src. Unlike encoding/json and package jsonspan it accepts two kinds
+// of text that are frequent in error answers: a document that ends early, at the reading limit, and the repr of a
+// Python object (single quotes, tuples, None, True, bytes literals). end is the index after the value. ok is false if
+// src does not start with a value.
 func parseValue(src string) (v value, end int, ok bool) {
 	p := parser{src: src, nodes: maxNodes}
 	v, ok = p.value(0)

@@ -106,7 +106,7 @@ var featureParams = []featureParam{
 	{"messages", regexp.MustCompile(`(?i)image[ _](?:input|url)|\bvision\b|\bmessages?\b|multimodal|prefill`)},
 }
 
-// containers are path segments that contain parameters and are none themselves.
+// containers are path segments that contain parameters and are not parameters themselves.
 var containers = nameSet(`body query request request_body requestbody parameters parameter params generation_config generationConfig inference_config inferenceConfig
 	options additional_model_request_fields root input_parameters kwargs config data payload __root__ json extra_body`)
 
@@ -162,7 +162,7 @@ var spacedNames = func() *regexp.Regexp {
 			names = append(names, strings.ReplaceAll(name, "_", " "))
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // the longer first
+	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // longer names first
 	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(names, "|") + `)\b`)
 }()
 
@@ -194,7 +194,7 @@ func firstSegment(path string) string {
 
 var wholeName = regexp.MustCompile(`^` + paramName + `$`)
 
-// notParams are words that occur in the place of a name.
+// notParams are words that occur where a name is expected but are no parameter names.
 var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
 	param none null true false and or string integer number object array type must should only input_value supported unsupported
 	user_message messages_list api url http https code auto required default queue quota validation`)

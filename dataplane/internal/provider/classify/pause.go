@@ -50,8 +50,7 @@ func findPause(h http.Header, u unwrapped, now time.Time) time.Duration {
 	return latestReset(h, now)
 }
 
-// latestReset returns the longest time until the reset of a used-up budget. Budgets that
-// have a remainder are left out.
+// latestReset returns the longest time until the reset of a used-up budget. Budgets that are not used up are ignored.
 func latestReset(h http.Header, now time.Time) time.Duration {
 	var longest time.Duration
 	for _, name := range resetHeaders {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestPause(t *testing.T) {
+func TestPauseIsFoundInHeadersMembersAndProse(t *testing.T) {
 	tests := []struct {
 		name   string
 		header map[string]string

@@ -34,7 +34,7 @@ type rule struct {
 // finding is the conclusion of a rule.
 type finding struct {
 	class          Class
-	unsupported    bool // InvalidValue: the model does not offer the value
+	unsupported    bool // for InvalidValue: the model does not offer the value
 	keyRejected    bool
 	quotaExhausted bool
 	modelUnknown   bool
@@ -42,20 +42,20 @@ type finding struct {
 
 // findings maps the names of the table's groups.
 var findings = map[string]finding{
-	"our_account":                 {class: OurAccount},
-	"our_account key_rejected":    {class: OurAccount, keyRejected: true},
-	"our_account quota_exhausted": {class: OurAccount, quotaExhausted: true},
-	"our_account model_unknown":   {class: OurAccount, modelUnknown: true},
-	"content_policy":              {class: ContentPolicy},
-	"context_length":              {class: ContextLength},
-	"invalid_image":               {class: InvalidImage},
-	"rate_limit":                  {class: RateLimit},
-	"unsupported_parameter":       {class: UnsupportedParameter},
-	"unsupported_value":           {class: InvalidValue, unsupported: true},
-	"invalid_value":               {class: InvalidValue},
-	"generation_failed":           {class: NoImage},
-	"unavailable":                 {class: Unavailable},
-	"invalid_request":             {class: OtherClient},
+	"gateway_refused":                 {class: GatewayRefused},
+	"gateway_refused key_rejected":    {class: GatewayRefused, keyRejected: true},
+	"gateway_refused quota_exhausted": {class: GatewayRefused, quotaExhausted: true},
+	"gateway_refused model_unknown":   {class: GatewayRefused, modelUnknown: true},
+	"content_policy":                  {class: ContentPolicy},
+	"context_length":                  {class: ContextLength},
+	"invalid_image":                   {class: InvalidImage},
+	"rate_limit":                      {class: RateLimit},
+	"unsupported_parameter":           {class: UnsupportedParameter},
+	"unsupported_value":               {class: InvalidValue, unsupported: true},
+	"invalid_value":                   {class: InvalidValue},
+	"generation_failed":               {class: NoImage},
+	"unavailable":                     {class: Unavailable},
+	"invalid_request":                 {class: OtherClient},
 }
 
 // field is the part of an answer that a term is compared with.

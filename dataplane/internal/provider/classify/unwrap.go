@@ -100,7 +100,7 @@ func memberName(key string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(key))
 }
 
-// unwrap reads a body. It never fails: a body that is no document is prose.
+// unwrap reads a body. It never fails: a body that is not a document counts as prose.
 func unwrap(body []byte, contentType string) unwrapped {
 	if len(body) > maxBody {
 		body = body[:maxBody]

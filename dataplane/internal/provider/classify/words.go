@@ -12,9 +12,9 @@ const sentenceBreak = ""
 // maxWordsPerText bounds the work for a hostile or very long message.
 const maxWordsPerText = 2000
 
-// splitWords splits a text into lower-case words, the same ones for different spellings:
-// max_tokens, maxTokens and "max tokens" are two words each, "doesn't" is doesnt, and
-// every Han character is one word, because Chinese does not separate words.
+// splitWords splits a text into lower-case words. Different spellings give the same words: max_tokens, maxTokens and
+// "max tokens" are two words each, and "doesn't" is doesnt. Every Han character is one word, because Chinese does not
+// separate words.
 func splitWords(s string) []string {
 	var (
 		words []string

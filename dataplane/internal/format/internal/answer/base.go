@@ -10,13 +10,13 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Base is embedded in the answers of the formats. Reusing it reuses its memory.
+// Base is embedded in the readers of all formats. Reusing it reuses its memory.
 type Base struct {
 	// Model is the client's name of the model, as JSON.
 	Model []byte
 	// Echo has the client's values of parameters that were replaced for the provider.
 	Echo Echo
-	// Total is the usage that the provider has reported. Reported says whether the report is final.
+	// Total is the usage that the provider has reported. Reported reports whether it is final.
 	Total    price.Usage
 	Reported bool
 	// Bytes is the length of the delivered text.
@@ -69,7 +69,7 @@ func (b *Base) Failure() []byte {
 	return b.failure
 }
 
-// SetID sets the provider's id. The first that is not empty wins.
+// SetID sets the provider's id. The first id that is not empty is kept.
 func (b *Base) SetID(raw []byte) {
 	if len(b.id) > 0 {
 		return
@@ -79,7 +79,8 @@ func (b *Base) SetID(raw []byte) {
 	}
 }
 
-// RecordFailure records what came instead of an answer. The first failure wins, because it says most.
+// RecordFailure records the payload that came instead of an answer. The first failure is kept, because later ones are
+// usually less specific.
 func (b *Base) RecordFailure(payload []byte) {
 	if !b.failed {
 		b.failure, b.failed = append(b.failure[:0], payload...), true

@@ -6,12 +6,12 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// costWords are parts of names of members that disclose what the gateway pays, or to whom: cost, cost_details,
+// costWords are parts of the names of members that disclose the gateway's cost or supplier: cost, cost_details,
 // estimated_cost, cost_in_usd_ticks, is_byok, pricing.
 var costWords = [][]byte{[]byte("cost"), []byte("pric"), []byte("usd"), []byte("byok"), []byte("credit")}
 
-// IsCost reports whether a member of an answer or of its usage discloses a cost, judged by its name. The client
-// learns what a request costs from its receipt only.
+// IsCost reports whether a member of an answer or of its usage discloses a cost, judged by its name. The client gets
+// the cost of a request from its receipt only.
 func IsCost(name []byte) bool {
 	var lower [64]byte
 	n := copy(lower[:], name)

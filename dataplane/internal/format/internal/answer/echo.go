@@ -25,8 +25,8 @@ func (e *Echo) Capture(r *format.Request, names []string) {
 }
 
 // Of returns the client's value of the named member, whose value in the provider's answer is raw; changed is false if
-// that is raw itself. If the client did not set the parameter, the value is null, except that an empty object and
-// booleans are kept.
+// that is raw itself. If the client did not set the parameter, the value is null; but an empty object or a boolean of
+// the provider is kept.
 func (e *Echo) Of(name, raw []byte) (value []byte, changed bool) {
 	for i, known := range e.names {
 		if string(name) != known {
