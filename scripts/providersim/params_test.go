@@ -8,13 +8,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// vendorParams are parameters that the gateway sends and that the public
-// endpoint of the format does not have: other servers accept them.
+// vendorParams are parameters that the gateway sends and that only some
+// providers of the format accept. The simulator refuses them.
 var vendorParams = map[Format][]string{Chat: {"cache_salt"}}
 
 // The simulator accepts every parameter that the gateway sends to a provider:
 // those of the public API's document that the gateway neither drops nor rejects.
-func TestSimulatorKnowsTheSentParameters(t *testing.T) {
+func TestSimulatorAcceptsTheSentParameters(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../dataplane/api/openapi.yaml")
 	if err != nil {
@@ -24,7 +24,7 @@ func TestSimulatorKnowsTheSentParameters(t *testing.T) {
 		Components struct {
 			Schemas map[string]struct {
 				Properties map[string]struct {
-					Action string `yaml:"x-gateway"`
+					Action string `yaml:"x-gateway"` //nolint:tagliatelle // an extension of OpenAPI
 				}
 			}
 		}

@@ -50,7 +50,7 @@ func TestCatalogApplyAsksForConfirmation(t *testing.T) {
 	}{
 		{"confirmed", "y\n", oneChange, nil, gwctl.ExitOK, 2},
 		{"refused", "n\n", oneChange, nil, gwctl.ExitFailure, 1},
-		{"nobody answers", "", oneChange, nil, gwctl.ExitUsage, 1},
+		{"no confirmation", "", oneChange, nil, gwctl.ExitUsage, 1},
 		{"without asking", "", oneChange, []string{"--yes"}, gwctl.ExitOK, 2},
 		{"dry run", "", oneChange, []string{"--dry-run"}, gwctl.ExitOK, 1},
 		{"nothing to do", "", "", nil, gwctl.ExitOK, 1},

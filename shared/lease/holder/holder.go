@@ -101,12 +101,12 @@ func NewHolder(session wire.SessionID, boot, account string) *Holder {
 }
 
 func (h *Holder) lease(n wire.Need) *lease {
-	p := h.pools[n.Pool]
-	if p == nil {
-		p = &lease{kind: n.Kind, generation: 1, central: true}
-		h.pools[n.Pool] = p
+	l := h.pools[n.Pool]
+	if l == nil {
+		l = &lease{kind: n.Kind, generation: 1, central: true}
+		h.pools[n.Pool] = l
 	}
-	return p
+	return l
 }
 
 // Running returns the number of granted requests that have not finished.
@@ -115,14 +115,14 @@ func (h *Holder) Running() int { return h.running }
 // Reserve reserves the needs of one request. The waiter is granted at once if
 // every pool has enough idle units and no request waits; otherwise it queues.
 func (h *Holder) Reserve(needs []wire.Need) *Waiter {
-	t := &Waiter{needs: needs}
+	w := &Waiter{needs: needs}
 	covered := h.covered(needs)
 	if covered && len(h.queue) == 0 && !h.requestHasWaiters() {
-		h.grant(t)
-		return t
+		h.grant(w)
+		return w
 	}
-	h.queue = append(h.queue, t)
-	return t
+	h.queue = append(h.queue, w)
+	return w
 }
 
 // requestHasWaiters reports whether the outstanding lease request has waiters:
@@ -136,17 +136,17 @@ func (h *Holder) requestHasWaiters() bool {
 func (h *Holder) covered(needs []wire.Need) bool {
 	all := true
 	for _, n := range needs {
-		p := h.lease(n)
-		all = all && !p.central && p.idle() >= n.Amount
+		l := h.lease(n)
+		all = all && !l.central && l.idle() >= n.Amount
 	}
 	return all
 }
 
-func (h *Holder) grant(t *Waiter) {
-	for _, n := range t.needs {
+func (h *Holder) grant(w *Waiter) {
+	for _, n := range w.needs {
 		h.lease(n).running += n.Amount
 	}
-	t.state = granted
+	w.state = granted
 	h.running++
 }
 
@@ -166,8 +166,8 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	h.ReturnIdle()
 	h.lastNumber++
 	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
-	for _, t := range h.requested {
-		h.request.Needs = append(h.request.Needs, t.needs)
+	for _, w := range h.requested {
+		h.request.Needs = append(h.request.Needs, w.needs)
 	}
 	for _, report := range h.request.Reports {
 		h.pools[report.Pool].inRequest = report.Returned
@@ -175,14 +175,14 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	return h.request
 }
 
-// requestReports returns the reports of a lease request: of the leases that it
-// needs, of those that running requests hold, and of those that have something
-// to report. Others are left out, because an account may have used a great many
-// key limits in a session.
+// requestReports returns the reports of a lease request: those of the leases that
+// it needs, and then, up to maxReports, those of leases that running requests hold
+// or whose next report is due. An account may use very many key limits in a
+// session, so the other leases are left out.
 func (h *Holder) requestReports() []wire.LeaseReport {
 	needed := map[*lease]bool{}
-	for _, t := range h.requested {
-		for _, n := range t.needs {
+	for _, w := range h.requested {
+		for _, n := range w.needs {
 			needed[h.pools[n.Pool]] = true
 		}
 	}
@@ -193,9 +193,9 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 
 func (h *Holder) reports(want func(*lease) bool) []wire.LeaseReport {
 	var reports []wire.LeaseReport
-	for id, p := range h.pools {
-		if want(p) {
-			reports = append(reports, wire.LeaseReport{Pool: id, Generation: p.generation, GrantedSeen: p.granted, Returned: p.returned})
+	for id, l := range h.pools {
+		if want(l) {
+			reports = append(reports, wire.LeaseReport{Pool: id, Generation: l.generation, GrantedSeen: l.granted, Returned: l.returned})
 		}
 	}
 	slices.SortFunc(reports, func(a, b wire.LeaseReport) int { return int(a.Pool - b.Pool) })
@@ -221,24 +221,24 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	}
 	h.confirm(h.request.Reports)
 	for _, g := range r.Leases {
-		if p := h.pools[g.Pool]; p != nil {
-			p.reportDue = p.reportDue || (p.provisional && g.Granted > p.granted)
-			p.granted, p.provisional = max(p.granted, g.Granted), false
-			if g.Generation >= p.generation && (g.Central || r.Number >= h.escrowFrom) {
-				p.generation, p.central = g.Generation, g.Central
+		if l := h.pools[g.Pool]; l != nil {
+			l.reportDue = l.reportDue || (l.provisional && g.Granted > l.granted)
+			l.granted, l.provisional = max(l.granted, g.Granted), false
+			if g.Generation >= l.generation && (g.Central || r.Number >= h.escrowFrom) {
+				l.generation, l.central = g.Generation, g.Central
 			}
 		}
 	}
 	var decided []*Waiter
-	for i, t := range h.requested {
-		if !t.isWaiting() {
+	for i, w := range h.requested {
+		if !w.isWaiting() {
 			continue // the units that were granted for it are idle now
 		}
-		decided = append(decided, t)
+		decided = append(decided, w)
 		if r.Decisions[i].Granted {
-			h.grant(t)
+			h.grant(w)
 		} else {
-			t.state, t.decision = refused, r.Decisions[i]
+			w.state, w.decision = refused, r.Decisions[i]
 		}
 	}
 	h.endRequest()
@@ -264,8 +264,8 @@ func (h *Holder) admitQueued() []*Waiter {
 // endRequest removes the outstanding lease request.
 func (h *Holder) endRequest() {
 	h.request, h.requested = nil, nil
-	for _, p := range h.pools {
-		p.inRequest = 0
+	for _, l := range h.pools {
+		l.inRequest = 0
 	}
 }
 
@@ -274,10 +274,10 @@ func (h *Holder) endRequest() {
 // request is kept: units that were granted to it are returned when its response
 // comes.
 func (h *Holder) AbortWaiters() []*Waiter {
-	waiters := slices.DeleteFunc(slices.Concat(h.requested, h.queue), func(t *Waiter) bool { return !t.isWaiting() })
+	waiters := slices.DeleteFunc(slices.Concat(h.requested, h.queue), func(w *Waiter) bool { return !w.isWaiting() })
 	h.queue = nil
-	for _, t := range waiters {
-		t.state = aborted
+	for _, w := range waiters {
+		w.state = aborted
 	}
 	return waiters
 }
@@ -286,12 +286,12 @@ func (h *Holder) AbortWaiters() []*Waiter {
 // and must be released. admitted has the waiters behind it that are granted now;
 // otherwise they would wait for the response to a lease request all of whose
 // waiters are cancelled.
-func (h *Holder) Cancel(t *Waiter) (gone bool, admitted []*Waiter) {
-	if t.state != waiting {
-		return t.state != granted, nil
+func (h *Holder) Cancel(w *Waiter) (gone bool, admitted []*Waiter) {
+	if w.state != waiting {
+		return w.state != granted, nil
 	}
-	t.state = cancelled
-	h.queue = slices.DeleteFunc(h.queue, func(q *Waiter) bool { return q == t })
+	w.state = cancelled
+	h.queue = slices.DeleteFunc(h.queue, func(q *Waiter) bool { return q == w })
 	if !h.requestHasWaiters() {
 		admitted = h.admitQueued()
 	}
@@ -300,17 +300,17 @@ func (h *Holder) Cancel(t *Waiter) (gone bool, admitted []*Waiter) {
 
 // Release ends a granted request with its cost, in nano-units. A second Release
 // has no effect.
-func (h *Holder) Release(t *Waiter, cost int64) {
-	if t.state != granted {
+func (h *Holder) Release(w *Waiter, cost int64) {
+	if w.state != granted {
 		return
 	}
-	t.state = finished
+	w.state = finished
 	h.running--
-	for _, n := range t.needs {
-		p := h.pools[n.Pool]
-		p.running -= n.Amount
+	for _, n := range w.needs {
+		l := h.pools[n.Pool]
+		l.running -= n.Amount
 		if n.Kind != wire.Slots {
-			p.charged += cost
+			l.charged += cost
 		}
 	}
 	h.returnIdleOfCentral()
@@ -318,9 +318,9 @@ func (h *Holder) Release(t *Waiter, cost int64) {
 
 // returnIdleOfCentral counts the idle units of central pools as returned.
 func (h *Holder) returnIdleOfCentral() {
-	for _, p := range h.pools {
-		if idle := p.idle(); p.central && idle > 0 {
-			p.returned += idle
+	for _, l := range h.pools {
+		if idle := l.idle(); l.central && idle > 0 {
+			l.returned += idle
 		}
 	}
 }
@@ -328,18 +328,18 @@ func (h *Holder) returnIdleOfCentral() {
 // HandleRecall switches a pool to central mode. Its idle units are returned; if
 // there are none, a Return is due all the same, as the answer to the recall.
 func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
-	p := h.pools[pool]
-	if p == nil || gen < p.generation {
+	l := h.pools[pool]
+	if l == nil || gen < l.generation {
 		return
 	}
-	p.generation, p.central, p.reportDue = gen, true, true
+	l.generation, l.central, l.reportDue = gen, true, true
 	h.returnIdleOfCentral()
 }
 
 // hasIdle reports whether units of any pool are idle.
 func (h *Holder) hasIdle() bool {
-	for _, p := range h.pools {
-		if p.idle() > 0 {
+	for _, l := range h.pools {
+		if l.idle() > 0 {
 			return true
 		}
 	}
@@ -348,9 +348,9 @@ func (h *Holder) hasIdle() bool {
 
 // ReturnIdle returns all idle units.
 func (h *Holder) ReturnIdle() {
-	for _, p := range h.pools {
-		if idle := p.idle(); idle > 0 {
-			p.returned += idle
+	for _, l := range h.pools {
+		if idle := l.idle(); idle > 0 {
+			l.returned += idle
 		}
 	}
 }
@@ -360,8 +360,8 @@ func (h *Holder) ReturnIdle() {
 // The generation does not change: an earlier report must not answer a later
 // recall.
 func (h *Holder) DisableEscrow() {
-	for _, p := range h.pools {
-		p.central = true
+	for _, l := range h.pools {
+		l.central = true
 	}
 	h.escrowFrom = h.lastNumber + 1
 	h.returnIdleOfCentral()
@@ -370,8 +370,8 @@ func (h *Holder) DisableEscrow() {
 // Resync reports all leases again, because Postgres may have lost earlier
 // reports.
 func (h *Holder) Resync() {
-	for _, p := range h.pools {
-		p.confirmed, p.reportDue = 0, p.reportDue || p.granted > 0
+	for _, l := range h.pools {
+		l.confirmed, l.reportDue = 0, l.reportDue || l.granted > 0
 	}
 }
 
@@ -386,17 +386,17 @@ type LeaseView struct {
 
 // LeaseView returns the state of the lease on a pool.
 func (h *Holder) LeaseView(pool wire.PoolID) LeaseView {
-	p := h.pools[pool]
-	if p == nil {
+	l := h.pools[pool]
+	if l == nil {
 		return LeaseView{}
 	}
-	return LeaseView{Generation: p.generation, Central: p.central, Granted: p.granted, Returned: p.returned, Charged: p.charged, Running: p.running}
+	return LeaseView{Generation: l.generation, Central: l.central, Granted: l.granted, Returned: l.returned, Charged: l.charged, Running: l.running}
 }
 
 // Reserved returns the units of a pool that running requests hold.
 func (h *Holder) Reserved(pool wire.PoolID) int64 {
-	if p := h.pools[pool]; p != nil {
-		return p.running
+	if l := h.pools[pool]; l != nil {
+		return l.running
 	}
 	return 0
 }
@@ -431,10 +431,10 @@ func (h *Holder) ReturnDelivered() {
 
 func (h *Holder) confirm(reports []wire.LeaseReport) {
 	for _, v := range reports {
-		p := h.pools[v.Pool]
-		p.confirmed = max(p.confirmed, v.Returned)
-		if p.reportDue && v.Generation == p.generation && v.GrantedSeen == p.granted {
-			p.reportDue, p.provisional = false, h.request != nil
+		l := h.pools[v.Pool]
+		l.confirmed = max(l.confirmed, v.Returned)
+		if l.reportDue && v.Generation == l.generation && v.GrantedSeen == l.granted {
+			l.reportDue, l.provisional = false, h.request != nil
 		}
 	}
 }

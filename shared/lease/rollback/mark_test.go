@@ -15,7 +15,7 @@ func TestMarkShowsLoss(t *testing.T) {
 		now  HighWaterMark
 		want bool
 	}{
-		{"as it was", seen, false},
+		{"unchanged", seen, false},
 		{"further", HighWaterMark{Epoch: 2, Revision: 8, Session: 4, Pool: 10}, false},
 		{"revision", with(func(m *HighWaterMark) { m.Revision-- }), true},
 		{"session", with(func(m *HighWaterMark) { m.Session-- }), true},
