@@ -13,25 +13,25 @@ import (
 )
 
 // responseTimeout is how long the response to one attempt is accepted. It is
-// longer than the time until the message is repeated: a control plane that
-// always took longer than that would otherwise never be heard, and the
-// repetitions would keep it slow.
+// longer than the time until the message is repeated. Otherwise the responses of a
+// slow control plane would never be accepted, and the repetitions would keep it
+// slow.
 const responseTimeout = 10 * time.Second
 
-// accountQueue drives the holder.Queue of one account in one session: it has
-// the lock, the timer and the goroutines that send.
+// accountQueue runs the holder.Queue of one account in one session: it has the
+// lock, the timer and the goroutines that send messages.
 type accountQueue struct {
 	a *Admission
 
 	mu    sync.Mutex
 	queue *holder.Queue
-	// waiters has a channel for each waiting request, which is closed at the decision.
+	// waiters has a channel for each waiting request. It is closed when the request is decided.
 	waiters map[*holder.Waiter]chan struct{}
 	request call[wire.LeaseRequest]
 	ret     call[wire.Return]
-	// busy: a message has no response yet, which Stop waits for.
+	// busy is true while a message has no response. Stop waits for it.
 	busy bool
-	// timer calls tick at wake; holder.Never if it does not.
+	// timer calls tick at the time wake, which is holder.Never if the timer is stopped.
 	timer *time.Timer
 	wake  time.Duration
 }
@@ -39,11 +39,12 @@ type accountQueue struct {
 // call is the context that all attempts to send one message share.
 type call[M any] struct {
 	message *M
-	ctx     context.Context //nolint:containedctx // it ends with the message, not with a function
+	ctx     context.Context //nolint:containedctx // its end is the message's, not that of a function
 	cancel  context.CancelFunc
 }
 
-// follow ends the attempts of a message that is no longer outstanding.
+// follow sets the outstanding message. If that is another one than before, it ends
+// the attempts to send the old one.
 func (c *call[M]) follow(ctx context.Context, outstanding *M) {
 	if c.message == outstanding {
 		return
@@ -99,11 +100,11 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 	return q.decision(ctx, w)
 }
 
-// decision returns what became of a waiter, which waits no longer.
+// decision returns the result of a waiter. A waiter that is not decided is cancelled.
 func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiters[w] != nil { // the client is gone
+	if q.waiters[w] != nil { // ctx has ended
 		delete(q.waiters, w)
 		q.queue.Cancel(w)
 		q.pump()
@@ -122,7 +123,7 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.
 	}
 }
 
-// do changes the queue, and sends what there is to send after it.
+// do calls event with the queue, and then pump.
 func (q *accountQueue) do(event func(*holder.Queue)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,8 +131,8 @@ func (q *accountQueue) do(event func(*holder.Queue)) {
 	q.pump()
 }
 
-// pump does what the queue wants done now. The lock is held. It is called after
-// every event that leaves something to send, to decide or to wait for.
+// pump delivers decisions, sends messages and sets the timer, as the queue
+// requires. It is called after every change of the queue. The caller holds the lock.
 func (q *accountQueue) pump() {
 	now := q.a.elapsed()
 	out := q.queue.Next(now)
@@ -161,8 +162,8 @@ func (q *accountQueue) pump() {
 	}
 }
 
-// arm has tick called at a time. A timer that is armed for an earlier one stays:
-// tick arms it again.
+// arm sets the timer to a time, unless it is set to an earlier one. In that case
+// tick sets it again.
 func (q *accountQueue) arm(now, at time.Duration) {
 	if at >= q.wake {
 		return
@@ -188,7 +189,7 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	defer cancel()
 	response, err := q.a.bus.RequestLease(ctx, request)
 	if err != nil {
-		return // it is repeated
+		return // the queue repeats the request
 	}
 	q.do(func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
 }
@@ -199,7 +200,7 @@ func (q *accountQueue) sendReturn(ctx context.Context, ret *wire.Return, sentAt 
 	defer cancel()
 	response, err := q.a.bus.Return(ctx, ret)
 	if err != nil {
-		q.a.log.Debug("units not returned yet", slog.Any("error", err))
+		q.a.log.Debug("return of units failed and will be repeated", slog.Any("error", err))
 		return
 	}
 	q.do(func(queue *holder.Queue) { queue.HandleReturned(q.a.elapsed(), sentAt, ret, response) })

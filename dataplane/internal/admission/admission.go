@@ -1,12 +1,11 @@
-// Package admission owns the decision whether a request may run: its hold on
-// the account's balance, the key's spend limit and the account's slots, and
-// its place in the spool. It is the only code that holds money while a request
-// runs.
+// Package admission owns the decision whether a request may run: it reserves
+// units of the account's balance, the key limit and the account's slots, and
+// spool capacity.
 //
-// A hold is all or nothing and ends in exactly one of two ways: Finish, which
-// records the request's event and charges its cost, or Release, for a request
-// that was not sent to any provider. A refusal comes from the control plane
-// alone; any doubt is ErrUnavailable.
+// A reservation is all or nothing and ends in exactly one of two ways: Finish
+// records the usage event of the request and charges its cost; Release is for a
+// request that was not sent to a provider. Only the control plane refuses a
+// request; in any doubt the result is ErrUnavailable.
 package admission
 
 import (
@@ -29,8 +28,8 @@ import (
 )
 
 var (
-	// ErrUnavailable says that whether the request may run cannot be told now.
-	ErrUnavailable = errors.New("admission: cannot tell")
+	// ErrUnavailable says that it cannot be decided now whether the request may run.
+	ErrUnavailable = errors.New("admission: no decision is possible now")
 	// ErrKey says that the key was revoked, or its account suspended, while the request waited.
 	ErrKey = errors.New("admission: the key is no longer valid")
 )
@@ -38,16 +37,17 @@ var (
 // RefusedError is a refusal of the control plane.
 type RefusedError struct{ wire.Decision }
 
-// Error names the reason.
+// Error returns the reason of the refusal.
 func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
 
-// Sessions tells the session to admit under.
+// Sessions returns the proxy's current session, nil if it has none.
 type Sessions interface{ Current() *session.Session }
 
-// Keys tells whether a record may still be admitted, and whether one that may
-// not has become invalid for good.
+// Keys checks the records of keys.
 type Keys interface {
+	// Valid reports whether a key record is current.
 	Valid(k *auth.Key) bool
+	// Revoked reports whether the key was revoked or its account suspended. It reads the record again.
 	Revoked(ctx context.Context, k *auth.Key) (bool, error)
 }
 
@@ -62,9 +62,9 @@ type SpoolUnit interface {
 	Release()
 }
 
-// Bus carries ops and returns.
+// Bus sends lease requests and returns to the control plane.
 type Bus interface {
-	RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error)
+	RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error)
 	Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error)
 }
 
@@ -82,62 +82,63 @@ type Admission struct {
 	timing       holder.Timing
 	responseTime holder.ResponseTime
 	started      time.Time
-	ctx          context.Context //nolint:containedctx // it is the life of the Admission
+	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc
 	tasks        tasks
 
 	mu      sync.Mutex
 	session *session.Session
-	// queues are those of the current session, by account.
+	// queues has the account queues of the current session, by account.
 	queues map[string]*accountQueue
-	// holds are the running requests, to find those that a change concerns.
-	holds map[*Hold]struct{}
+	// reservations has those of all running requests, to find the requests that a key change affects.
+	reservations map[*Reservation]struct{}
 }
 
-// New returns an Admission for the whole life of the proxy.
+// New returns an Admission. It is used for all sessions of the proxy.
 func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
 		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
-		queues: map[string]*accountQueue{}, holds: map[*Hold]struct{}{},
+		queues: map[string]*accountQueue{}, reservations: map[*Reservation]struct{}{},
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.tasks.init()
 	return a
 }
 
-// elapsed is the clock of the queues.
+// elapsed returns the time of the queues' clock.
 func (a *Admission) elapsed() time.Duration { return time.Since(a.started) }
 
-// Held is what the running requests of an account hold, by pool: in every
-// session, and nothing that is idle.
+// Held returns the units that the running requests of an account reserve, by pool.
+// It includes requests of older sessions, and no idle units.
 func (a *Admission) Held(account string) map[wire.PoolID]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	held := map[wire.PoolID]int64{}
-	for h := range a.holds {
-		if h.key.AccountID != account {
+	for res := range a.reservations {
+		if res.key.AccountID != account {
 			continue
 		}
-		for _, n := range h.needs {
+		for _, n := range res.needs {
 			held[n.Pool] += n.Amount
 		}
 	}
 	return held
 }
 
-// Running is the number of requests that are admitted and not finished.
+// Running returns the number of requests that are admitted and not finished.
 func (a *Admission) Running() int64 { return a.running.Load() }
 
-// OnSession begins a new session: who waits in an older one is sent away, and
-// who runs finishes under it. Of what was revoked between the two no change
-// comes any more, so the keys of what runs are read again.
+// OnSession is called when a new session has begun. Requests that wait in an older
+// session get ErrUnavailable; running requests finish in their session. Keys that
+// were revoked between the two sessions cause no key change any more, so the keys
+// of all running requests are checked again.
 func (a *Admission) OnSession(s *session.Session) {
 	a.mu.Lock()
 	old := a.queues
 	a.session, a.queues = s, map[string]*accountQueue{}
-	for h := range a.holds {
-		a.tasks.run(func() { a.revokeDead(h) })
+	for res := range a.reservations {
+		a.tasks.run(func() { a.stopIfRevoked(res) })
 	}
 	a.mu.Unlock()
 	for _, q := range old {
@@ -145,15 +146,16 @@ func (a *Admission) OnSession(s *session.Session) {
 	}
 }
 
-// Stop sends what is still to be returned, until ctx ends, and stops. What is
-// finished after it is not returned: the end of the session gives it back.
+// Stop waits until all units are returned or ctx ends, and then stops. Units of
+// requests that finish later are not returned; they are freed when the session is
+// closed.
 func (a *Admission) Stop(ctx context.Context) {
 	a.tasks.drain(ctx)
 	a.stop()
 	a.tasks.wait()
 }
 
-// OnRecall takes a recall of the current session.
+// OnRecall handles a recall of the current session.
 func (a *Admission) OnRecall(r wire.Recall) {
 	a.mu.Lock()
 	q := a.queues[r.Account]
@@ -165,20 +167,20 @@ func (a *Admission) OnRecall(r wire.Recall) {
 	q.do(func(queue *holder.Queue) { queue.HandleRecall(r.Pool, r.Generation) })
 }
 
-// Request is what admission needs to know of a request.
+// Request describes a request that asks for admission.
 type Request struct {
 	Key *auth.Key
-	// Reserve is the expected cost; at least one nano-unit is held.
-	Reserve money.Nano
-	// Slot is false for requests that take no slot.
+	// ExpectedCost is the amount to reserve; at least one nano-unit is reserved.
+	ExpectedCost money.Nano
+	// Slot is true if the request needs a slot.
 	Slot bool
-	// Event is the request's record as far as it is known; session and reserve are filled in.
+	// Event is the usage event as far as it is known. Admission sets the session and the reservation.
 	Event event.Usage
 }
 
-// appendNeeds says what the request takes of which pools.
+// appendNeeds appends the needs of the request.
 func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
-	amount := max(int64(r.Reserve), 1)
+	amount := max(int64(r.ExpectedCost), 1)
 	needs = append(needs, wire.Need{Pool: r.Key.BalancePool, Kind: wire.Balance, Amount: amount})
 	if r.Key.LimitPool != 0 {
 		needs = append(needs, wire.Need{Pool: r.Key.LimitPool, Kind: wire.KeyLimit, Amount: amount})
@@ -189,31 +191,31 @@ func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
 	return needs
 }
 
-// Hold is the permission for one request to run.
-type Hold struct {
+// Reservation has the reserved units of one admitted request.
+type Reservation struct {
 	a         *Admission
 	queue     *accountQueue
 	waiter    *holder.Waiter
 	needs     []wire.Need
-	room      [3]wire.Need // for the needs: there are no more
+	room      [3]wire.Need // the backing array of needs
 	spoolUnit SpoolUnit
 	event     event.Usage
 	key       *auth.Key
-	// session is the one that the request is admitted in.
+	// session is the session in which the request is admitted.
 	session *session.Session
 
-	// The rest is guarded by the Admission's lock.
+	// The Admission's lock guards the following fields.
 	ended   bool
 	revoked bool
-	cut     func()
+	stop    func()
 }
 
 // Acquire admits a request, or returns *RefusedError, ErrKey or
 // ErrUnavailable. The order of the steps is part of the protocol.
-func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
-	h := &Hold{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
-	h.needs = r.appendNeeds(h.room[:0])
-	entry := holder.AdmissionGate{GateChecks: h}
+func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error) {
+	res := &Reservation{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
+	res.needs = r.appendNeeds(res.room[:0])
+	entry := holder.AdmissionGate{GateChecks: res}
 	switch outcome, err := entry.Before(); outcome {
 	case holder.Admitted:
 	case holder.SpoolFull:
@@ -221,72 +223,73 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Hold, error) {
 	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
 	}
-	h.event.Session, h.event.Reservation = int64(h.session.ID), r.Reserve
-	if err := h.acquire(ctx); err != nil {
-		h.spoolUnit.Release()
+	res.event.Session, res.event.Reservation = int64(res.session.ID), r.ExpectedCost
+	if err := res.acquire(ctx); err != nil {
+		res.spoolUnit.Release()
 		return nil, err
 	}
 	a.running.Add(1)
 	a.mu.Lock()
-	a.holds[h] = struct{}{}
+	a.reservations[res] = struct{}{}
 	a.mu.Unlock()
-	if err := h.complete(ctx, entry); err != nil {
-		h.Release()
+	if err := res.complete(ctx, entry); err != nil {
+		res.Release()
 		return nil, err
 	}
-	return h, nil
+	return res, nil
 }
 
-// SessionValid implements lease.Checks.
-func (h *Hold) SessionValid() bool { return h.session != nil && h.session.Valid() }
+// SessionValid implements holder.GateChecks.
+func (res *Reservation) SessionValid() bool { return res.session != nil && res.session.Valid() }
 
-// KeyCurrent implements lease.Checks.
-func (h *Hold) KeyCurrent() bool { return h.a.keys.Valid(h.key) }
+// KeyCurrent implements holder.GateChecks.
+func (res *Reservation) KeyCurrent() bool { return res.a.keys.Valid(res.key) }
 
-// Reserve implements lease.Checks.
-func (h *Hold) ReserveSpool() (err error) {
-	h.spoolUnit, err = h.a.spool.Reserve()
+// ReserveSpool implements holder.GateChecks.
+func (res *Reservation) ReserveSpool() (err error) {
+	res.spoolUnit, err = res.a.spool.Reserve()
 	return err
 }
 
-// acquire waits for the hold.
-func (h *Hold) acquire(ctx context.Context) (err error) {
-	if h.queue, err = h.a.accountQueue(h.session, h.key.AccountID); err == nil {
-		h.waiter, err = h.queue.reserve(ctx, h.needs)
+// acquire waits for a decision on the needs.
+func (res *Reservation) acquire(ctx context.Context) (err error) {
+	if res.queue, err = res.a.accountQueue(res.session, res.key.AccountID); err == nil {
+		res.waiter, err = res.queue.reserve(ctx, res.needs)
 	}
 	return err
 }
 
-// complete asks again, after the wait, what may have changed during it.
-func (h *Hold) complete(ctx context.Context, entry holder.AdmissionGate) error {
+// complete checks the session and the key again, because they may have changed during the wait.
+func (res *Reservation) complete(ctx context.Context, entry holder.AdmissionGate) error {
 	switch entry.After() {
 	case holder.Admitted:
 		return nil
 	case holder.StaleKey:
-		if dead, _ := h.a.keys.Revoked(ctx, h.key); dead { // otherwise the client asks again
+		if revoked, _ := res.a.keys.Revoked(ctx, res.key); revoked { // after an error the client gets a 503
 			return ErrKey
 		}
-		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may have other pools now
+		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may name other pools now
 	default:
 		return fmt.Errorf("%w: the session ended", ErrUnavailable)
 	}
 }
 
-// Start notes the request in the spool. After it, the request may be sent to a
-// provider and must be finished.
-func (h *Hold) Start() error {
-	if err := h.spoolUnit.AppendStarted(&h.event); err != nil {
+// Start records the request in the spool as started. After that it may be sent to a
+// provider, and Finish must be called.
+func (res *Reservation) Start() error {
+	if err := res.spoolUnit.AppendStarted(&res.event); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil
 }
 
-// OnLoss tells again what the running requests hold: Postgres has lost commits.
+// OnLoss is called when Postgres has lost commits. The queues report the totals of
+// their leases again.
 func (a *Admission) OnLoss() {
 	a.mu.Lock()
 	queues := map[*accountQueue]bool{}
-	for h := range a.holds {
-		queues[h.queue] = true
+	for res := range a.reservations {
+		queues[res.queue] = true
 	}
 	a.mu.Unlock()
 	for q := range queues {
@@ -294,78 +297,81 @@ func (a *Admission) OnLoss() {
 	}
 }
 
-// OnRevoke has cut called, once, when the key loses its right to run: at once
-// if it has already. cut must not block.
-func (h *Hold) OnRevoke(cut func()) {
-	h.a.mu.Lock()
-	defer h.a.mu.Unlock()
-	if h.revoked && !h.ended {
-		cut()
+// OnRevoke makes stop be called once, when the key is revoked or its account
+// suspended, or at once if that has already happened. stop must not block.
+func (res *Reservation) OnRevoke(stop func()) {
+	res.a.mu.Lock()
+	defer res.a.mu.Unlock()
+	if res.revoked && !res.ended {
+		stop()
 		return
 	}
-	h.cut = cut
+	res.stop = stop
 }
 
-// Revoked tells whether the key has lost its right to run.
-func (h *Hold) Revoked() bool {
-	h.a.mu.Lock()
-	defer h.a.mu.Unlock()
-	return h.revoked
+// Revoked reports whether the key was revoked or its account suspended.
+func (res *Reservation) Revoked() bool {
+	res.a.mu.Lock()
+	defer res.a.mu.Unlock()
+	return res.revoked
 }
 
-// revoke cuts the request. The lock is held.
-func (h *Hold) revoke() {
-	if h.revoked || h.ended {
+// revoke stops the request. The caller holds the lock.
+func (res *Reservation) revoke() {
+	if res.revoked || res.ended {
 		return
 	}
-	h.revoked = true
-	if h.cut != nil {
-		h.cut()
+	res.revoked = true
+	if res.stop != nil {
+		res.stop()
 	}
 }
 
-// Progress notes what the running request has cost so far, for the case that
-// this process dies.
-func (h *Hold) Progress(u price.Usage, cost money.Nano) { h.spoolUnit.AppendProgress(u, cost) }
+// Progress records the cost of the running request so far, in case this process is
+// killed.
+func (res *Reservation) Progress(u price.Usage, cost money.Nano) {
+	res.spoolUnit.AppendProgress(u, cost)
+}
 
 // Finish records how the request ended and charges it. Only the first call of
 // Finish or Release counts.
-func (h *Hold) Finish(complete func(e *event.Usage)) {
-	if !h.end() {
+func (res *Reservation) Finish(complete func(e *event.Usage)) {
+	if !res.end() {
 		return
 	}
-	complete(&h.event)
-	h.spoolUnit.AppendFinished(&h.event)
-	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, int64(h.event.Cost)) })
+	complete(&res.event)
+	res.spoolUnit.AppendFinished(&res.event)
+	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, int64(res.event.Cost)) })
 }
 
-// Release gives everything back for a request that was not started. It may be
-// deferred: after Finish it does nothing.
-func (h *Hold) Release() {
-	if !h.end() {
+// Release returns everything for a request that was not started. It may be
+// deferred: after Finish it has no effect.
+func (res *Reservation) Release() {
+	if !res.end() {
 		return
 	}
-	h.spoolUnit.Release()
-	h.queue.do(func(queue *holder.Queue) { queue.Release(h.waiter, 0) })
+	res.spoolUnit.Release()
+	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, 0) })
 }
 
-func (h *Hold) end() bool {
-	h.a.mu.Lock()
-	defer h.a.mu.Unlock()
-	if h.ended {
+// end reports whether this is the first call.
+func (res *Reservation) end() bool {
+	res.a.mu.Lock()
+	defer res.a.mu.Unlock()
+	if res.ended {
 		return false
 	}
-	h.ended = true
-	delete(h.a.holds, h)
-	h.a.running.Add(-1)
+	res.ended = true
+	delete(res.a.reservations, res)
+	res.a.running.Add(-1)
 	return true
 }
 
-// OnChange stops the running requests of keys that a change has made invalid.
-// A revoked key's are cut at once. A change of an account may be a suspension
-// or something harmless, so its keys are read again first; it may have less
-// money or fewer slots, so what is held idle for it goes back. A changed key
-// keeps what runs.
+// OnChange stops the running requests of keys that a key change has made invalid.
+// Requests of a revoked key are stopped at once. A change of an account may be a
+// suspension, so the keys of its running requests are checked again; its balance
+// or slots may be smaller, so its idle units are returned. A change of a key does
+// not affect its running requests.
 func (a *Admission) OnChange(c wire.KeyChange) {
 	if c.Kind == wire.KeyUpdated {
 		return
@@ -375,42 +381,42 @@ func (a *Admission) OnChange(c wire.KeyChange) {
 	if q := a.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
 		q.do((*holder.Queue).DisableEscrow)
 	}
-	for h := range a.holds {
+	for res := range a.reservations {
 		switch {
-		case c.Kind == wire.KeyRevoked && h.key.HasHash(c.KeyHash):
-			h.revoke()
-		case c.Kind == wire.AccountUpdated && h.key.AccountID == c.Account:
-			a.tasks.run(func() { a.revokeDead(h) })
+		case c.Kind == wire.KeyRevoked && res.key.HasHash(c.KeyHash):
+			res.revoke()
+		case c.Kind == wire.AccountUpdated && res.key.AccountID == c.Account:
+			a.tasks.run(func() { a.stopIfRevoked(res) })
 		}
 	}
 }
 
-// retryDead is the time between two looks at a key of which nobody can tell.
-const retryDead = time.Second
+// recheckInterval is the time between two attempts to check a key.
+const recheckInterval = time.Second
 
-// revokeDead stops a running request if its key is dead. As long as that cannot
-// be told, it asks again.
-func (a *Admission) revokeDead(h *Hold) {
+// stopIfRevoked stops a running request if its key is revoked. It repeats the check
+// until it succeeds.
+func (a *Admission) stopIfRevoked(res *Reservation) {
 	for {
-		dead, err := a.keys.Revoked(a.ctx, h.key)
-		if a.judged(h, dead) || err == nil {
+		revoked, err := a.keys.Revoked(a.ctx, res.key)
+		if a.applyVerdict(res, revoked) || err == nil {
 			return
 		}
 		select {
 		case <-a.ctx.Done():
 			return
-		case <-time.After(retryDead):
+		case <-time.After(recheckInterval):
 		}
 	}
 }
 
-// judged stops a request whose key is dead, and tells whether there is nothing
-// to stop any more.
-func (a *Admission) judged(h *Hold, dead bool) bool {
+// applyVerdict stops a request whose key is revoked, and reports whether the
+// request is stopped or has ended.
+func (a *Admission) applyVerdict(res *Reservation, revoked bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if dead {
-		h.revoke()
+	if revoked {
+		res.revoke()
 	}
-	return h.revoked || h.ended
+	return res.revoked || res.ended
 }

@@ -54,7 +54,7 @@ func TestLastCentRace(t *testing.T) {
 				}
 				var wg sync.WaitGroup
 				var admitted, refused atomic.Int64
-				holds := make(chan *Hold, 100)
+				reservations := make(chan *Reservation, 100)
 				for i := range 100 {
 					wg.Go(func() {
 						h, err := proxies[i%tt.proxies].Acquire(t.Context(), request(10))
@@ -62,7 +62,7 @@ func TestLastCentRace(t *testing.T) {
 						switch {
 						case err == nil:
 							admitted.Add(1)
-							holds <- h
+							reservations <- h
 						case errors.As(err, &refusal) && refusal.Reason == wire.BalanceReserved:
 							refused.Add(1)
 						default:
@@ -74,8 +74,8 @@ func TestLastCentRace(t *testing.T) {
 				if admitted.Load() != 37 || refused.Load() != 63 {
 					t.Errorf("%d admitted and %d refused; want 37 and 63", admitted.Load(), refused.Load())
 				}
-				close(holds)
-				for h := range holds {
+				close(reservations)
+				for h := range reservations {
 					h.Release()
 				}
 				for _, p := range proxies {
@@ -459,7 +459,7 @@ func TestUnitsOfAnEndedSessionGoBackWhenItsRequestsEnd(t *testing.T) {
 			cp.book.Pools[id].EnterEscrow()
 		}
 		p := newProxy(t, cp, 1)
-		var running []*Hold
+		var running []*Reservation
 		for range 60 {
 			running = append(running, p.mustAcquire(t, 10))
 		}
@@ -592,7 +592,7 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		p.keys.dead.Store(true)
 		p.keys.silent.Store(true)
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
-		time.Sleep(10 * retryDead)
+		time.Sleep(10 * recheckInterval)
 		if h.Revoked() {
 			t.Error("cut though nobody can tell")
 		}
@@ -608,7 +608,7 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		ended.charged(1)
 		begun := time.Now()
 		p.stop(t)
-		if took := time.Since(begun); took > retryDead {
+		if took := time.Since(begun); took > recheckInterval {
 			t.Errorf("the stop took %v", took)
 		}
 	})

@@ -337,12 +337,12 @@ func request(reserve money.Nano) Request {
 		Key: &auth.Key{KeyRecord: wire.KeyRecord{
 			KeyID: "key_1", AccountID: account, Active: true, BalancePool: balancePool, LimitPool: limitPool, SlotsPool: slotsPool,
 		}},
-		Reserve: reserve, Slot: true, Event: event.Usage{V: 1, RequestID: "req"},
+		ExpectedCost: reserve, Slot: true, Event: event.Usage{V: 1, RequestID: "req"},
 	}
 }
 
 // mustAcquire admits a request and starts it.
-func (p *proxy) mustAcquire(t *testing.T, reserve money.Nano) *Hold {
+func (p *proxy) mustAcquire(t *testing.T, reserve money.Nano) *Reservation {
 	t.Helper()
 	h, err := p.Acquire(t.Context(), request(reserve))
 	if err == nil {
@@ -354,5 +354,5 @@ func (p *proxy) mustAcquire(t *testing.T, reserve money.Nano) *Hold {
 	return h
 }
 
-// charged finishes a hold with a cost.
-func (h *Hold) charged(cost money.Nano) { h.Finish(func(e *event.Usage) { e.Cost = cost }) }
+// charged finishes a reservation with a cost.
+func (h *Reservation) charged(cost money.Nano) { h.Finish(func(e *event.Usage) { e.Cost = cost }) }

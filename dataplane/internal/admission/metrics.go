@@ -5,14 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts how admissions came about.
+// Metrics counts admissions and recalls.
 type Metrics struct{ local, synchronous, recalls prometheus.Counter }
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	admissions := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_lease_admissions_total", Help: "Requests that asked for a hold, by whether idle units were at hand.",
+		Name: "mgw_lease_admissions_total", Help: "Requests that asked for a reservation, by mode: local from idle units, synchronous by a lease request.",
 	}, []string{"mode"})
 	return &Metrics{
 		local: admissions.WithLabelValues("local"), synchronous: admissions.WithLabelValues("synchronous"),

@@ -6,23 +6,23 @@ import (
 )
 
 // tasks counts the goroutines of an Admission and the queues that wait for a
-// response. While it drains, what runs may start more; after that nothing
-// starts.
+// response. While drain waits, running goroutines may start new ones; after that
+// none starts.
 type tasks struct {
 	mu            sync.Mutex
 	running, busy int
-	over          bool
-	// changed is signalled when a count falls.
+	stopped       bool
+	// changed is signalled when a count decreases.
 	changed sync.Cond
 }
 
 func (t *tasks) init() { t.changed.L = &t.mu }
 
-// run starts a goroutine, unless none may start any more.
+// run starts a goroutine, unless drain has ended.
 func (t *tasks) run(task func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.over {
+	if t.stopped {
 		return
 	}
 	t.running++
@@ -35,7 +35,7 @@ func (t *tasks) run(task func()) {
 	}()
 }
 
-// setBusy counts a queue that waits for a response, or does so no longer.
+// setBusy records that a queue has begun or stopped waiting for a response.
 func (t *tasks) setBusy(busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,8 +47,8 @@ func (t *tasks) setBusy(busy bool) {
 	t.changed.Broadcast()
 }
 
-// drain waits until nothing runs and no queue is busy, or until ctx ends. After
-// it nothing starts any more.
+// drain waits until no goroutine runs and no queue is busy, or until ctx ends.
+// After that no goroutine starts.
 func (t *tasks) drain(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() {
 		t.mu.Lock()
@@ -60,10 +60,10 @@ func (t *tasks) drain(ctx context.Context) {
 	for t.running+t.busy > 0 && ctx.Err() == nil {
 		t.changed.Wait()
 	}
-	t.over = true
+	t.stopped = true
 }
 
-// wait waits for the goroutines that still run.
+// wait waits until no goroutine runs.
 func (t *tasks) wait() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

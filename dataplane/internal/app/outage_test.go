@@ -207,9 +207,9 @@ func (p *proxy) request(ctx context.Context, t *testing.T, takes time.Duration) 
 	e := event.Usage{
 		V: event.Version, RequestID: ident.Request.New(), AccountID: p.key.AccountID, KeyID: p.key.KeyID, Model: "model", Format: "chat",
 	}
-	hold, err := p.admit.Acquire(ctx, admission.Request{Key: p.key, Reserve: estimate, Slot: true, Event: e})
+	reservation, err := p.admit.Acquire(ctx, admission.Request{Key: p.key, ExpectedCost: estimate, Slot: true, Event: e})
 	if err == nil {
-		err = hold.Start()
+		err = reservation.Start()
 	}
 	if err != nil {
 		if !errors.Is(err, admission.ErrUnavailable) {
@@ -221,7 +221,7 @@ func (p *proxy) request(ctx context.Context, t *testing.T, takes time.Duration) 
 	p.finished[e.RequestID], p.latest = cost, time.Now()
 	p.mu.Unlock()
 	time.Sleep(takes)
-	hold.Finish(func(e *event.Usage) {
+	reservation.Finish(func(e *event.Usage) {
 		e.Status, e.Cost, e.Rule, e.FinishedMS = event.Completed, cost, event.RuleReported, time.Now().UnixMilli()
 	})
 }

@@ -198,7 +198,7 @@ func (g *generationRequest) callContext(choice route.Choice) (context.Context, c
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	g.hold.OnRevoke(cancel)
+	g.reservation.OnRevoke(cancel)
 	return ctx, cancel
 }
 

@@ -37,28 +37,28 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		hold, err := priced.admit()
+		reservation, err := priced.admit()
 		if err != nil {
 			return err
 		}
-		defer hold.Release()
+		defer reservation.Release()
 		routable, err := priced.routable()
 		if err != nil {
 			return err
 		}
-		return (&generationRequest{routable, hold}).run()
+		return (&generationRequest{routable, reservation}).run()
 	}
 }
 
 // generationRequest is an admitted request that calls its routes.
 type generationRequest struct {
 	routableRequest
-	hold *admission.Hold
+	reservation *admission.Reservation
 }
 
-// run calls the routes. Once it has started the hold, the request gets a usage event however it ends.
+// run calls the routes. Once the reservation is started, the request gets a usage event in any case.
 func (g *generationRequest) run() error {
-	if err := g.hold.Start(); err != nil {
+	if err := g.reservation.Start(); err != nil {
 		return err
 	}
 	// This takes effect after a panic only: any other end has already recorded an outcome.
@@ -97,7 +97,7 @@ type outcome struct {
 // finish records the outcome and charges it. Only the first call has an effect. It runs before the last byte of the
 // answer is sent, so that a complete answer is always recorded.
 func (g *generationRequest) finish(o outcome) {
-	g.hold.Finish(func(e *event.Usage) {
+	g.reservation.Finish(func(e *event.Usage) {
 		e.Status, e.Rule, e.Usage = o.status, o.rule, o.usage
 		e.Estimated = o.rule == event.RuleEstimated
 		e.Provider, e.Route, e.ProviderRequestID = g.x.provider, g.x.route, o.providerID
@@ -138,7 +138,7 @@ var errClientGone = apierr.New(499, apierr.None, "The client closed the request.
 // endOfCall returns the error of a call, or the reason for which the gateway has ended the call itself: the client has
 // gone, or its key was revoked. In these cases it records the outcome.
 func (g *generationRequest) endOfCall(err error) error {
-	if g.hold.Revoked() && !g.x.wrote {
+	if g.reservation.Revoked() && !g.x.wrote {
 		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
 		return errInvalidKey.WithCause(err)
 	}

@@ -25,7 +25,7 @@ import (
 //	receive  -> receivedRequest    the key is authenticated, the body is read
 //	parse    -> parsedRequest      the body is understood
 //	price    -> pricedRequest      model, parameters and price are checked, the reservation is computed
-//	admit    -> admission.Hold     balance, key limit and slots allow it
+//	admit    -> Reservation        (package admission) balance, key limit and slots allow it
 //	routable -> routableRequest    the catalog still offers it, and some route can be called
 //	            generationRequest  (generate.go) calls routes until one answers, then records an outcome
 //	            videoCreation      (videocreate.go) records the video job and calls routes until one accepts it
@@ -236,9 +236,9 @@ func (p *pricedRequest) outputBound() int64 {
 	return bound
 }
 
-// admit waits for the reservation and a slot. The caller releases the hold.
-func (p *pricedRequest) admit() (*admission.Hold, error) {
-	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Reserve: p.reserve, Slot: true, Event: p.usageEvent()})
+// admit waits for the reservation and a slot. The caller releases the reservation.
+func (p *pricedRequest) admit() (*admission.Reservation, error) {
+	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, ExpectedCost: p.reserve, Slot: true, Event: p.usageEvent()})
 }
 
 // usageEvent returns the usage event with the members that are known before a provider is called.

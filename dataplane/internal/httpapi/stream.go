@@ -150,7 +150,7 @@ func (s *streamRelay) endOfInput(err error) {
 			return
 		}
 		s.fail(provider.TruncatedFailure(s.call, io.ErrUnexpectedEOF))
-	case s.hold.Revoked():
+	case s.reservation.Revoked():
 		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
 	case s.gone || s.incoming.Context().Err() != nil:
 		s.gone = true
@@ -254,7 +254,7 @@ func (s *streamRelay) recordProgress(now time.Time) {
 	s.recorded = now
 	usage, _ := s.usage()
 	if cost, err := price.Cost(&usage, s.sheet); err == nil {
-		s.hold.Progress(usage, cost)
+		s.reservation.Progress(usage, cost)
 	}
 }
 

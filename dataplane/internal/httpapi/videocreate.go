@@ -74,11 +74,11 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 
 // admitVideo checks that the account's balance and the key limit have units left. It reserves nothing.
 func (p *pricedRequest) admitVideo() error {
-	hold, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Event: p.usageEvent()})
+	reservation, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Event: p.usageEvent()})
 	if err != nil {
 		return err
 	}
-	hold.Release()
+	reservation.Release()
 	return nil
 }
 
