@@ -51,9 +51,9 @@ type Video struct {
 // Ended reports whether the job's status is final.
 func (v *Video) Ended() bool { return v.Status == VideoCompleted || v.Status == VideoFailed }
 
-// VideoGet requests the record of a job. The account is checked unless AccountID
+// VideoGetRequest asks for the record of a job. The account is checked unless AccountID
 // is empty, as in requests of the poller.
-type VideoGet struct {
+type VideoGetRequest struct {
 	V         int    `json:"v"`
 	ID        string `json:"id"`
 	AccountID string `json:"account_id,omitempty"`
@@ -64,14 +64,14 @@ const (
 	VideoDone = "done"
 	// VideoNotFound means that the job does not exist or belongs to another account.
 	VideoNotFound = "not_found"
-	// VideoConflict means that the record was updated meanwhile; the reply has the newer one.
+	// VideoConflict means that the record was updated meanwhile; the response has the newer one.
 	VideoConflict = "conflict"
 	// VideoUnavailable means that the control plane cannot answer now.
 	VideoUnavailable = "unavailable"
 )
 
-// VideoReply is the response to each of the three video requests.
-type VideoReply struct {
+// VideoResponse is the response to each of the three video requests.
+type VideoResponse struct {
 	V      int    `json:"v"`
 	Status string `json:"status"`
 	Video  *Video `json:"video,omitempty"`

@@ -65,7 +65,7 @@ func newMachine(t *rapid.T) *machine {
 		allocator: allocator.New(), sessions: map[wire.SessionID]*session.Record{}, results: map[allocator.RequestKey]*allocator.Result{}, pending: map[*wire.LeaseRequest]*allocator.PendingRequest{},
 		settled: map[[16]byte]bool{}, before: map[allocator.LeaseKey]allocator.Lease{}, gens: map[wire.PoolID]int64{},
 	}
-	for id, kind := range map[wire.PoolID]wire.Kind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
+	for id, kind := range map[wire.PoolID]wire.PoolKind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
 		m.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1}
 	}
 	m.allocator.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))

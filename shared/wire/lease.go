@@ -14,22 +14,22 @@ type SessionID int64
 // ids.
 type PoolID int64
 
-// Kind is the kind of a pool.
-type Kind int16
+// PoolKind is the kind of a pool.
+type PoolKind int16
 
 // The kinds of pools. Balances and key limits are in nano-units and are
 // charged; slots are counts that always come back.
 const (
-	Balance  Kind = 1
-	KeyLimit Kind = 2
-	Slots    Kind = 3
+	Balance  PoolKind = 1
+	KeyLimit PoolKind = 2
+	Slots    PoolKind = 3
 )
 
 // Need is the amount that one request wants of one pool.
 type Need struct {
-	Pool   PoolID `json:"pool"`
-	Kind   Kind   `json:"kind"`
-	Amount int64  `json:"amount"`
+	Pool   PoolID   `json:"pool"`
+	Kind   PoolKind `json:"kind"`
+	Amount int64    `json:"amount"`
 }
 
 // LeaseReport is a proxy's view of its lease on one pool.
@@ -70,23 +70,23 @@ const (
 	Unavailable Status = "unavailable"
 )
 
-// Reason is why a request was refused. If several reasons apply, the first one in
+// RefusalReason is why a request was refused. If several reasons apply, the first one in
 // the order of the constants is reported: first those that waiting cannot change.
-type Reason string
+type RefusalReason string
 
 // The reasons.
 const (
-	KeyLimitSpent    Reason = "key_limit_spent"
-	BalanceSpent     Reason = "balance_spent"
-	NoSlot           Reason = "no_slot"
-	KeyLimitReserved Reason = "key_limit_reserved"
-	BalanceReserved  Reason = "balance_reserved"
+	KeyLimitSpent    RefusalReason = "key_limit_spent"
+	BalanceSpent     RefusalReason = "balance_spent"
+	NoSlot           RefusalReason = "no_slot"
+	KeyLimitReserved RefusalReason = "key_limit_reserved"
+	BalanceReserved  RefusalReason = "balance_reserved"
 )
 
 // Decision is the decision about one waiting request of a LeaseRequest.
 type Decision struct {
-	Granted bool   `json:"granted,omitempty"`
-	Reason  Reason `json:"reason,omitempty"`
+	Granted bool          `json:"granted,omitempty"`
+	Reason  RefusalReason `json:"reason,omitempty"`
 	// Free and Reserved describe the pool of the Reason at the moment of the refusal, in the pool's units.
 	Free     int64 `json:"free,omitempty"`
 	Reserved int64 `json:"reserved,omitempty"`

@@ -22,7 +22,7 @@ var (
 
 // ServeVideos handles the proxies' requests about video jobs.
 func (b *Bus) ServeVideos(s *video.Service) error {
-	unavailable := event.VideoReply{V: event.Version, Status: event.VideoUnavailable}
+	unavailable := event.VideoResponse{V: event.Version, Status: event.VideoUnavailable}
 	return b.subscribe(map[string]nats.MsgHandler{
 		subject.VideoCreate: requestHandler(b, s.Create, unavailable),
 		subject.VideoGet:    requestHandler(b, s.Get, unavailable),

@@ -149,7 +149,7 @@ func TestRefusalRaisesAlarm(t *testing.T) {
 	s := w.session(leasestore.New(db), "proxy")
 	c := w.customer(10, 100, 5)
 	h := holder.NewHolder(s, "proxy", c.accountID())
-	refuse := func(amount int64) wire.Reason {
+	refuse := func(amount int64) wire.RefusalReason {
 		t.Helper()
 		h.Reserve(c.needs(amount))
 		r := ask(service, h.NextRequest())

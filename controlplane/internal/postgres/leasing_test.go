@@ -116,7 +116,7 @@ func TestLastUnitsAreGrantedOnce(t *testing.T) {
 		sessions, ops, batched int
 		slots                  int64
 		granted                int
-		reason                 wire.Reason
+		reason                 wire.RefusalReason
 	}{
 		{"two sessions, one request an op", 2, 50, 1, 1000, 37, wire.BalanceReserved},
 		{"two sessions, many requests an op", 2, 5, 10, 1000, 37, wire.BalanceReserved},

@@ -136,7 +136,7 @@ func TestVideoObjectOfAnyText(t *testing.T) {
 		if _, err := s.Update(t.Context(), job); err != nil {
 			t.Fatalf("%s: %v", given, err)
 		}
-		reply, err := s.Get(t.Context(), &event.VideoGet{ID: job.ID})
+		reply, err := s.Get(t.Context(), &event.VideoGetRequest{ID: job.ID})
 		check(t, err)
 		if diff := cmp.Diff(json.RawMessage(want), reply.Video.Object, asStored); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", given, diff)

@@ -85,7 +85,7 @@ func (r *replica) advance(v *event.Video, states ...string) *event.Video {
 // state returns the recorded revision, status and provider's id of a job.
 func (r *replica) state(v *event.Video) string {
 	r.t.Helper()
-	reply, err := r.videos().Get(r.t.Context(), &event.VideoGet{V: event.Version, ID: v.ID, AccountID: v.AccountID})
+	reply, err := r.videos().Get(r.t.Context(), &event.VideoGetRequest{V: event.Version, ID: v.ID, AccountID: v.AccountID})
 	if err != nil {
 		return err.Error()
 	}
@@ -179,7 +179,7 @@ func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	p.publishBackup("malformed", []byte(`{"v":1,"id":"malformed\u0000"`))
 
 	p.restart(p.restoreCopy)
-	if _, err := r.videos().Get(t.Context(), &event.VideoGet{V: event.Version, ID: created.ID}); err == nil {
+	if _, err := r.videos().Get(t.Context(), &event.VideoGetRequest{V: event.Version, ID: created.ID}); err == nil {
 		t.Error("the copy was used before the loss was declared")
 	}
 	for round := range 2 {

@@ -132,7 +132,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 
 // Create records a job and queues it. If the message is lost, Sweep queues the job again. A job
 // that cannot be backed up is not created, since its provider has not been called yet.
-func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	v.Rev = 1
 	if err := s.keep(ctx, v); err != nil {
 		return nil, err
@@ -147,11 +147,11 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoReply
 }
 
 // Get returns a job.
-func (s *Service) Get(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (s *Service) Get(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	v, err := s.store.Get(ctx, q.ID, q.AccountID)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	case err != nil:
 		return nil, fmt.Errorf("read video job: %w", err)
 	}
@@ -175,7 +175,7 @@ func (s *Service) keep(ctx context.Context, v *event.Video) error {
 
 // Update changes a job. On a conflict it returns the current record. A state that cannot be backed
 // up is recorded anyway, because rejecting it would lose it for certain.
-func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	seen := *v
 	seen.Object = storable(v.Object)
 	next := seen
@@ -186,7 +186,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply
 	updated, err := s.store.Update(ctx, &seen)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	case errors.Is(err, ErrConflict):
 		return s.conflict(ctx, v.ID)
 	case err != nil:
@@ -199,14 +199,14 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoReply
 }
 
 // conflict returns the current record of a job, or that there is none.
-func (s *Service) conflict(ctx context.Context, id string) (*event.VideoReply, error) {
-	reply, err := s.Get(ctx, &event.VideoGet{V: event.Version, ID: id})
+func (s *Service) conflict(ctx context.Context, id string) (*event.VideoResponse, error) {
+	reply, err := s.Get(ctx, &event.VideoGetRequest{V: event.Version, ID: id})
 	if err == nil && reply.Status == event.VideoDone {
 		reply.Status = event.VideoConflict
 	}
 	return reply, err
 }
 
-func done(v *event.Video) *event.VideoReply {
-	return &event.VideoReply{V: event.Version, Status: event.VideoDone, Video: v}
+func done(v *event.Video) *event.VideoResponse {
+	return &event.VideoResponse{V: event.Version, Status: event.VideoDone, Video: v}
 }

@@ -152,7 +152,7 @@ func TestCreate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &event.VideoReply{V: event.Version, Status: event.VideoDone, Video: job(1, event.VideoQueued)}
+	want := &event.VideoResponse{V: event.Version, Status: event.VideoDone, Video: job(1, event.VideoQueued)}
 	if diff := cmp.Diff(want, reply); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -197,13 +197,13 @@ func TestGet(t *testing.T) {
 		{jobID, "acc_2", event.VideoNotFound},
 		{"video_2", accountID, event.VideoNotFound},
 	} {
-		reply, err := s.Get(t.Context(), &event.VideoGet{V: event.Version, ID: tt.id, AccountID: tt.account})
+		reply, err := s.Get(t.Context(), &event.VideoGetRequest{V: event.Version, ID: tt.id, AccountID: tt.account})
 		if err != nil || reply.Status != tt.want || (reply.Video != nil) != (tt.want == event.VideoDone) {
 			t.Errorf("%s of %q: got %+v, %v; want %s", tt.id, tt.account, reply, err, tt.want)
 		}
 	}
 	m.err = errDown
-	if _, err := s.Get(t.Context(), &event.VideoGet{ID: jobID}); !errors.Is(err, errDown) {
+	if _, err := s.Get(t.Context(), &event.VideoGetRequest{ID: jobID}); !errors.Is(err, errDown) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -214,21 +214,21 @@ func TestUpdate(t *testing.T) {
 		name   string
 		stored *event.Video
 		update *event.Video
-		want   *event.VideoReply
+		want   *event.VideoResponse
 	}{
 		{
 			"the state that was seen", job(3, event.VideoQueued), job(3, event.VideoInProgress),
-			&event.VideoReply{V: event.Version, Status: event.VideoDone, Video: job(4, event.VideoInProgress)},
+			&event.VideoResponse{V: event.Version, Status: event.VideoDone, Video: job(4, event.VideoInProgress)},
 		},
 		{
 			"an older state", job(3, event.VideoInProgress), job(2, event.VideoCompleted),
-			&event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoInProgress)},
+			&event.VideoResponse{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoInProgress)},
 		},
 		{
 			"one that has ended", job(3, event.VideoCompleted), job(3, event.VideoFailed),
-			&event.VideoReply{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoCompleted)},
+			&event.VideoResponse{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoCompleted)},
 		},
-		{"none", nil, job(3, event.VideoFailed), &event.VideoReply{V: event.Version, Status: event.VideoNotFound}},
+		{"none", nil, job(3, event.VideoFailed), &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}},
 	}
 	for _, tt := range tests {
 		s, log := newService(&memory{job: tt.stored})

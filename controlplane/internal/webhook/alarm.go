@@ -28,7 +28,7 @@ const backShare = 10
 type Pool struct {
 	// AccountID is the owner; KeyID is zero for a balance.
 	AccountID, KeyID ident.UUID
-	Kind             wire.Kind
+	Kind             wire.PoolKind
 	Unlimited        bool
 	// Total is the amount put into the pool, Settled the amount charged; both in nano-units.
 	Total, Settled int64

@@ -52,7 +52,7 @@ func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 		t: t, book: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, over: map[wire.SessionID]bool{},
 		pages: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
 	}
-	for kind, total := range map[wire.Kind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
+	for kind, total := range map[wire.PoolKind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
 		id := wire.PoolID(kind)
 		p.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 	}

@@ -271,7 +271,7 @@ func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid time.Dur
 		server: server, sessionTTL: valid, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
 		closed: map[wire.SessionID]bool{}, seqs: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
 	}
-	for id, kind := range map[wire.PoolID]wire.Kind{balancePool: wire.Balance, slotsPool: wire.Slots} {
+	for id, kind := range map[wire.PoolID]wire.PoolKind{balancePool: wire.Balance, slotsPool: wire.Slots} {
 		const plenty = 1 << 40
 		p.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Generation: 1, Total: plenty, Free: plenty}
 	}

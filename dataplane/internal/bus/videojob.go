@@ -22,27 +22,27 @@ var (
 )
 
 // CreateVideo implements videojob.Store.
-func (b *Bus) CreateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+func (b *Bus) CreateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoCreate, v)
 }
 
 // GetVideo implements videojob.Store.
-func (b *Bus) GetVideo(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (b *Bus) GetVideo(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoGet, q)
 }
 
 // UpdateVideo implements videojob.Store.
-func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error) {
+func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	return requestVideo(ctx, b, subject.VideoUpdate, v)
 }
 
 // videoTimeout bounds one request about a video job.
 const videoTimeout = 5 * time.Second
 
-func requestVideo(ctx context.Context, b *Bus, to string, request any) (*event.VideoReply, error) {
+func requestVideo(ctx context.Context, b *Bus, to string, request any) (*event.VideoResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, videoTimeout)
 	defer cancel()
-	return send[event.VideoReply](ctx, b, to, request)
+	return send[event.VideoResponse](ctx, b, to, request)
 }
 
 // fetchTimeout is how long one fetch from the work queue waits for a task.

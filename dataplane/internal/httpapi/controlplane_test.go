@@ -158,7 +158,7 @@ func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.Bal
 }
 
 // CreateVideo implements videojob.Store.
-func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	return p.video(v.ID, "", func(*event.Video) (event.Video, string) {
 		next := *v
 		next.Rev = 1
@@ -167,12 +167,12 @@ func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.Vi
 }
 
 // GetVideo implements videojob.Store.
-func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
 }
 
 // UpdateVideo implements videojob.Store.
-func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	p.mu.Lock()
 	silent := p.updatesDown
 	p.mu.Unlock()
@@ -189,7 +189,7 @@ func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.Vi
 	})
 }
 
-func (p *controlPlane) video(id, account string, change func(current *event.Video) (event.Video, string)) (*event.VideoReply, error) {
+func (p *controlPlane) video(id, account string, change func(current *event.Video) (event.Video, string)) (*event.VideoResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -197,11 +197,11 @@ func (p *controlPlane) video(id, account string, change func(current *event.Vide
 	}
 	current, there := p.videos[id]
 	if account != "" && (!there || current.AccountID != account) {
-		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	}
 	next, status := change(&current)
 	p.videos[id] = next
-	return &event.VideoReply{V: event.Version, Status: status, Video: &next}, nil
+	return &event.VideoResponse{V: event.Version, Status: status, Video: &next}, nil
 }
 
 // onlyVideo returns the record of the only job.

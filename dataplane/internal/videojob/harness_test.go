@@ -44,7 +44,7 @@ type fakeStore struct {
 	writes int
 }
 
-func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -56,11 +56,11 @@ func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.Video
 }
 
 // reply returns a reply with a job.
-func reply(status string, v event.Video) *event.VideoReply {
-	return &event.VideoReply{V: event.Version, Status: status, Video: &v}
+func reply(status string, v event.Video) *event.VideoResponse {
+	return &event.VideoResponse{V: event.Version, Status: status, Video: &v}
 }
 
-func (s *fakeStore) GetVideo(_ context.Context, q *event.VideoGet) (*event.VideoReply, error) {
+func (s *fakeStore) GetVideo(_ context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down {
@@ -68,12 +68,12 @@ func (s *fakeStore) GetVideo(_ context.Context, q *event.VideoGet) (*event.Video
 	}
 	v, ok := s.jobs[q.ID]
 	if !ok || (q.AccountID != "" && q.AccountID != v.AccountID) {
-		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	}
 	return reply(event.VideoDone, v), nil
 }
 
-func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoReply, error) {
+func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failures > 0 && !s.loseReplies {
@@ -82,7 +82,7 @@ func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.Video
 	}
 	current, ok := s.jobs[v.ID]
 	if !ok {
-		return &event.VideoReply{V: event.Version, Status: event.VideoNotFound}, nil
+		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	}
 	if current.Rev != v.Rev || current.Ended() {
 		return reply(event.VideoConflict, current), nil

@@ -44,9 +44,9 @@ var (
 
 // Store has the records of video jobs. The control plane keeps them.
 type Store interface {
-	CreateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
-	GetVideo(ctx context.Context, q *event.VideoGet) (*event.VideoReply, error)
-	UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoReply, error)
+	CreateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error)
+	GetVideo(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error)
+	UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error)
 }
 
 // Providers calls providers. An error of Do is a *provider.Failure.
@@ -99,7 +99,7 @@ func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, err
 
 // Find returns a job of an account. An empty account finds the job of any account.
 func (t *Tracker) Find(ctx context.Context, id, account string) (*event.Video, error) {
-	return unpack(t.store.GetVideo(ctx, &event.VideoGet{V: event.Version, ID: id, AccountID: account}))
+	return unpack(t.store.GetVideo(ctx, &event.VideoGetRequest{V: event.Version, ID: id, AccountID: account}))
 }
 
 // errConflict means that another proxy has changed the record. The current record is
@@ -107,7 +107,7 @@ func (t *Tracker) Find(ctx context.Context, id, account string) (*event.Video, e
 var errConflict = errors.New("videojob: the record was changed by another proxy")
 
 // unpack returns the job of a reply of the control plane.
-func unpack(reply *event.VideoReply, err error) (*event.Video, error) {
+func unpack(reply *event.VideoResponse, err error) (*event.Video, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -144,7 +144,7 @@ func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (wors
 	return worst, preventable
 }
 
-var rank = map[wire.Reason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
+var rank = map[wire.RefusalReason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
 
 func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {
 	p := a.Pools[n.Pool]
@@ -158,7 +158,7 @@ func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {
 	return wire.Decision{Reason: reason(p.Kind, spent), Free: p.Free - taken, Reserved: p.Outstanding() + taken}
 }
 
-func reason(k wire.Kind, spent bool) wire.Reason {
+func reason(k wire.PoolKind, spent bool) wire.RefusalReason {
 	switch {
 	case k == wire.Slots:
 		return wire.NoSlot

@@ -6,7 +6,7 @@ import "modelgateway/shared/wire"
 // or counts for slots.
 type Pool struct {
 	ID   wire.PoolID
-	Kind wire.Kind
+	Kind wire.PoolKind
 	// An Unlimited pool refuses nothing; its Total is zero, and Free falls below zero by the settled amount.
 	Unlimited bool
 	// Central means central mode: grants are exactly what is asked. Otherwise the pool is in escrow mode.

@@ -53,7 +53,7 @@ func (w *Waiter) Decision() wire.Decision { return w.decision }
 
 // lease is the proxy's side of one lease.
 type lease struct {
-	kind       wire.Kind
+	kind       wire.PoolKind
 	generation int64
 	central    bool
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished

@@ -55,7 +55,7 @@ type charge struct {
 	cost    int64
 }
 
-func need(pool wire.PoolID, kind wire.Kind, amount int64) wire.Need {
+func need(pool wire.PoolID, kind wire.PoolKind, amount int64) wire.Need {
 	return wire.Need{Pool: pool, Kind: kind, Amount: amount}
 }
 
@@ -67,7 +67,7 @@ func newWorld(t reporter, v variant, seed uint64) *world {
 		w.total += w.weights[i]
 	}
 	totals := []int64{r.Int64N(5000), r.Int64N(3000), 1 + r.Int64N(4)}
-	for i, kind := range []wire.Kind{wire.Balance, wire.KeyLimit, wire.Slots} {
+	for i, kind := range []wire.PoolKind{wire.Balance, wire.KeyLimit, wire.Slots} {
 		id := wire.PoolID(i + 1)
 		w.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: totals[i], Free: totals[i]}
 	}
@@ -254,7 +254,7 @@ func (w *world) noIdleUnits(pool wire.PoolID) {
 // heldKind has the kind of the pool that is reserved, by the reason of a
 // refusal. A spent pool is refused without a recall, because no return could
 // help.
-var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
+var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // mustBeShort checks that some pool had less than the need, after the grants
 // before it.
@@ -462,7 +462,7 @@ func TestRefusalReasons(t *testing.T) {
 	tests := []struct {
 		name                  string
 		balance, limit, slots allocator.Pool
-		want                  wire.Reason
+		want                  wire.RefusalReason
 	}{
 		{"key limit spent comes first", allocator.Pool{Total: 5, Free: 5, Settled: 0}, allocator.Pool{Total: 5, Free: 5}, allocator.Pool{}, wire.KeyLimitSpent},
 		{"balance spent", allocator.Pool{Total: 5, Free: 5}, allocator.Pool{Total: 100, Free: 100}, allocator.Pool{}, wire.BalanceSpent},
@@ -475,7 +475,7 @@ func TestRefusalReasons(t *testing.T) {
 	for _, tt := range tests {
 		b := allocator.New()
 		for i, p := range []allocator.Pool{tt.balance, tt.limit, tt.slots} {
-			p.ID, p.Kind, p.Central, p.Generation = wire.PoolID(i+1), wire.Kind(i+1), true, 1
+			p.ID, p.Kind, p.Central, p.Generation = wire.PoolID(i+1), wire.PoolKind(i+1), true, 1
 			b.Pools[p.ID] = &p
 		}
 		response, _ := b.Decide(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10), need(3, wire.Slots, 1)}}}, &allocator.PendingRequest{})

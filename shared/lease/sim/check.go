@@ -231,7 +231,7 @@ func (w *world) checkClosing(id wire.SessionID) {
 	}
 }
 
-var heldKind = map[wire.Reason]wire.Kind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
+var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // checkDecisions is I5 at the moment when an op is decided.
 func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse) {

@@ -89,7 +89,7 @@ func (w *world) build() {
 	customers := make([]*customer, f.Customers)
 	w.customers = customers
 	pool := wire.PoolID(0)
-	add := func(kind wire.Kind, total int64) wire.PoolID {
+	add := func(kind wire.PoolKind, total int64) wire.PoolID {
 		pool++
 		w.pg.pools[pool] = &allocator.Pool{ID: pool, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 		return pool

@@ -50,12 +50,12 @@ func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmedPool)
 
 // alarmedPoolOf returns a locked pool with its alarms; nil if its kind has none.
 func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmedPool {
-	if wire.Kind(r.Kind) == wire.Slots {
+	if wire.PoolKind(r.Kind) == wire.Slots {
 		return nil
 	}
 	return &AlarmedPool{
 		Pool: webhook.Pool{
-			AccountID: r.AccountID, KeyID: pgconv.Deref(r.KeyID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
+			AccountID: r.AccountID, KeyID: pgconv.Deref(r.KeyID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
 			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Alarmed: webhook.Alarmed(r.RaisedAlarms),
 		},
 		id: r.ID, stored: webhook.Alarmed(r.RaisedAlarms),

@@ -49,7 +49,7 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 
 func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	return allocator.Pool{
-		ID: wire.PoolID(r.ID), Kind: wire.Kind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
+		ID: wire.PoolID(r.ID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
 		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
 	}
 }
