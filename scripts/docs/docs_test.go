@@ -220,9 +220,6 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 	cited := regexp.MustCompile("`(Test[A-Z][A-Za-z0-9_]*|Benchmark[A-Z][A-Za-z0-9_]*)`")
 	for _, path := range files(t, ".md") {
-		if path == "CONTRIBUTING.md" { // has examples of names
-			continue
-		}
 		for _, m := range cited.FindAllStringSubmatch(read(t, path), -1) {
 			if !exists(m[1]) {
 				t.Errorf("%s: there is no %s", path, m[1])
