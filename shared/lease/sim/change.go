@@ -143,7 +143,7 @@ func (w *world) adjust(cust *customer) {
 	what, amount := w.r.IntN(6), w.r.Int64N(4000)
 	confirmed := func() {}
 	var change *wire.KeyChange
-	c.tx("adjust", func(d *database) {
+	c.writeTx("adjust", poolsOf(cust.balance, cust.slots, k.limit), func(d *database) {
 		change = nil
 		announce := func(kind wire.KeyChangeKind, hash apikey.Hash) {
 			made := d.change(kind, cust.name, hash)
@@ -199,7 +199,7 @@ func (w *world) topUp(cust *customer) {
 	if c == nil {
 		return
 	}
-	c.tx("top up", func(d *database) {
+	c.writeTx("top up", poolsOf(cust.balance), func(d *database) {
 		if p := d.pools[cust.balance]; p.Total-p.Settled < topUp/4 {
 			w.stats.count("top-ups")
 			p.Adjust(topUp)

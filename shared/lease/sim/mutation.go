@@ -226,6 +226,7 @@ func leaseFaults() []Mutation {
 				return &copied
 			}
 		}},
+		{"rows are read without a lock", 20, func(r *Rules) { r.Locks = false }},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
 			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {

@@ -94,7 +94,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		return
 	}
 	var observed rollback.Observation
-	c.commit("checkpoint", checkpoint, func(d *database) {
+	c.commit("checkpoint", checkpoint, func(d *database) bool {
 		observed = rollback.Observation{Mark: d.mark, Incarnation: d.serverIncarnation}
 		for marker := range d.markers {
 			if marker.Replica == c.detector.ID() && marker.N < oldest {
@@ -106,6 +106,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 				delete(d.replicas, id) // it cannot commit any more
 			}
 		}
+		return true
 	}, func(ok bool) {
 		if !ok || !reached {
 			done(false)
@@ -206,6 +207,7 @@ func (w *world) restartPostgres() {
 		w.pg.clock = w.between(-w.profile.ClockSkew, w.profile.ClockSkew)
 	}
 	w.incarnations++
+	clear(w.locks)
 	w.pg.serverIncarnation = string(rune('a'+w.incarnations%26)) + string(rune('a'+w.incarnations/26))
 	w.down(&w.pgDown, "postgres")
 }

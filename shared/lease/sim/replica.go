@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"modelgateway/shared/lease/allocator"
@@ -22,6 +23,8 @@ const (
 type replica struct {
 	actor
 	batcher *allocator.Batcher
+	// running is the batch in a transaction.
+	running *allocator.Transaction
 	// wake is when the timer of the batcher calls pump; allocator.Never if it does not.
 	wake     time.Duration
 	detector *rollback.Detector
@@ -36,7 +39,7 @@ func (w *world) newReplica(name string) *replica {
 }
 
 func (c *replica) start() {
-	c.alive = true
+	c.alive, c.running = true, nil
 	c.life++
 	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
 		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
@@ -59,6 +62,7 @@ func (c *replica) every(d time.Duration, do func()) {
 
 func (c *replica) kill() {
 	c.alive = false
+	c.releaseRows()
 	c.w.stats.count("control planes killed")
 	c.w.log("%s killed", c.name)
 	life := c.life
@@ -77,11 +81,14 @@ func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 		c.after(0, func() { done(false) })
 		return
 	}
-	c.commit(name, commit, do, func(ok bool) { done(ok) })
+	c.commit(name, commit, func(d *database) bool {
+		do(d)
+		return true
+	}, done)
 }
 
-// commit runs a transaction on a connection to the server as it is now.
-func (c *replica) commit(name string, commit rollback.Transaction, do func(d *database), done func(ok bool)) {
+// commit runs a transaction on a connection to the server as it is now. do returns false if the server has ended it.
+func (c *replica) commit(name string, commit rollback.Transaction, do func(d *database) bool, done func(ok bool)) {
 	w, life := c.w, c.detector.Incarnation()
 	failed := func() {
 		c.detector.Failed(commit)
@@ -103,7 +110,10 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 			return
 		}
 		w.checkNoticed()
-		do(w.pg)
+		if !do(w.pg) {
+			failed()
+			return
+		}
 		w.pg.markers[commit.CommitMarker] = true
 		w.pg.commits++
 		server, number, epoch := w.pg.server, w.pg.commits, w.pg.mark.Epoch
@@ -166,7 +176,10 @@ func (c *replica) pump() {
 		return
 	}
 	batcher := c.batcher
-	c.tx("batch", func(d *database) { c.decide(d, tx) }, func(ok bool) {
+	c.running = tx
+	var batch *allocator.Batch
+	c.lockedTx("batch", rowsOf(tx), func(d *database) { batch = c.decide(d, tx) }, func(d *database) { c.save(d, batch) }, func(ok bool) {
+		c.running = nil
 		var responses []func()
 		var recalls map[wire.SessionID][]wire.Recall
 		if ok {
@@ -222,10 +235,47 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 // Recalls implements allocator.Decider.
 func (d *decider) Recalls() map[wire.SessionID][]wire.Recall { return d.batch.Recalls() }
 
-// decide is the database transaction of a batch.
-func (c *replica) decide(d *database, tx *allocator.Transaction) {
+// rowsOf are the rows that a batch locks.
+func rowsOf(tx *allocator.Transaction) rows {
+	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{}}
+	add := func(s wire.SessionID, reports []wire.LeaseReport) {
+		r.shared[s] = true
+		for _, report := range reports {
+			r.pools[report.Pool] = true
+		}
+	}
+	for _, ret := range tx.Returns() {
+		add(ret.Session, ret.Reports)
+	}
+	for _, request := range tx.Requests() {
+		add(request.Session, request.Reports)
+		maps.Copy(r.pools, rowsOfRequest(request).pools)
+	}
+	return r
+}
+
+func rowsOfRequest(request *wire.LeaseRequest) rows {
+	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{request.Session: true}}
+	for _, report := range request.Reports {
+		r.pools[report.Pool] = true
+	}
+	for _, needs := range request.Needs {
+		for _, n := range needs {
+			r.pools[n.Pool] = true
+		}
+	}
+	return r
+}
+
+// decide reads what a batch works on, and decides it.
+func (c *replica) decide(d *database, tx *allocator.Transaction) *allocator.Batch {
 	batch := c.docket(d, tx)
 	tx.Decide(&decider{c, batch})
+	return batch
+}
+
+// save writes what a batch has changed.
+func (c *replica) save(d *database, batch *allocator.Batch) {
 	c.w.saveBook(batch.Allocator)
 	for key, result := range batch.Results {
 		if result.New {
@@ -239,22 +289,12 @@ func (c *replica) decide(d *database, tx *allocator.Transaction) {
 // docket loads what a batch works on.
 func (c *replica) docket(d *database, tx *allocator.Transaction) *allocator.Batch {
 	w := c.w
-	pools, sessions := map[wire.PoolID]bool{}, map[wire.SessionID]bool{}
-	note := func(s wire.SessionID, views []wire.LeaseReport) {
-		sessions[s] = true
-		for _, v := range views {
-			pools[v.Pool] = true
-		}
-	}
+	r := rowsOf(tx)
+	pools, sessions := r.pools, r.shared
 	results, wanted := map[allocator.RequestKey]*allocator.Result{}, map[wire.PoolID]int64{}
-	for _, ret := range tx.Returns() {
-		note(ret.Session, ret.Reports)
-	}
 	for _, request := range tx.Requests() {
-		note(request.Session, request.Reports)
 		for _, needs := range request.Needs {
 			for _, n := range needs {
-				pools[n.Pool] = true
 				wanted[n.Pool] += n.Amount
 			}
 		}
@@ -303,7 +343,7 @@ func (c *replica) sweep() {
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
 				d.save(t, d.now(w))
-			case w.rules.Outlived(t, rest):
+			case w.rules.Outlived(t, rest) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
 				t.State = session.Closed
 				d.save(t, d.now(w))
@@ -403,8 +443,13 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		if d.sessions[r.Session] == nil {
 			return
 		}
+		closes := before != session.Closed && t.State == session.Closed
+		if closes && w.locked(d.rowsOfSession(r.Session)) > 0 {
+			status = wire.Wait // the proxy repeats it
+			return
+		}
 		d.save(t, d.now(w))
-		if before != session.Closed && t.State == session.Closed {
+		if closes {
 			w.stats.count("sessions closed")
 			d.sessions[r.Session].asked = true
 			w.free(r.Session)

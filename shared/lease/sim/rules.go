@@ -44,6 +44,8 @@ type Rules struct {
 	Unknown         func(since, valid, margin time.Duration) []session.PendingSession
 	Earlier         func(r *wire.RegisterRequest) []wire.EarlierSession
 	Remembers       bool
+	// Locks: rows are locked.
+	Locks bool
 
 	// The proxy's.
 	Before      func(now, deadline session.Instant) bool
@@ -81,7 +83,7 @@ func Correct() *Rules {
 		Down: (*session.Barrier).Done, Next: rollback.HighWaterMark.Next,
 		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint, Fences: true,
 		Revoke:   func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
-		Recovers: rollback.InRecoveryWait, Unknown: rollback.UnknownSessions, Remembers: true,
+		Recovers: rollback.InRecoveryWait, Unknown: rollback.UnknownSessions, Remembers: true, Locks: true,
 		Earlier: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
 		Before: session.Instant.Before,

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
 )
 
@@ -54,7 +55,7 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 }
 
 func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {
-	w := &world{profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}}, stream: stream{taken: map[int]time.Duration{}}}
+	w := &world{profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}}, stream: stream{taken: map[int]time.Duration{}}, locks: map[rollback.CommitMarker]*lock{}}
 	w.bucket.revoked = map[apikey.Hash]string{}
 	if trace {
 		w.trace = &strings.Builder{}

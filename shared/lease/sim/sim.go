@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
 )
 
@@ -44,9 +45,11 @@ type world struct {
 	trace  *strings.Builder
 	stats  Stats
 
-	pg        *database
-	copies    []*database
-	pgDown    bool
+	pg     *database
+	copies []*database
+	pgDown bool
+	// locks are the rows that open transactions have locked.
+	locks     map[rollback.CommitMarker]*lock
 	busDown   bool
 	bucket    bucket
 	stream    stream

@@ -148,7 +148,11 @@ func (c *replica) settle() {
 	}
 	before := w.stream.messages
 	var marks []event.Settled
-	c.tx("settle", func(d *database) { marks = w.settleEvents(d, events) }, func(ok bool) {
+	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{}}
+	for _, e := range events {
+		r.pools[e.balance], r.pools[e.limit], r.shared[e.Session] = true, true, true
+	}
+	c.writeTx("settle", r, func(d *database) { marks = w.settleEvents(d, events) }, func(ok bool) {
 		if !ok || w.busDown {
 			return
 		}
