@@ -25,7 +25,7 @@ func (o *operation) example(group, verb string) string {
 	return "  " + strings.Join(append(words, o.bodyExample()...), " ")
 }
 
-// bodyExample returns flags for the members of the body's example, or --data if a member is no scalar.
+// bodyExample returns flags for the members of the body's example, or --data if a member is not a scalar.
 func (o *operation) bodyExample() []string {
 	if o.op.Body == nil {
 		return nil

@@ -270,7 +270,7 @@ func (h *Holder) endRequest() {
 }
 
 // AbortWaiters aborts all waiters because the session has ended, and returns
-// them. Granted requests go on and are released as usual. The outstanding lease
+// them. Granted requests continue and are released as usual. The outstanding lease
 // request is kept: units that were granted to it are returned when its response
 // comes.
 func (h *Holder) AbortWaiters() []*Waiter {

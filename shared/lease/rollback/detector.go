@@ -208,7 +208,7 @@ func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 }
 
 // AfterCheckpoint decides, after a committed checkpoint, whether the replica
-// goes on serving. The membership must have been read before the checkpoint. The
+// continues to serve. The membership must have been read before the checkpoint. The
 // returned membership, without the replicas that the checkpoint fenced, must be
 // written. A replica that stops gracefully is among the fenced ones itself. If
 // AfterCheckpoint returns false, the replica has stopped serving.

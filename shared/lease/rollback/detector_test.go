@@ -150,6 +150,6 @@ func TestCheckpointFencesSilentReplicas(t *testing.T) {
 	}
 	next.Members["c"] = Member{Incarnation: "2"}
 	if _, ok := a.AfterCheckpoint(next, observed, checkpoint, nil); ok || a.Incarnation() != "" {
-		t.Error("it goes on serving beside a member of another incarnation")
+		t.Error("the replica continues to serve beside a member of another incarnation")
 	}
 }

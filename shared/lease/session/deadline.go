@@ -7,7 +7,7 @@ import (
 )
 
 // Instant is a moment on two clocks of a machine, neither of which goes back.
-// Mono stops while the machine is suspended; Boot goes on. Each is a duration
+// Mono stops while the machine is suspended; Boot does not. Each is a duration
 // since an arbitrary moment.
 type Instant struct{ Mono, Boot time.Duration }
 

@@ -1,5 +1,5 @@
 // Package lifecycle starts the components of a program in order and stops them
-// in the opposite order.
+// in the reverse order.
 package lifecycle
 
 import (
@@ -16,7 +16,7 @@ type component struct {
 }
 
 // Components are started in the order in which they were added and stopped in
-// the opposite order. It is not safe for concurrent use.
+// the reverse order. It is not safe for concurrent use.
 type Components struct {
 	// Log gets a debug message for each component that starts or stops.
 	Log *slog.Logger

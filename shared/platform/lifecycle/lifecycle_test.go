@@ -32,7 +32,7 @@ func setup(failStart, failStop string) (*lifecycle.Components, *[]string) {
 	return c, calls
 }
 
-func TestComponentsStopInOppositeOrder(t *testing.T) {
+func TestComponentsStopInReverseOrder(t *testing.T) {
 	t.Parallel()
 	c, calls := setup("", "")
 	if err := errors.Join(c.Start(t.Context()), c.Stop(t.Context()), c.Stop(t.Context())); err != nil {

@@ -142,7 +142,7 @@ func TestInvalidFilesAreRejected(t *testing.T) {
 		}
 	}
 	if _, err := load(t, "", nil, "--config", filepath.Join(t.TempDir(), "missing.yaml")); err == nil {
-		t.Error("a missing file is no error")
+		t.Error("no error for a missing file")
 	}
 }
 
@@ -215,6 +215,6 @@ func TestReplaceSection(t *testing.T) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
 	if _, err := ReplaceSection(document, "y", ""); err == nil {
-		t.Error("a missing section is no error")
+		t.Error("no error for a missing section")
 	}
 }
