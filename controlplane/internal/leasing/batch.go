@@ -13,13 +13,13 @@ import (
 const (
 	// maxBatch bounds the messages of one transaction.
 	maxBatch = 256
-	// maxQueue bounds the messages that wait for one. More are answered as unavailable.
+	// maxQueue bounds the messages that wait for a transaction. Others get the response unavailable.
 	maxQueue = 8192
 	// recallTimeout and recallInterval are the times of allocator.BatcherConfig.
 	recallTimeout  = 250 * time.Millisecond
 	recallInterval = 10 * time.Millisecond
-	// batchTimeout bounds one transaction, stopTimeout what is left of it when the service stops: the messages are
-	// answered as unavailable, and a decision that was committed all the same is the response to the repeated message.
+	// batchTimeout bounds one transaction, stopTimeout the rest of it when the service stops. After that its messages get
+	// the response unavailable. If it was committed nevertheless, the repeated message gets the stored response.
 	batchTimeout = 5 * time.Second
 	stopTimeout  = time.Second
 )
@@ -57,11 +57,11 @@ func (s *Service) enqueue(add func() bool) bool {
 	return true
 }
 
-// elapsed is the clock of the batcher.
+// elapsed returns the time of the batcher's clock.
 func (s *Service) elapsed() time.Duration { return time.Since(s.started) }
 
-// runBatches runs transaction after transaction until ctx ends, and answers what
-// is still queued.
+// runBatches runs transactions until ctx ends, and then answers the messages that
+// are still queued.
 func (s *Service) runBatches(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -86,6 +86,7 @@ func (s *Service) runBatches(ctx context.Context) {
 	call(responses)
 }
 
+// call sends responses.
 func call(responses []func()) {
 	for _, respond := range responses {
 		respond()
@@ -126,7 +127,7 @@ func (s *Service) recall(recalls map[wire.SessionID][]wire.Recall) {
 		for _, r := range list {
 			s.metrics.recalls.Inc()
 			if err := s.pusher.Recall(session, r); err != nil {
-				s.log.Warn("recall not sent", slog.Any("error", err), slog.Int64("session", int64(session)))
+				s.log.Warn("sending a recall failed", slog.Any("error", err), slog.Int64("session", int64(session)))
 			}
 		}
 	}

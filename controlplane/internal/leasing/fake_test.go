@@ -51,7 +51,7 @@ func newFakeStore(balance, slots int64) *fakeStore {
 	return m
 }
 
-func (m *fakeStore) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
+func (m *fakeStore) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	if m.hold != nil {
 		m.begun <- true
 		select {
@@ -64,7 +64,7 @@ func (m *fakeStore) Batch(ctx context.Context, ops []*wire.LeaseRequest, returns
 	if m.fails != nil || ctx.Err() != nil {
 		return errors.Join(m.fails, ctx.Err())
 	}
-	m.sizes = append(m.sizes, len(ops)+len(returns))
+	m.sizes = append(m.sizes, len(requests)+len(returns))
 	if m.repeat {
 		decide(m.copied())
 	}
@@ -82,8 +82,8 @@ func (m *fakeStore) copied() *allocator.Batch {
 		state.Allocator.Pools[id] = &pool
 	}
 	for key, l := range m.state.Allocator.Leases {
-		held := *l
-		state.Allocator.Leases[key] = &held
+		lease := *l
+		state.Allocator.Leases[key] = &lease
 	}
 	return state
 }
@@ -103,7 +103,7 @@ func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration) (int, i
 	return 0, 0, nil
 }
 
-// newService returns a Service over the memory, with sessions of 30 s.
+// newService returns a Service with default settings.
 func newService(store Store, pusher Pusher) *Service {
 	return New(Config{}, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 }
@@ -132,9 +132,9 @@ func (p *sessions) Recall(session wire.SessionID, r wire.Recall) error {
 	m := p.store.(*fakeStore) //nolint:forcetypeassert // there is no other store here
 	m.mu.Lock()
 	l := m.state.Allocator.Leases[allocator.LeaseKey{Pool: r.Pool, Session: session}]
-	view := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation, GrantedSeen: l.Granted, Returned: l.Returned}
+	report := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation, GrantedSeen: l.Granted, Returned: l.Returned}
 	m.mu.Unlock()
-	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{view}}, func(wire.ReturnResponse) {})
+	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{report}}, func(wire.ReturnResponse) {})
 	return nil
 }
 
@@ -147,15 +147,15 @@ func start(t *testing.T, store Store) *Service {
 	return s
 }
 
-// replies collects the responses to one proxy.
-type replies struct {
-	ops     chan wire.LeaseResponse
-	returns chan wire.ReturnResponse
+// responses collects the responses to lease requests and returns.
+type responses struct {
+	requests chan wire.LeaseResponse
+	returns  chan wire.ReturnResponse
 }
 
-func newReplies() *replies {
-	return &replies{make(chan wire.LeaseResponse, 10_000), make(chan wire.ReturnResponse, 10_000)}
+func newResponses() *responses {
+	return &responses{make(chan wire.LeaseResponse, 10_000), make(chan wire.ReturnResponse, 10_000)}
 }
 
-func (r *replies) op(o wire.LeaseResponse)   { r.ops <- o }
-func (r *replies) ret(o wire.ReturnResponse) { r.returns <- o }
+func (r *responses) request(o wire.LeaseResponse) { r.requests <- o }
+func (r *responses) ret(o wire.ReturnResponse)    { r.returns <- o }

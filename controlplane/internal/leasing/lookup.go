@@ -10,12 +10,11 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// staleLookup is how long a proxy waits for a lookup. Older ones are dropped: no
-// one waits for them, and reading them would hold up those that came later until
-// no one waited for those either.
+// staleLookup is how long a proxy waits for a lookup. Older ones are dropped:
+// reading them would delay later ones until their proxies no longer wait either.
 const staleLookup = 2 * time.Second
 
-// lookup is a request for the record of a key, and where its response goes.
+// lookup is a request for the record of a key, with the function that responds.
 type lookup struct {
 	hash    apikey.Hash
 	respond func(wire.LoadKeyResponse)
@@ -29,7 +28,7 @@ func (l *lookup) unavailable() {
 // lookups is the queue of lookups.
 type lookups struct {
 	queue chan *lookup
-	// mu guards stopped: nothing is queued after the queue was emptied for the last time.
+	// mu guards stopped. Nothing is queued once it is true.
 	mu      sync.RWMutex
 	stopped bool
 }
@@ -49,9 +48,9 @@ func (q *lookups) add(l *lookup) bool {
 	}
 }
 
-// take adds the lookups that wait to a batch.
-func (q *lookups) take(batch []*lookup, most int) []*lookup {
-	for len(batch) < most {
+// take adds queued lookups to a batch, up to a size of limit.
+func (q *lookups) take(batch []*lookup, limit int) []*lookup {
+	for len(batch) < limit {
 		select {
 		case l := <-q.queue:
 			batch = append(batch, l)
@@ -62,7 +61,7 @@ func (q *lookups) take(batch []*lookup, most int) []*lookup {
 	return batch
 }
 
-// stop answers the lookups that wait, and takes no more.
+// stop answers the queued lookups as unavailable. After that add returns false.
 func (q *lookups) stop() {
 	q.mu.Lock()
 	q.stopped = true
@@ -72,8 +71,8 @@ func (q *lookups) stop() {
 	}
 }
 
-// LoadKey queues a lookup; respond is called as Request calls it, or never when
-// the proxy has stopped waiting.
+// LoadKey queues a lookup. respond is called as Request does, or never if the
+// lookup has become stale.
 func (s *Service) LoadKey(q *wire.LoadKeyRequest, respond func(wire.LoadKeyResponse)) {
 	l := &lookup{hash: q.KeyHash, respond: respond, since: time.Now()}
 	if !s.lookups.add(l) {
@@ -82,9 +81,8 @@ func (s *Service) LoadKey(q *wire.LoadKeyRequest, respond func(wire.LoadKeyRespo
 	}
 }
 
-// runLookups reads batch after batch of records. They grow as batches of lease
-// requests do: however many keys are new at once, there is one statement for all
-// that wait.
+// runLookups reads records in batches until ctx ends. Lookups that arrive during a
+// read form the next batch.
 func (s *Service) runLookups(ctx context.Context) {
 	defer s.lookups.stop()
 	for {
@@ -97,25 +95,26 @@ func (s *Service) runLookups(ctx context.Context) {
 	}
 }
 
+// load reads the records of the lookups that are not stale, and responds.
 func (s *Service) load(ctx context.Context, batch []*lookup) {
-	var wanted []*lookup
+	var awaited []*lookup
 	var hashes []apikey.Hash
 	for _, l := range batch {
 		if time.Since(l.since) < staleLookup {
-			wanted, hashes = append(wanted, l), append(hashes, l.hash)
+			awaited, hashes = append(awaited, l), append(hashes, l.hash)
 		}
 	}
-	s.metrics.lookups(len(wanted), len(batch))
-	if len(wanted) == 0 {
+	s.metrics.lookups(len(awaited), len(batch))
+	if len(awaited) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	loaded, err := s.store.LoadKeys(ctx, hashes)
 	if err != nil {
-		s.log.Error("key records not read", slog.Any("error", err), slog.Int("size", len(hashes)))
+		s.log.Error("reading key records failed", slog.Any("error", err), slog.Int("size", len(hashes)))
 	}
-	for _, l := range wanted {
+	for _, l := range awaited {
 		if reply := loaded[l.hash]; reply != nil {
 			l.respond(*reply)
 			continue

@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// keyStore takes a time over each reading, and notes how many keys it was of.
+// keyStore is a Store whose LoadKeys takes some time. It records the batch sizes.
 type keyStore struct {
 	Store
 	takes time.Duration
@@ -44,15 +44,14 @@ func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration) (int, in
 // broken begins the hash of a key whose record cannot be read.
 const broken = 255
 
-// lookUp asks for a key; its answer comes on the channel.
+// lookUp sends a lookup. The response comes on the channel.
 func lookUp(s *Service, hash apikey.Hash) <-chan wire.LoadKeyResponse {
 	answer := make(chan wire.LoadKeyResponse, 1)
 	s.LoadKey(&wire.LoadKeyRequest{V: wire.Version, KeyHash: hash}, func(r wire.LoadKeyResponse) { answer <- r })
 	return answer
 }
 
-// However many keys are asked for at once, each reading is of all that wait.
-func TestLookupsGather(t *testing.T) {
+func TestLookupsDuringAReadFormTheNextBatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &keyStore{takes: 100 * time.Millisecond}
@@ -65,17 +64,16 @@ func TestLookupsGather(t *testing.T) {
 		}
 		for _, answer := range answers {
 			if got := <-answer; got.Status != wire.Done || got.ReadRevision != 7 {
-				t.Fatalf("got %+v; want what the store says", got)
+				t.Fatalf("got %+v; want the record of the store", got)
 			}
 		}
 		if diff := cmp.Diff([]int{1, maxBatch, more - maxBatch}, store.sizes); diff != "" {
-			t.Errorf("readings (-want +got):\n%s", diff)
+			t.Errorf("batch sizes (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// What nobody waits for any more is not read: else a store that was slow for a
-// while would answer only those who have gone.
+// Otherwise a store that was slow for a while would only answer proxies that no longer wait.
 func TestStaleLookupsAreDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,19 +87,18 @@ func TestStaleLookupsAreDropped(t *testing.T) {
 		time.Sleep(staleLookup)
 		late := lookUp(s, apikey.Hash{3})
 		if got := <-first; got.Status != wire.Done {
-			t.Errorf("the first: got %+v; want an answer", got)
+			t.Errorf("first lookup: got %+v; want a record", got)
 		}
 		if got := <-late; got.Status != wire.Done {
-			t.Errorf("the late one: got %+v; want an answer", got)
+			t.Errorf("lookup after the stale ones: got %+v; want a record", got)
 		}
 		if diff := cmp.Diff([]int{1, 1}, store.sizes); diff != "" {
-			t.Errorf("readings (-want +got):\n%s", diff)
+			t.Errorf("batch sizes (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A record that cannot be read is no reason not to tell the others.
-func TestLookupsFailAlone(t *testing.T) {
+func TestBrokenRecordDoesNotFailOtherLookups(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, &keyStore{fails: errors.New("one record is broken")})
@@ -115,8 +112,7 @@ func TestLookupsFailAlone(t *testing.T) {
 	})
 }
 
-// A service that stops answers everyone, and so does one that is full.
-func TestLookupsOfAServiceThatStops(t *testing.T) {
+func TestLookupsAreUnavailableWhenQueueIsFullOrServiceStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(&keyStore{takes: time.Hour}, nil)
@@ -127,7 +123,7 @@ func TestLookupsOfAServiceThatStops(t *testing.T) {
 			answers = append(answers, lookUp(s, apikey.Hash{1}))
 		}
 		if got := <-lookUp(s, apikey.Hash{1}); got.Status != wire.Unavailable {
-			t.Errorf("beyond what fits: got %+v; want %s", got, wire.Unavailable)
+			t.Errorf("lookup with a full queue: got %+v; want %s", got, wire.Unavailable)
 		}
 		s.Stop()
 		for _, answer := range append(answers, lookUp(s, apikey.Hash{1})) {

@@ -355,4 +355,4 @@ func (p *proxy) mustAcquire(t *testing.T, reserve money.Nano) *Reservation {
 }
 
 // charged finishes a reservation with a cost.
-func (h *Reservation) charged(cost money.Nano) { h.Finish(func(e *event.Usage) { e.Cost = cost }) }
+func (res *Reservation) charged(cost money.Nano) { res.Finish(func(e *event.Usage) { e.Cost = cost }) }
