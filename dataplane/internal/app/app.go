@@ -120,7 +120,7 @@ func build(
 	reg.MustRegister(picker)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
-	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Parts{
+	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access,
@@ -158,9 +158,8 @@ func build(
 	return c, nil
 }
 
-// closeSession returns all leases, publishes the usage that is left and closes
-// the session. Every request must have ended before. Returning leases takes no
-// longer than returnTimeout.
+// closeSession returns all leases, publishes the remaining usage and closes the session. All requests must have ended.
+// Returning leases takes no longer than returnTimeout.
 func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
 	returns, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()

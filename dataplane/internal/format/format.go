@@ -111,5 +111,5 @@ type Answer interface {
 	Release()
 }
 
-// Tokens estimates the tokens of n bytes of text: a quarter, rounded up.
-func Tokens(n int64) int64 { return (n + 3) / 4 }
+// EstimateTokens estimates the number of tokens in n bytes of text: n/4, rounded up.
+func EstimateTokens(n int64) int64 { return (n + 3) / 4 }

@@ -8,7 +8,7 @@ import (
 
 // Request is the parsed body of a request. It refers to the JSON object, which must not change until Release.
 type Request struct {
-	// Model is the model name that the client asked for.
+	// Model is the model name in the client's request.
 	Model string
 	// Stream reports whether the client wants an event stream.
 	Stream bool
@@ -117,5 +117,5 @@ func (r *Request) EstimateInput(perImage int64) int64 {
 		bytes += int64(m.Size.Bytes - m.Size.MediaBytes)
 		media += int64(m.Size.MediaParts)
 	}
-	return Tokens(bytes) + media*perImage
+	return EstimateTokens(bytes) + media*perImage
 }

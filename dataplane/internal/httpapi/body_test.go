@@ -75,7 +75,7 @@ func TestBodyAboveTheLimitIsRefusedAtOnce(t *testing.T) {
 			t.Errorf("%s, declared (-want +got):\n%s", path, diff)
 		}
 		if declared.n != 0 {
-			t.Errorf("%s: the gateway asked for %d bytes of a body that was declared too large", path, declared.n)
+			t.Errorf("%s: the gateway read %d bytes of a body that was declared too large", path, declared.n)
 		}
 		if path != "/v1/chat/completions" {
 			continue // scripts/e2e sends bodies beyond the limit completely
@@ -100,7 +100,7 @@ func TestChunkedBodyIsForwardedWithItsLength(t *testing.T) {
 	body := `{"model":"text","messages":[{"role":"user","content":"` + strings.Repeat("x", 100_000) + `"}]}`
 	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", onlyReader{strings.NewReader(body)})
 	_ = response.Body.Close()
-	calls := g.sims[0].got()
+	calls := g.sims[0].received()
 	if response.StatusCode != http.StatusOK || len(calls) != 1 {
 		t.Fatalf("got %d, %d calls", response.StatusCode, len(calls))
 	}
@@ -189,8 +189,8 @@ func TestProviderUnderMaintenanceGetsNoCalls(t *testing.T) {
 			jsonAnswer(http.StatusOK, chatJSON), jsonAnswer(http.StatusOK, chatJSON))
 	}
 	g := build()
-	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK || len(g.sims[0].got()) != 0 {
-		t.Errorf("got %d, and %d requests at the provider under maintenance", got.status, len(g.sims[0].got()))
+	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK || len(g.sims[0].received()) != 0 {
+		t.Errorf("got %d, and %d requests at the provider under maintenance", got.status, len(g.sims[0].received()))
 	}
 	closed[1] = &catalogkv.Maintenance{}
 	g = build()

@@ -33,6 +33,6 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	before := lookups.Load()
 	c.of("c")
 	if lookups.Load() != before {
-		t.Error("the vector was asked again for labels in the cache")
+		t.Error("the vector was called again for labels in the cache")
 	}
 }

@@ -208,7 +208,7 @@ func TestRevocationBeforeTheStreamIsAnError(t *testing.T) {
 	if e := g.spool.next(t); e.Status != event.Revoked || e.Cost != 0 || e.HTTPStatus != 401 {
 		t.Errorf("got event %+v", e)
 	}
-	if n := len(g.sims[1].got()); n != 0 {
+	if n := len(g.sims[1].received()); n != 0 {
 		t.Error("another route was tried")
 	}
 }
@@ -216,7 +216,7 @@ func TestRevocationBeforeTheStreamIsAnError(t *testing.T) {
 func TestNonStreamingAnswerIsDeliveredDespiteRevocation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
-	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
+	g.sims[0].setAnswer(func(w http.ResponseWriter, r *http.Request) {
 		g.revoke(g.key)
 		jsonAnswer(200, chatJSON)(w, r)
 	})
@@ -317,7 +317,7 @@ func (panicBody) Close() error { return nil }
 func TestPanicIsAnsweredWith500(t *testing.T) {
 	t.Parallel()
 	for path, body := range map[string]string{"/v1/chat/completions": chatBody, "/v1/messages": `{"model":"text","messages":[],"max_tokens":1}`} {
-		g := newGatewayWith(t, options{calls: panicProvider{}}, stall)
+		g := newGatewayWith(t, options{providers: panicProvider{}}, stall)
 		got := g.post(path, body).apiError(t)
 		if got.Status != 500 || got.Code != "" || got.Messages != (path == "/v1/messages") || strings.Contains(got.Message, "programming error") {
 			t.Errorf("got %+v", got)
@@ -330,7 +330,7 @@ func TestPanicIsAnsweredWith500(t *testing.T) {
 
 func TestPanicClosesTheConnectionOfAStream(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{calls: panicProvider{&provider.Answer{
+	g := newGatewayWith(t, options{providers: panicProvider{&provider.Answer{
 		Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: panicBody{strings.NewReader(chatHead + chatText)}}, Length: -1,
 	}}}, stall)
 	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))

@@ -15,9 +15,9 @@ import (
 
 // The pool ids of an account are the number of the account plus these offsets.
 const (
-	balanceOf wire.PoolID = iota
-	limitOf
-	slotsOf
+	balanceOffset wire.PoolID = iota
+	limitOffset
+	slotsOffset
 	poolsPerAccount
 )
 
@@ -55,7 +55,7 @@ func (p *controlPlane) open(account string, balance, limit, slots int64) {
 	base := wire.PoolID(len(p.accounts)+1) * poolsPerAccount
 	p.accounts[account] = base
 	for offset, pool := range map[wire.PoolID]allocator.Pool{
-		balanceOf: {Kind: wire.Balance, Total: balance}, limitOf: {Kind: wire.KeyLimit, Total: limit}, slotsOf: {Kind: wire.Slots, Total: slots},
+		balanceOffset: {Kind: wire.Balance, Total: balance}, limitOffset: {Kind: wire.KeyLimit, Total: limit}, slotsOffset: {Kind: wire.Slots, Total: slots},
 	} {
 		pool.ID, pool.Free, pool.Generation, pool.Central = base+offset, pool.Total, 1, true
 		p.allocator.Pools[pool.ID] = &pool
@@ -67,7 +67,7 @@ func (p *controlPlane) issue(hash apikey.Hash, keyID, account string) {
 	defer p.mu.Unlock()
 	base := p.accounts[account]
 	p.records[hash] = wire.KeyRecord{
-		KeyID: keyID, AccountID: account, Active: true, BalancePool: base + balanceOf, LimitPool: base + limitOf, SlotsPool: base + slotsOf,
+		KeyID: keyID, AccountID: account, Active: true, BalancePool: base + balanceOffset, LimitPool: base + limitOffset, SlotsPool: base + slotsOffset,
 	}
 }
 

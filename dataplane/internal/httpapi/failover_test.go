@@ -31,8 +31,8 @@ type firstFailure struct {
 	name     string
 	answer   http.HandlerFunc
 	provider func(p *catalogkv.Provider)
-	// stream: the case applies only to requests for a stream; whole: only to non-streaming requests.
-	stream, whole bool
+	// stream: the case applies only to requests for a stream; nonStreaming: only to non-streaming requests.
+	stream, nonStreaming bool
 }
 
 func failures() []firstFailure {
@@ -58,12 +58,12 @@ func failures() []firstFailure {
 		{name: "error in a 200", answer: jsonAnswer(200, `{"error":{"message":"The server had an error","code":500}}`)},
 		{name: "200 that is no JSON", answer: jsonAnswer(200, `<html>Welcome</html>`)},
 		{name: "200 with nothing", answer: jsonAnswer(200, ``)},
-		{name: "truncated body", whole: true, answer: func(w http.ResponseWriter, _ *http.Request) {
+		{name: "truncated body", nonStreaming: true, answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, chatJSON[:50])
 			panic(http.ErrAbortHandler)
 		}},
-		{name: "events for a non-streaming request", whole: true, answer: streamAnswer(chatHead, chatText, chatDone)},
+		{name: "events for a non-streaming request", nonStreaming: true, answer: streamAnswer(chatHead, chatText, chatDone)},
 		{name: "error as the first event", stream: true, answer: streamAnswer(chatEventError, chatDone)},
 		{name: "error in the same read as the first event", stream: true, answer: streamAnswer(chatHead + chatText + chatEventError)},
 		{name: "no event", stream: true, answer: streamAnswer("")},
@@ -77,7 +77,7 @@ func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		for _, tt := range failures() {
-			if (tt.stream && !stream) || (tt.whole && stream) {
+			if (tt.stream && !stream) || (tt.nonStreaming && stream) {
 				continue
 			}
 			name := tt.name + ", non-streaming"
@@ -102,7 +102,7 @@ func TestAnotherRouteServesAfterAFailureBeforeTheFirstByte(t *testing.T) {
 				if e.Status != event.Completed || e.Provider != "prv_1" || e.Route != "rte_1_text" || e.Cost != chatCost || e.Rule != event.RuleReported || e.HTTPStatus != 200 {
 					t.Errorf("got event %+v", e)
 				}
-				if calls := g.sims[1].got(); len(calls) != 1 || calls[0].header.Get("Authorization") != "Bearer secret-1" {
+				if calls := g.sims[1].received(); len(calls) != 1 || calls[0].header.Get("Authorization") != "Bearer secret-1" {
 					t.Errorf("got calls of the second provider: %+v", calls)
 				}
 			})
@@ -142,7 +142,7 @@ func TestErrorAfterAllRoutesHaveFailed(t *testing.T) {
 				t.Errorf("%s: got event %+v", tt.name, e)
 			}
 			for i, s := range g.sims {
-				if n := len(s.got()); n != 1 {
+				if n := len(s.received()); n != 1 {
 					t.Errorf("%s: provider %d was called %d times", tt.name, i, n)
 				}
 			}
@@ -159,7 +159,7 @@ func TestOnlyRouteIsCalledDuringItsCooldown(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	if n := len(g.sims[0].got()); n != 2 {
+	if n := len(g.sims[0].received()); n != 2 {
 		t.Errorf("the provider was called %d times; want 2", n)
 	}
 }
@@ -186,7 +186,7 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 			t.Errorf("%s, with the breaker open: got %+v", path, got)
 		}
 	}
-	if n := len(g.sims[0].got()); n != calls || calls == 100 {
+	if n := len(g.sims[0].received()); n != calls || calls == 100 {
 		t.Errorf("the provider was called %d times; want %d", n, calls)
 	}
 	// The image route to the same provider has a breaker of its own.
@@ -249,7 +249,7 @@ func TestErrorsInTheRequestAreNotRetried(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got, ignoreTexts); diff != "" {
 				t.Errorf("%s, %s (-want +got):\n%s", tt.name, how, diff)
 			}
-			if n := len(g.sims[1].got()); n != 0 {
+			if n := len(g.sims[1].received()); n != 0 {
 				t.Errorf("%s, %s: the second provider was called", tt.name, how)
 			}
 			if e := g.spool.next(t); e.Status != event.Failed || e.Cost != 0 || e.HTTPStatus != 400 {
@@ -272,7 +272,7 @@ func TestRejectedCredentialGetsACooldownAndAnotherIsUsed(t *testing.T) {
 		Credentials: []catalogkv.Credential{g.credential("crd_a", "secret-a"), g.credential("crd_b", "secret-b")},
 	})
 	g.apply()
-	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
+	g.sims[0].setAnswer(func(w http.ResponseWriter, r *http.Request) {
 		if refused == "" {
 			refused = r.Header.Get("Authorization")
 		}
@@ -303,7 +303,7 @@ func TestAtMostThreeRoutesAreTried(t *testing.T) {
 	if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != 502 {
 		t.Errorf("got %+v", got)
 	}
-	if n := len(g.sims[3].got()); n != 0 {
+	if n := len(g.sims[3].received()); n != 0 {
 		t.Errorf("a fourth route was tried")
 	}
 }

@@ -79,11 +79,11 @@ func (g *gateway) Current() *session.Session { return g.session }
 
 // options vary between tests.
 type options struct {
-	// calls replaces the provider client.
-	calls httpapi.Providers
-	cfg   httpapi.Config
-	// empty publishes no catalog.
-	empty bool
+	// providers replaces the provider client.
+	providers httpapi.Providers
+	cfg       httpapi.Config
+	// noCatalog leaves the catalog unpublished.
+	noCatalog bool
 	// provider and model change the entries before they are published.
 	provider func(i int, p *catalogkv.Provider)
 	model    func(m *catalogkv.Model)
@@ -126,23 +126,23 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.session)
 	calls := upstream.New(upstream.Limits{})
-	if o.calls == nil {
-		o.calls = calls
+	if o.providers == nil {
+		o.providers = calls
 	}
 	for _, answer := range answers {
 		g.sims = append(g.sims, newSim(t, answer))
 	}
-	api := httpapi.New(o.cfg, httpapi.Parts{
-		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.calls, Balances: g.plane,
-		Videos:   videojob.New(g.plane, o.calls, g.spool, g.models, videos.Dialect{}, log, nil),
+	api := httpapi.New(o.cfg, httpapi.Dependencies{
+		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.providers, Balances: g.plane,
+		Videos:   videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, nil),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo),
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)
-	if !o.empty {
-		g.fill(o)
+	if !o.noCatalog {
+		g.publishCatalog(o)
 	}
 	g.api, g.handler = api, api.Handler()
 	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -168,8 +168,8 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	return g
 }
 
-// fill publishes the catalog.
-func (g *gateway) fill(o options) {
+// publishCatalog publishes the catalog.
+func (g *gateway) publishCatalog(o options) {
 	var routes []catalogkv.Route
 	for i, s := range g.sims {
 		n := strconv.Itoa(i)
@@ -273,7 +273,7 @@ func (g *gateway) checkInvariants() {
 		}
 	}
 	for account := range g.plane.accounts {
-		for offset, want := range map[wire.PoolID]int64{balanceOf: costs[account], limitOf: costs[account], slotsOf: 0} {
+		for offset, want := range map[wire.PoolID]int64{balanceOffset: costs[account], limitOffset: costs[account], slotsOffset: 0} {
 			if got := g.plane.held(account, offset); got != want {
 				g.t.Errorf("account %s, pool %d: %d is reserved; want %d", account, offset, got, want)
 			}

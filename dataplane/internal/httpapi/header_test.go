@@ -130,7 +130,7 @@ func TestHeadersOfClientAndProviderAreNotForwarded(t *testing.T) {
 				t.Errorf("the provider's header %s reached the client: %q", name, values)
 			}
 		}
-		calls := g.sims[0].got()
+		calls := g.sims[0].received()
 		if len(calls) == 0 {
 			t.Fatal("no call")
 		}
@@ -208,7 +208,7 @@ func TestRepeatedSlashesAndQueriesAreAccepted(t *testing.T) {
 			t.Errorf("HEAD: got length %s, body %q", got.header.Get("Content-Length"), got.body)
 		}
 	}
-	for _, call := range g.sims[0].got() {
+	for _, call := range g.sims[0].received() {
 		if call.target != "/v1/chat/completions" {
 			t.Errorf("the provider was called at %s", call.target)
 		}

@@ -193,7 +193,7 @@ func TestBalanceEndpointReturnsTheFiguresOfTheControlPlane(t *testing.T) {
 
 func TestRequestsBeforeTheFirstCatalogAreRefusedWith503(t *testing.T) {
 	t.Parallel()
-	g := newGatewayWith(t, options{empty: true})
+	g := newGatewayWith(t, options{noCatalog: true})
 	for method, path := range map[string]string{http.MethodPost: "/v1/chat/completions", http.MethodGet: "/v1/models"} {
 		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
 		if diff := cmp.Diff(want, g.send(method, path, chatBody).apiError(t), ignoreTexts); diff != "" {

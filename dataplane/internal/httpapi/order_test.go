@@ -26,7 +26,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 		})
 		g.apply()
 	}
-	g.plane.spend(theAccount, balanceOf, 0)
+	g.plane.spend(theAccount, balanceOffset, 0)
 	g.set(subject.KindSettings, "", catalogkv.Settings{Currency: "USD", Maintenance: &catalogkv.Maintenance{Message: "Back soon."}})
 	disabled(g, true)
 	large := `{"model":"text","x":"` + strings.Repeat("x", 25<<20) + `"}`
@@ -51,7 +51,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 		{name: "admission before routes", body: `{"model":"text","messages":[]}`, want: apiError{Status: 402, Code: "insufficient_quota", Final: true}},
 		{
 			name: "routes before the provider", body: `{"model":"text","messages":[]}`, want: apiError{Status: 503},
-			fix: func() { g.plane.spend(theAccount, balanceOf, 1_000_000) },
+			fix: func() { g.plane.spend(theAccount, balanceOffset, 1_000_000) },
 		},
 	}
 	for _, tt := range tests {
@@ -72,7 +72,7 @@ func TestChecksHaveTheDocumentedOrder(t *testing.T) {
 			}
 		})
 	}
-	if calls := g.sims[0].got(); len(calls) != 0 {
+	if calls := g.sims[0].received(); len(calls) != 0 {
 		t.Errorf("refused requests made %d calls", len(calls))
 	}
 	if events := g.spool.all(); len(events) != 0 {
@@ -160,7 +160,7 @@ func TestUncertainAdmissionIsAnsweredWith503(t *testing.T) {
 			if diff := cmp.Diff(apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, got, ignoreTexts); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if calls := g.sims[0].got(); len(calls) != 0 {
+			if calls := g.sims[0].received(); len(calls) != 0 {
 				t.Errorf("%d calls were made", len(calls))
 			}
 			g.plane.set(func(p *controlPlane) { p.down = false })

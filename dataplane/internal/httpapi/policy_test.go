@@ -55,7 +55,7 @@ func TestRouteThatRefusesAParameterGetsNoCall(t *testing.T) {
 				t.Errorf("got %d %s", got.status, got.body)
 			}
 			for i, s := range g.sims {
-				if n := len(s.got()); n != 0 && i != tt.served || n == 0 && i == tt.served {
+				if n := len(s.received()); n != 0 && i != tt.served || n == 0 && i == tt.served {
 					t.Errorf("route %d got %d requests; route %d should have served", i, n, tt.served)
 				}
 			}

@@ -40,15 +40,15 @@ func newSim(t *testing.T, answer http.HandlerFunc) *providerSim {
 	return s
 }
 
-// answers sets the answer for the following calls.
-func (s *providerSim) answers(h http.HandlerFunc) {
+// setAnswer sets the answer for the following calls.
+func (s *providerSim) setAnswer(h http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = h
 }
 
-// got returns the calls so far.
-func (s *providerSim) got() []providerCall {
+// received returns the calls so far.
+func (s *providerSim) received() []providerCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]providerCall(nil), s.calls...)

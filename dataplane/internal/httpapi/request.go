@@ -71,7 +71,8 @@ type parsedRequest struct {
 	request *format.Request
 }
 
-// parse reads a JSON body into object, which the request refers to. The caller releases the request, then the object.
+// parse reads a JSON body into object. The parsed request refers to object, so the caller releases the request first
+// and then the object.
 func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) {
 	if err := object.Parse(r.body.bytes()); err != nil {
 		return parsedRequest{}, invalidBody(err)
@@ -84,7 +85,7 @@ func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) 
 	return parsedRequest{*r, request}, nil
 }
 
-// pricedRequest is a request that its model can serve at a known price.
+// pricedRequest is a request that the model can serve, at a known price.
 type pricedRequest struct {
 	parsedRequest
 	// pricedCatalog is the catalog snapshot that model, sheet and policy come from. It was read after the whole body
@@ -129,7 +130,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 	return p, p.estimate()
 }
 
-// refreshCatalog returns the newest catalog. It fails if maintenance has begun since the known one.
+// refreshCatalog returns the newest catalog. It fails if maintenance has begun since the known snapshot.
 func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, error) {
 	newest := s.Catalog.Snapshot()
 	if newest == known {
@@ -175,7 +176,8 @@ func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *
 }
 
 const (
-	// defaultOutputReserve is reserved, in tokens, for a text model without any output limit.
+	// defaultOutputReserve is the number of output tokens that are reserved if neither the request nor the text model
+	// has an output limit.
 	defaultOutputReserve = 4096
 	// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
 	defaultImageInputTokens = 1000

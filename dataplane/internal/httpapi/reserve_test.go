@@ -16,7 +16,7 @@ func TestRequestWhoseReservationOverflowsIsRefused(t *testing.T) {
 		if got.status != http.StatusBadRequest && got.status != http.StatusPaymentRequired && got.status != http.StatusForbidden {
 			t.Errorf("n of %d: got %d %s", n, got.status, got.body)
 		}
-		if calls := len(g.sims[0].got()); calls != 0 {
+		if calls := len(g.sims[0].received()); calls != 0 {
 			t.Errorf("n of %d: the provider got %d requests", n, calls)
 		}
 	}

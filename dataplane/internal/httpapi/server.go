@@ -34,13 +34,13 @@ type Balances interface {
 	Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error)
 }
 
-// Providers calls providers. An error of Do is a *provider.Failure.
+// Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
 type Providers interface {
 	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
 }
 
-// Parts are the dependencies of the server. All of them are required.
-type Parts struct {
+// Dependencies are the components that the server uses. All of them are required.
+type Dependencies struct {
 	Keys      *auth.Keys
 	Catalog   *catalog.Store
 	Admission *admission.Admission
@@ -70,7 +70,7 @@ const defaultStallTimeout = 2 * time.Minute
 
 // Server is the public listener.
 type Server struct {
-	Parts
+	Dependencies
 	cfg      Config
 	http     *http.Server
 	policies policyCache
@@ -85,11 +85,11 @@ const (
 )
 
 // New returns a Server that does not listen yet.
-func New(cfg Config, p Parts) *Server {
+func New(cfg Config, p Dependencies) *Server {
 	if cfg.StallTimeout == 0 {
 		cfg.StallTimeout = defaultStallTimeout
 	}
-	s := &Server{Parts: p, cfg: cfg}
+	s := &Server{Dependencies: p, cfg: cfg}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: withClientConn, DisableGeneralOptionsHandler: true,

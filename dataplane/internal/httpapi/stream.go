@@ -44,7 +44,7 @@ const (
 	progressInterval = time.Second
 )
 
-// The values of the reason label of mgw_stream_ends_total and of the log attribute "end", beside the classes of
+// The values of the reason label of mgw_stream_ends_total and of the log attribute "end", in addition to the classes of
 // provider failures.
 const (
 	endCompleted  = "completed"
@@ -56,8 +56,8 @@ var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 var contentEvents = []string{"text/event-stream; charset=utf-8"}
 
-// relayStream relays events as they come: everything that one read returns is sent with one write and one flush. The
-// outcome is recorded before the end of the stream is sent.
+// relayStream relays events when they arrive. All output of one read is sent with one write and one flush. The outcome
+// is recorded before the end of the stream is sent.
 func (r *relay) relayStream(cancel context.CancelFunc) error {
 	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter), conn: clientConn(r.incoming.Context())}
 	defer s.close()
@@ -71,8 +71,8 @@ func (r *relay) relayStream(cancel context.CancelFunc) error {
 	}
 }
 
-// next relays the next bytes of the stream. It waits for them without buffers: most streams wait for their model most
-// of the time.
+// next relays the next bytes of the stream. It waits for them without holding buffers, because streams wait for the
+// model most of the time.
 func (s *streamRelay) next(cancel context.CancelFunc) error {
 	err := s.answer.Body.Await()
 	in, out := readBuffers.Get().(*[readSize]byte), getBuffer()
@@ -233,7 +233,7 @@ func (s *streamRelay) send() error {
 }
 
 // extendDeadline gives the client the full stall timeout again, though not at every write. Without a deadline a client
-// that reads nothing would keep its reservation and its slot for ever.
+// that reads nothing would keep its reservation and its slot without limit.
 func (s *streamRelay) extendDeadline(now time.Time) {
 	limit := s.server.cfg.StallTimeout
 	if now.Sub(s.deadlineSet) < limit/4 {

@@ -121,7 +121,7 @@ func TestFailureDuringAStreamIsAnEventAndDeliveredTextIsCharged(t *testing.T) {
 				arrived := make(chan struct{})
 				o := options{provider: tt.provider}
 				if tt.fail == nil {
-					o.calls = timeoutProvider{d.head + d.text, arrived}
+					o.providers = timeoutProvider{d.head + d.text, arrived}
 				}
 				g := newGatewayWith(t, o, func(w http.ResponseWriter, r *http.Request) {
 					sendEvents(w, d.head+d.text)
@@ -138,7 +138,7 @@ func TestFailureDuringAStreamIsAnEventAndDeliveredTextIsCharged(t *testing.T) {
 				}
 				d.checkFailed(t, response, string(rest), "upstream_unavailable")
 				d.checkDelivered(t, g.spool.next(t), event.Failed)
-				if n := len(g.sims[1].got()); n != 0 {
+				if n := len(g.sims[1].received()); n != 0 {
 					t.Error("another route was tried")
 				}
 			})
@@ -217,7 +217,7 @@ func TestFailureIsRecordedBeforeItsEventIsSent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
 	sent := make(chan struct{})
-	g.sims[0].answers(func(w http.ResponseWriter, _ *http.Request) {
+	g.sims[0].setAnswer(func(w http.ResponseWriter, _ *http.Request) {
 		sendEvents(w, chatHead+chatText)
 		<-sent
 		sendEvents(w, chatEventError)

@@ -20,7 +20,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// maxVideoObject bounds what a provider answers about a video job, in bytes.
+// maxVideoObject bounds a provider's answer about a video job, in bytes.
 const maxVideoObject = 1 << 20
 
 // createVideo creates a video job. A video job has no slot and no reservation: it is enough that the account's balance

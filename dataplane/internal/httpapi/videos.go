@@ -19,13 +19,24 @@ import (
 
 // Videos keeps the records of video jobs.
 type Videos interface {
+	// Create records a job before the first provider is called.
 	Create(ctx context.Context, v *event.Video) (*event.Video, error)
+	// Find returns a job of an account, or videojob.ErrNotFound.
 	Find(ctx context.Context, id, account string) (*event.Video, error)
+	// Refresh asks the provider for the state of a job, unless the job has ended, and records it. It returns a job even
+	// with an error: the last known state.
 	Refresh(ctx context.Context, v *event.Video) (*event.Video, error)
+	// SaveCreated records the video object with which a provider has accepted a job. The error is videojob.ErrNoObject
+	// if body is not such an object.
 	SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error)
+	// SetRoute records the route of the next attempt.
 	SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error)
+	// Reject ends a job that no provider has accepted.
 	Reject(ctx context.Context, v *event.Video) (*event.Video, error)
-	Abandon(ctx context.Context, v *event.Video, why string) (*event.Video, error)
+	// Abandon ends a job without a charge because it can no longer complete, or its state is unknown. The reason is for
+	// operators.
+	Abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error)
+	// NewCall returns a GET call to the provider of a job.
 	NewCall(v *event.Video, path string) (*provider.Call, error)
 }
 
@@ -52,7 +63,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 
 var errVideoNotFound = apierr.New(http.StatusNotFound, apierr.NotFound, "The video does not exist or is not ready.")
 
-// getVideo answers with the state of a job. It asks the provider first, unless the job has ended.
+// getVideo answers with the state of a job. Unless the job has ended, it first gets the state from the provider.
 func (s *Server) getVideo(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = videoPath
@@ -67,7 +78,7 @@ func (s *Server) getVideo(c echo.Context) error {
 	return nil
 }
 
-// contentHeaders are the headers of a provider's answer that the client of a download gets.
+// contentHeaders are the headers of a download that are passed on from the provider to the client.
 var contentHeaders = []string{"Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified"}
 
 // getVideoContent relays the content of a completed video.
@@ -112,7 +123,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	return relayContent(x, answer)
 }
 
-// relayContent passes a download on as it comes.
+// relayContent passes a download on while it arrives.
 func relayContent(x *exchange, answer *provider.Answer) error {
 	h := x.Header()
 	for _, name := range contentHeaders {

@@ -56,7 +56,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, nil)
 	var known event.Video
-	g.sims[0].answers(func(w http.ResponseWriter, r *http.Request) {
+	g.sims[0].setAnswer(func(w http.ResponseWriter, r *http.Request) {
 		known = g.plane.onlyVideo(t) // recorded before the call
 		videoProvider("queued")(w, r)
 	})
@@ -68,7 +68,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	if known.ID != v.ID || known.UpstreamID != "" || known.RequestID != created.header.Get("X-Request-Id") || known.Sheet == nil || known.Seconds != 4 {
 		t.Errorf("recorded before the call: %+v", known)
 	}
-	call := g.sims[0].got()[0]
+	call := g.sims[0].received()[0]
 	if want := strings.Replace(videoBody, `"video"`, `"up-model"`, 1); call.body != want || call.header.Get("Idempotency-Key") != v.ID {
 		t.Errorf("got call %+v", call)
 	}
@@ -79,11 +79,11 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	if got := g.send(http.MethodGet, path+"/content", "").apiError(t); got.Status != 404 || got.Code != "not_found" {
 		t.Errorf("content before it is ready: got %+v", got)
 	}
-	g.sims[0].answers(videoProvider("in_progress"))
+	g.sims[0].setAnswer(videoProvider("in_progress"))
 	if got := g.send(http.MethodGet, path, ""); got.status != http.StatusOK || got.video(t).Status != "in_progress" || got.video(t).ID != v.ID || strings.Contains(got.body, "up") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	g.sims[0].answers(videoProvider("completed"))
+	g.sims[0].setAnswer(videoProvider("completed"))
 	for range 3 {
 		if got := g.send(http.MethodGet, path, ""); got.video(t).Status != "completed" {
 			t.Errorf("got %d %s", got.status, got.body)
@@ -96,7 +96,7 @@ func TestVideoFromCreationToContent(t *testing.T) {
 	if e := events[0]; e.Cost != 40 || e.Usage.Seconds != 4 || e.VideoJob != v.ID || e.RequestID != known.RequestID || e.Status != event.Completed {
 		t.Errorf("got event %+v", e)
 	}
-	if asked := len(g.sims[0].got()); asked != 4 { // creation, content, twice its status
+	if asked := len(g.sims[0].received()); asked != 4 { // creation, content, twice its status
 		t.Errorf("the provider was called %d times", asked)
 	}
 	if got := g.send(http.MethodHead, path, ""); got.status != http.StatusOK || got.body != "" {
@@ -136,7 +136,7 @@ func TestVideoContentIsRelayed(t *testing.T) {
 			t.Errorf("%s: got headers %v", tt.name, got.header)
 		}
 	}
-	calls := g.sims[0].got()
+	calls := g.sims[0].received()
 	last := calls[len(calls)-1]
 	if last.target != "/v1/videos/up_1/content?variant=thumbnail" || last.header.Get("Authorization") != "Bearer secret-0" {
 		t.Errorf("got call %+v", last)
@@ -144,15 +144,15 @@ func TestVideoContentIsRelayed(t *testing.T) {
 	if got := g.send(http.MethodGet, path+"?variant=other", "").apiError(t); got.Status != 400 || got.Param != "variant" {
 		t.Errorf("unknown variant: got %+v", got)
 	}
-	g.sims[0].answers(jsonAnswer(404, `{"error":{"message":"Video up_1 has expired","type":"invalid_request_error"}}`))
+	g.sims[0].setAnswer(jsonAnswer(404, `{"error":{"message":"Video up_1 has expired","type":"invalid_request_error"}}`))
 	if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 404 || got.Code != "not_found" || strings.Contains(got.Message, "up_1") {
 		t.Errorf("content that is gone: got %+v", got)
 	}
-	g.sims[0].answers(jsonAnswer(500, `{}`))
+	g.sims[0].setAnswer(jsonAnswer(500, `{}`))
 	if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 502 {
 		t.Errorf("provider fails: got %+v", got)
 	}
-	g.sims[0].answers(func(w http.ResponseWriter, _ *http.Request) {
+	g.sims[0].setAnswer(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "video/mp4")
 		_, _ = io.WriteString(w, theVideo)
 		w.(http.Flusher).Flush()
@@ -174,7 +174,7 @@ func TestOnlyKeysOfTheAccountSeeAVideo(t *testing.T) {
 	id := g.post("/v1/videos", videoBody).video(t).ID
 	g.plane.open("acc_2", 1000, 1000, 1)
 	sibling, stranger := "Bearer "+g.issue("key_2", theAccount), "Bearer "+g.issue("key_3", "acc_2")
-	g.plane.spend(theAccount, balanceOf, 0) // polling needs no balance
+	g.plane.spend(theAccount, balanceOffset, 0) // polling needs no balance
 	for _, path := range []string{"/v1/videos/" + id, "/v1/videos/" + id + "/content"} {
 		if got := g.send(http.MethodGet, path, "", "Authorization", sibling); got.status != http.StatusOK {
 			t.Errorf("another key of the account: got %d %s", got.status, got.body)
@@ -207,7 +207,7 @@ func TestVideoNeedsAvailableUnitsButNoSlotAndNoReservation(t *testing.T) {
 		if got := g.post("/v1/videos", videoBody, "Authorization", key); got.status != tt.want {
 			t.Errorf("%s: got %d %s", tt.name, got.status, got.body)
 		}
-		if n := len(g.sims[0].got()); (n == 1) != (tt.want == 202) || len(g.plane.videos) != n {
+		if n := len(g.sims[0].received()); (n == 1) != (tt.want == 202) || len(g.plane.videos) != n {
 			t.Errorf("%s: %d calls, %d records", tt.name, n, len(g.plane.videos))
 		}
 	}
@@ -250,7 +250,7 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 			if got.status != tt.want || v.Status != tt.status || !strings.Contains(v.Error, tt.reason) || (v.Error != "") != (tt.reason != "") {
 				t.Errorf("got %d %s, record %+v", got.status, got.body, v)
 			}
-			calls := g.sims[1].got()
+			calls := g.sims[1].received()
 			if (len(calls) == 1) != (tt.by != "") || (len(calls) == 1 && calls[0].header.Get("Authorization") != tt.by) {
 				t.Errorf("got calls of the second provider: %+v", calls)
 			}
@@ -267,13 +267,13 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, videoProvider("queued"))
-	g.sims[0].answers(videoProvider("queued"))
+	g.sims[0].setAnswer(videoProvider("queued"))
 	if got := g.post("/v1/videos", videoBody); got.status != http.StatusAccepted {
 		t.Fatalf("got %d", got.status)
 	}
 	id := g.plane.onlyVideo(t).ID
 	g.plane.set(func(p *controlPlane) { p.updatesDown = true })
-	g.sims[0].answers(videoProvider("completed"))
+	g.sims[0].setAnswer(videoProvider("completed"))
 	// The final state cannot be recorded: the client gets the last known one.
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
 		t.Errorf("got %d %s", got.status, got.body)
@@ -287,7 +287,7 @@ func TestVideoThatCannotBeRecordedIsNotCreated(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	g.plane.set(func(p *controlPlane) { p.down, p.updatesDown = false, false })
-	g.sims[0].answers(jsonAnswer(500, `{}`))
+	g.sims[0].setAnswer(jsonAnswer(500, `{}`))
 	if got := g.send(http.MethodGet, "/v1/videos/"+id, ""); got.status != http.StatusOK || got.video(t).Status != "queued" {
 		t.Errorf("provider fails: got %d %s", got.status, got.body)
 	}
@@ -338,7 +338,7 @@ func TestVideoFromAForm(t *testing.T) {
 	if got := g.post("/v1/videos", form.String(), "Content-Type", w.FormDataContentType()); got.status != http.StatusAccepted {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-	call := g.sims[0].got()[0]
+	call := g.sims[0].received()[0]
 	if call.header.Get("Content-Type") != "application/json" || !strings.Contains(call.body, `"model":"up-model"`) || !strings.Contains(call.body, `"seconds":"4"`) {
 		t.Errorf("got call %+v", call)
 	}

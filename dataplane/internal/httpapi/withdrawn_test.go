@@ -78,7 +78,7 @@ func TestModelWithdrawnWhileTheRequestWaitsIsNotServed(t *testing.T) {
 				if got.Status != tt.status || got.Code != tt.code || got.RetryAfter != tt.retryAfter {
 					t.Errorf("got %+v; want %d %q", got, tt.status, tt.code)
 				}
-				if n := len(g.sims[0].got()); n != 0 {
+				if n := len(g.sims[0].received()); n != 0 {
 					t.Errorf("the provider got %d requests", n)
 				}
 				if events := g.spool.all(); len(events) != 0 {

@@ -29,7 +29,7 @@ func (s *Size) addString(name, text []byte) {
 	}
 }
 
-// isMedia reports whether a long string is media, judged by its first bytes. Text that only looks like media must not
+// isMedia reports whether the first bytes of a long string are those of media. Text that only looks like media must not
 // count as media, otherwise a client could hide a prompt from the estimate.
 func isMedia(name, start []byte) bool {
 	if rest, ok := bytes.CutPrefix(start, []byte("data:")); ok {

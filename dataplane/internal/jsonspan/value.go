@@ -10,7 +10,7 @@ import (
 // The readers below take a value as written, from a text that Parse has accepted. For other text their results are
 // undefined, but they never panic.
 
-// KindOf returns the type of the value that raw begins with, judged by its first byte. It returns KindInvalid if no
+// KindOf returns the type of the value that raw begins with, determined by its first byte. It returns KindInvalid if no
 // value begins with that byte, or raw is empty.
 func KindOf(raw []byte) Kind {
 	if len(raw) == 0 {

@@ -329,12 +329,12 @@ func TestEventsDoNotDependOnTheReads(t *testing.T) {
 	})
 	rapid.Check(t, func(t *rapid.T) {
 		stream := strings.Join(rapid.SliceOfN(piece, 0, 30).Draw(t, "pieces"), "")
-		checkStream(t, cut(stream, rapid.SliceOfN(rapid.IntRange(0, 9), 1, 8).Draw(t, "cuts")))
+		checkStream(t, splitReads(stream, rapid.SliceOfN(rapid.IntRange(0, 9), 1, 8).Draw(t, "cuts")))
 	})
 }
 
-// cut divides stream into reads of the given sizes, again and again.
-func cut(stream string, sizes []int) []string {
+// splitReads divides stream into reads of the given sizes, which are used in turn.
+func splitReads(stream string, sizes []int) []string {
 	var reads []string
 	for i := 0; stream != ""; i++ {
 		n := min(sizes[i%len(sizes)], len(stream))
@@ -363,7 +363,7 @@ func TestEventsOfSamplesDoNotDependOnTheReads(t *testing.T) {
 		}
 		crlf := string(bytes.ReplaceAll(stream, []byte("\n"), []byte("\r\n")))
 		for _, n := range []int{1, 3, 64} {
-			checkStream(t, cut(crlf, []int{n}))
+			checkStream(t, splitReads(crlf, []int{n}))
 		}
 	}
 }
@@ -378,6 +378,6 @@ func FuzzSplit(f *testing.F) {
 		for _, c := range cuts {
 			sizes = append(sizes, int(c))
 		}
-		checkStream(t, cut(stream, sizes))
+		checkStream(t, splitReads(stream, sizes))
 	})
 }

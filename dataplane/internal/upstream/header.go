@@ -108,8 +108,8 @@ func headerFields(call *provider.Call) http.Header {
 	case call.IdempotencyKey != "":
 		h["Idempotency-Key"] = []string{call.IdempotencyKey}
 	case call.Format != catalogkv.Videos:
-		// A nil value is not sent, and tells net/http that it may repeat the call if an idle connection turns out to
-		// be dead, as it would be on another route. The creation of a video must not be repeated.
+		// A nil value is not sent, but allows net/http to repeat the call if an idle connection turns out to be dead,
+		// as it would be on another route. The creation of a video must not be repeated.
 		h["Idempotency-Key"] = nil
 	}
 	if call.Format == catalogkv.Messages {

@@ -15,10 +15,10 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	wantsUsage   bool  // the client asked for usage
+	wantsUsage   bool  // whether the client requested usage
 	choices      int64 // how many choices the answer will have
 	endedChoices int64 // how many choices have ended
-	done         bool  // the end of the stream has been sent
+	done         bool  // whether the end of the stream has been sent
 	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
 	bytesAtUsage int64
 	// template has the bytes that most chunks have in common.
@@ -209,8 +209,8 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	}
 }
 
-// recordUsage reads usage from the first place that has it; the last report of a stream wins. It reports whether
-// there was any.
+// recordUsage reads usage from the first member that has it. The last report of a stream replaces earlier ones. It
+// reports whether there was any.
 func (a *reader) recordUsage(p *chunkParts) bool {
 	u, ok := readUsage(p.usage)
 	if !ok && p.groq != nil {

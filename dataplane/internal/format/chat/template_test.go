@@ -34,21 +34,21 @@ func readUsageOf(t *testing.T) (u price.Usage) {
 }
 
 // withoutTemplate returns a reader that parses every chunk.
-func withoutTemplate(asked bool) *reader {
+func withoutTemplate(wantsUsage bool) *reader {
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
-	a.wantsUsage, a.template.builds = asked, maxTemplateBuilds
+	a.wantsUsage, a.template.builds = wantsUsage, maxTemplateBuilds
 	return a
 }
 
 // compare feeds a stream to a reader with a template and to one without.
-func compare(t *testing.T, stream []byte, asked bool) {
+func compare(t *testing.T, stream []byte, wantsUsage bool) {
 	t.Helper()
-	slow := withoutTemplate(asked)
+	slow := withoutTemplate(wantsUsage)
 	defer slow.Release()
 	want := feed(slow, stream)
 	fast := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 	defer fast.Release()
-	fast.wantsUsage = asked
+	fast.wantsUsage = wantsUsage
 	got := feed(fast, stream)
 	if !bytes.Equal(want, got) {
 		t.Errorf("without a template:\n%s\nwith one:\n%s", want, got)

@@ -64,9 +64,9 @@ func BenchmarkEvent(b *testing.B) {
 }
 
 // answerFor returns the answer to a request of the format.
-func answerFor(tb testing.TB, f catalogkv.Format, model string, asked bool) format.Answer {
+func answerFor(tb testing.TB, f catalogkv.Format, model string, wantsUsage bool) format.Answer {
 	tb.Helper()
-	body := fmt.Sprintf(`{"model":%q,"stream":true,"stream_options":{"include_usage":%v}}`, model, asked)
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"stream_options":{"include_usage":%v}}`, model, wantsUsage)
 	var obj jsonspan.Object
 	if err := obj.Parse([]byte(body)); err != nil {
 		tb.Fatal(err)

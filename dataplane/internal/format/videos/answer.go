@@ -16,7 +16,7 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	clientID []byte // the id that the client knows, as JSON; empty keeps the provider's
+	clientID []byte // the id of the job for the client, as JSON; empty keeps the provider's id
 	// seconds and size are those of the request, for a job object that has none.
 	seconds int64
 	size    string

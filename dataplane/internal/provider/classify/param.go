@@ -32,7 +32,7 @@ func paramRE(expr string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + expr)
 }
 
-// paramPatterns are tried in order; the first name found wins.
+// paramPatterns are matched in order; the first name found is used.
 var paramPatterns = []paramPattern{
 	{matches: `Unknown name "x" at 'y'`, re: paramRE(`(?:unknown|unrecognized) name\W{0,3}` + quote + `(` + paramName + `)`)},
 	{matches: "unexpected keyword argument 'x'", re: paramRE(`keyword argument\W{0,3}QUOTED`)},

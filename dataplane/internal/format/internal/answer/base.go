@@ -56,7 +56,7 @@ func Trim(buf []byte) []byte {
 func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Reported }
 
 // DeliveredTokens implements format.Answer.
-func (b *Base) DeliveredTokens() int64 { return format.Tokens(b.Bytes) }
+func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Bytes) }
 
 // ProviderID implements format.Answer.
 func (b *Base) ProviderID() string { return string(b.id) }

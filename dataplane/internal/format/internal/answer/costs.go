@@ -10,8 +10,8 @@ import (
 // estimated_cost, cost_in_usd_ticks, is_byok, pricing.
 var costWords = [][]byte{[]byte("cost"), []byte("pric"), []byte("usd"), []byte("byok"), []byte("credit")}
 
-// IsCost reports whether a member of an answer or of its usage discloses a cost, judged by its name. The client gets
-// the cost of a request from its receipt only.
+// IsCost reports whether the name of a member of an answer or of its usage shows that the member discloses a cost. The
+// client gets the cost of a request from its receipt only.
 func IsCost(name []byte) bool {
 	var lower [64]byte
 	n := copy(lower[:], name)
