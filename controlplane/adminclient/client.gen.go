@@ -1102,13 +1102,15 @@ type EventData struct {
 	Threshold *string `json:"threshold,omitempty"`
 }
 
-// EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: nothing is left, or a
-// request was refused because too little is left for it. Both tell for how many hours the balance lasts, by what was
-// charged in the last hour or day, whichever is more. `account.credited`: a top-up or correction was booked.
-// `key.spend_limit_near`, `key.spend_limit_reached`: likewise for a key. `key.revoked`: a key was revoked.
-// `operator.usage_quarantined`, `operator.ledger_check_failed`: something for the operator to look at, at most once an hour.
-// `operator.credential_refused`: a provider refuses a credential; proxies use its others until `operator.credential_accepted`,
-// which is sent when none of them finds it refused any more. Each is sent at most once an hour for a credential.
+// EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
+// or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction was booked.
+// `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
+// spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
+// `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
+// differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
+// credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential
+// as refused any more. Each is sent at most once an hour for a credential.
 type EventType string
 
 // ExportFormat defines model for ExportFormat.
@@ -3270,9 +3272,9 @@ func (c *Client) GetMasterKey(ctx context.Context, options ...CallOption) (*Resp
 // RotateMasterKey: Re-encrypt all secrets under the current master key
 //
 // Every control plane must have both keys first: add the new one to `secrets.previous_master_keys` everywhere, then make it
-// current, then rotate. Data keys are sealed anew under it, a new data key takes over, and what is sealed under a master
-// key directly moves to a data key, in small steps while everything serves. It takes at least 30 seconds. While a
-// rotation runs, this answers with it.
+// current, then rotate. A rotation encrypts the data keys under the new master key, creates a new data key for new secrets,
+// and encrypts secrets that are directly under a master key under a data key. It works in small steps without an
+// interruption of service, and takes at least 30 seconds. While a rotation runs, this operation returns it.
 //
 // POST /admin/v1/master-key:rotate
 func (c *Client) RotateMasterKey(ctx context.Context, params *RotateMasterKeyParams, options ...CallOption) (*Response[Rotation], error) {
@@ -3411,9 +3413,9 @@ func (c *Client) PutRoute(ctx context.Context, modelID string, routeID string, p
 
 // GetPepper: Get the peppers and the number of keys hashed under each
 //
-// Peppers are named by ids made of them. An old one is needed until `waiting` and `hash_only` are 0. Keys of which only the
-// hash was imported keep their pepper: `GET /admin/v1/pepper/hash-only` lists them, for their holders to be given others
-// and for them to be revoked.
+// The id of a pepper is derived from it. An old pepper is needed until `waiting` and `hash_only` are 0. A rotation cannot
+// hash hash-only keys under the new pepper: `GET /admin/v1/pepper/hash-only` lists them, so that you can issue new keys to
+// their users and revoke them.
 //
 // GET /admin/v1/pepper
 func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Response[PepperState], error) {
@@ -3425,7 +3427,7 @@ func (c *Client) GetPepper(ctx context.Context, options ...CallOption) (*Respons
 // ListHashOnlyKeys: List the hash-only keys under an old pepper, oldest first
 //
 // Imported keys that are not revoked and whose hash was made with a previous pepper. That pepper can be removed when no such
-// key is left: issue new keys to their users, then revoke the old ones. `last_used_on` shows which keys are in use.
+// key remains: issue new keys to their users, then revoke the old ones. `last_used_on` shows which keys are in use.
 //
 // GET /admin/v1/pepper/hash-only
 func (c *Client) ListHashOnlyKeys(ctx context.Context, params *ListHashOnlyKeysParams, options ...CallOption) (*Response[HashOnlyKeyList], error) {

@@ -26,7 +26,7 @@ var (
 	ErrExternalIDTaken = errors.New("account: another account has this external id")
 )
 
-// DefaultMaxConcurrentRequests is the limit of a new account that names none.
+// DefaultMaxConcurrentRequests is the limit of a new account if New has none.
 const DefaultMaxConcurrentRequests = 100
 
 const (
@@ -95,8 +95,8 @@ type Balance struct {
 	Pool wire.PoolID
 	// Balance is the sum of all top-ups and corrections less all charges.
 	Balance money.Nano
-	// Reserved is the sum of the reservations of running requests. If the proxies were not asked or one did not
-	// answer, it is everything outstanding in leases, including idle units and charges that are not settled yet.
+	// Reserved is the sum of the reservations of running requests. If the proxies were not asked, or one of them did
+	// not answer, it is the outstanding amount of all leases, including idle units and unsettled charges.
 	Reserved money.Nano
 	// Available is Balance less Reserved.
 	Available money.Nano
@@ -200,7 +200,7 @@ func deref[T any](p *T) (value T) {
 	return value
 }
 
-// apply returns the account after the patch, and whether the change concerns proxies.
+// apply returns the account after the patch, and whether proxies have to apply the change.
 func (p *Patch) apply(a Account) (after Account, announced bool) {
 	after = a
 	if p.Name != nil {

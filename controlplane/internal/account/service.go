@@ -27,10 +27,10 @@ type Query struct {
 // Update is what a Store has to write for a change of an account.
 type Update struct {
 	Account Account
-	// Announce has the change numbered and stored for the proxies.
+	// Announce makes the store assign a revision to the change and store it for the proxies.
 	Announce bool
-	// Same reports that nothing changes, so that nothing is written.
-	Same bool
+	// Unchanged reports that nothing changes, so that nothing is written.
+	Unchanged bool
 }
 
 // Store stores accounts. Each method is one transaction, which also writes the audit entry of a
@@ -55,7 +55,7 @@ type Holdings interface {
 type Config struct {
 	Store     Store
 	Announcer propagation.Announcer
-	// Holdings may be nil: then Balance.Reserved is what the store reports.
+	// Holdings may be nil: then Balance.Reserved is the amount that the store reports.
 	Holdings Holdings
 	Log      *slog.Logger
 	// ConfirmTimeout bounds how long a change waits for the proxies; zero does not wait.
@@ -89,18 +89,18 @@ func (s *Service) Get(ctx context.Context, id ID) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	a.Balance = a.Balance.Ask(ctx, id, s.cfg.Holdings)
+	a.Balance = a.Balance.AskProxies(ctx, id, s.cfg.Holdings)
 	return a, nil
 }
 
-// Ask returns the balance with the reserved amount that the proxies report.
-func (b Balance) Ask(ctx context.Context, id ID, holdings Holdings) Balance {
-	b, _ = b.ask(ctx, id, holdings)
+// AskProxies returns the balance with the reserved amount that the proxies report.
+func (b Balance) AskProxies(ctx context.Context, id ID, holdings Holdings) Balance {
+	b, _ = b.askProxies(ctx, id, holdings)
 	return b
 }
 
-// ask also reports whether the reserved amount is exact.
-func (b Balance) ask(ctx context.Context, id ID, holdings Holdings) (Balance, bool) {
+// askProxies also reports whether the reserved amount is exact.
+func (b Balance) askProxies(ctx context.Context, id ID, holdings Holdings) (Balance, bool) {
 	if b.Reserved == 0 {
 		return b, true
 	}
@@ -115,8 +115,8 @@ func (b Balance) ask(ctx context.Context, id ID, holdings Holdings) (Balance, bo
 	return b, complete
 }
 
-// maxAsked bounds the accounts that the proxies are asked about at a time.
-const maxAsked = 16
+// maxConcurrentQueries bounds the accounts that the proxies are asked about at a time.
+const maxConcurrentQueries = 16
 
 // List returns accounts. It asks the proxies for the reserved amounts, as Get does; after the
 // first account for which a proxy does not answer, it does not ask for the rest.
@@ -128,13 +128,13 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 	var asking sync.WaitGroup
 	var silent atomic.Bool
 	next := make(chan *Account)
-	for range min(maxAsked, len(found)) {
+	for range min(maxConcurrentQueries, len(found)) {
 		asking.Go(func() {
 			for a := range next {
 				if silent.Load() {
 					continue
 				}
-				b, exact := a.Balance.ask(ctx, a.ID, s.cfg.Holdings)
+				b, exact := a.Balance.askProxies(ctx, a.ID, s.cfg.Holdings)
 				if a.Balance = b; !exact {
 					silent.Store(true)
 				}
@@ -152,12 +152,12 @@ func (s *Service) List(ctx context.Context, q Query) ([]Account, error) {
 // Updated is the result of Patch.
 type Updated struct {
 	Account Account
-	// Change is the change that proxies have to apply; nil if it does not concern them.
+	// Change is the change that proxies have to apply; nil if they need not apply any.
 	Change *wire.KeyChange
 }
 
-// Patch changes an account. A change that concerns proxies is announced; if they do not confirm it
-// in time, they learn of it with their next heartbeat.
+// Patch changes an account. A change that proxies have to apply is announced; proxies that do not
+// confirm it in time receive it with their next heartbeat.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
 		return Updated{}, err

@@ -46,7 +46,7 @@ func TestListAsksProxiesForReservedAmounts(t *testing.T) {
 		asked  func(n int) bool
 	}{
 		{false, 1, func(n int) bool { return n == 99 }},
-		{true, 40, func(n int) bool { return n >= 1 && n <= maxAsked }},
+		{true, 40, func(n int) bool { return n >= 1 && n <= maxConcurrentQueries }},
 	}
 	for _, tt := range tests {
 		store, proxies := listStore{}, &fleet{silent: tt.silent}

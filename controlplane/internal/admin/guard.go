@@ -38,7 +38,7 @@ const (
 // bucket is a token bucket of failures. It fills by one every refill interval, up to its size; the
 // zero bucket is full.
 type bucket struct {
-	// full is the time at which it will be full again.
+	// full is the time at which the bucket is full again.
 	full time.Time
 }
 
@@ -70,8 +70,8 @@ type Guard struct {
 	mu        sync.Mutex
 	overall   bucket
 	addresses map[netip.Prefix]bucket
-	// good holds the times at which tokens were last accepted. Such tokens are checked even if their address has
-	// failures of others.
+	// good holds the times at which tokens were last accepted. Such a token is evaluated even if its address has failures
+	// from other tokens.
 	good map[Hash]time.Time
 	// swept is the time of the last sweep of addresses.
 	swept time.Time
@@ -82,8 +82,8 @@ func NewGuard(now func() time.Time) *Guard {
 	return &Guard{now: now, addresses: map[netip.Prefix]bucket{}, good: map[Hash]time.Time{}}
 }
 
-// network returns the prefix that counts as one address: a client with one IPv6 address usually
-// has a whole network of them.
+// network returns the prefix that counts as one address: an IPv6 client usually has the addresses
+// of a whole network.
 func network(from netip.Addr) netip.Prefix {
 	from = from.Unmap().WithZone("")
 	bits := 64

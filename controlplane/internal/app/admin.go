@@ -53,8 +53,8 @@ type secrets struct {
 	peppers []string
 	vault   *vault.Vault
 	fleet   *seal.Key
-	// fleetPrint is the fingerprint of the fleet key.
-	fleetPrint string
+	// fleetFingerprint is the fingerprint of the fleet key.
+	fleetFingerprint string
 }
 
 func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
@@ -89,8 +89,8 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	return secrets{hasher, peppers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
-// databaseAnswers is how long the database may take for an operation of the admin API.
-const databaseAnswers = 30 * time.Second
+// databaseTimeout is how long the database may take for an operation of the admin API.
+const databaseTimeout = 30 * time.Second
 
 // findTimeout bounds the lookup of a data key that another replica has created.
 const findTimeout = 5 * time.Second
@@ -118,7 +118,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	verifier, err := signedIn(&a.cfg.Admin.OIDC)
+	verifier, err := newVerifier(&a.cfg.Admin.OIDC)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	books := ledger.NewService(ledger.Config{
 		Store: ledgerstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 	})
-	keeper := idempotency.New(idempotencystore.New(a.db), keys.vault)
+	idempotencies := idempotency.New(idempotencystore.New(a.db), keys.vault)
 	publisher := outbox.New(outboxstore.New(a.db), a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.components.Add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
@@ -141,7 +141,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	jobs.every("ledger_check", time.Minute, check.CheckChanged)
 	jobs.every("ledger_check_recent", time.Hour, check.CheckRecent)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
-		_, err := keeper.Expire(ctx)
+		_, err := idempotencies.Expire(ctx)
 		return err
 	})
 	usages := usage.NewService(records)
@@ -183,9 +183,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.db)),
 		Tokens:     admin.NewService(tokenstore.New(a.db), string(a.cfg.Admin.BootstrapToken), verifier),
-		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: keeper,
+		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
-		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseAnswers + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
+		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 	})
 	if err != nil {
@@ -199,8 +199,8 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 // session's duration plus the margin for clock drift.
 func sessionBound(valid time.Duration) time.Duration { return valid + valid/20 + 500*time.Millisecond }
 
-// signedIn returns the verifier of an OpenID Connect provider; nil if none is configured.
-func signedIn(cfg *config.OIDC) (admin.Verifier, error) {
+// newVerifier returns the verifier of an OpenID Connect provider; nil if none is configured.
+func newVerifier(cfg *config.OIDC) (admin.Verifier, error) {
 	if cfg.Issuer == "" {
 		return nil, nil //nolint:nilnil // an absent verifier is valid
 	}

@@ -3,7 +3,7 @@
 //
 // Start order: database, probes, leasing, NATS with settlement, outbox, jobs, admin API. To stop,
 // the control plane reports not ready and then stops the components in reverse order, so that no
-// component loses one that it uses; probes are answered until the end.
+// component is stopped before one that uses it; probes are answered until the end.
 package app
 
 import (
@@ -119,7 +119,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 func (a *app) buildOps(ctx context.Context) error {
 	a.probes.Add("startup", func(context.Context) error {
 		if !a.started.Load() {
-			return errors.New("not everything runs yet")
+			return errors.New("not all components have started")
 		}
 		return nil
 	})

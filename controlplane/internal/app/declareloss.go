@@ -14,7 +14,7 @@ import (
 )
 
 // DeclareLoss declares manually that Postgres has lost commits, for a loss that the control planes
-// cannot detect. Running control planes pick the declaration up.
+// cannot detect. Running control planes notice the declaration and act on it.
 func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	db, err := postgres.Open(ctx, postgres.Config{URL: string(cfg.Postgres.URL)})
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 )
 
 // newDiagnosis checks everything that this replica uses.
-func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, books *ledger.Service) *diagnosis.Service {
+func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Service) *diagnosis.Service {
 	peppers := []string{seal.Fingerprint([]byte(a.cfg.Secrets.Pepper))}
 	for _, old := range a.cfg.Secrets.PreviousPeppers.Lines() {
 		peppers = append(peppers, seal.Fingerprint([]byte(old)))
 	}
 	return diagnosis.New(diagnosis.Config{
-		Database: diagnosisstore.New(a.db), Bus: a.bus, Fleet: fleets, Ledger: books, Build: a.version,
+		Database: diagnosisstore.New(a.db), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Build: a.version,
 		Secrets: &diagnosis.Secrets{
-			Peppers: peppers, FleetKey: keys.fleetPrint, KnowsFunc: keys.vault.Knows,
+			Peppers: peppers, FleetKey: keys.fleetFingerprint, KnowsFunc: keys.vault.Knows,
 		},
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"modelgateway/controlplane/internal/video"
 )
 
-// buildProxySide connects to NATS and adds what serves the proxies: leases and sessions, video
-// jobs, and settlement.
+// buildProxySide connects to NATS and adds the components that serve the proxies: leases and
+// sessions, video jobs, and settlement.
 func (a *app) buildProxySide(context.Context) error {
 	b, err := bus.Connect(busConfig(&a.cfg, "controlplane "+a.version), recoverystore.New(a.db), a.log)
 	if err != nil {

@@ -2,10 +2,10 @@
 // entries of the audit log.
 //
 // A month is removed in three steps. Each is recorded in the database, so that any replica can
-// continue. The month is closed: from then on nothing is settled into it, and late usage events
-// are quarantined, because the primary key that detects duplicates will be gone. It is exported,
-// to a file or by an operator who confirms it. It is dropped when the ledger check has included
-// all its records. Totals, statements and the ledger stay.
+// continue. First the month is closed: from then on no usage is settled in it, and late usage events
+// are quarantined, because the primary key that detects duplicates will be dropped. Then it is
+// exported: by this package to a file, or by an operator who confirms it. Last it is dropped, when
+// the ledger check has included all its records. Totals, statements and the ledger are kept.
 package archive
 
 import (
@@ -50,8 +50,8 @@ func (m *Month) end() time.Time { return m.Month.AddDate(0, 1, 0) }
 
 // Store stores months and the audit log. Each method is one transaction.
 type Store interface {
-	// Alone runs fn unless another replica is running it; then it does nothing.
-	Alone(ctx context.Context, fn func(context.Context) error) error
+	// RunExclusively runs fn, unless another replica is running it; then it does nothing.
+	RunExclusively(ctx context.Context, fn func(context.Context) error) error
 	// Now returns the store's time, since a wrong clock of a replica must not close a month.
 	Now(ctx context.Context) (time.Time, error)
 	// CloseBefore closes every month that ended at or before a time.
@@ -102,7 +102,7 @@ func (s *Service) Run(ctx context.Context) error {
 	if s.cfg.UsageRetentionMonths <= 0 && s.cfg.AuditRetentionMonths <= 0 {
 		return nil
 	}
-	return s.cfg.Store.Alone(ctx, func(ctx context.Context) error {
+	return s.cfg.Store.RunExclusively(ctx, func(ctx context.Context) error {
 		now, err := s.cfg.Store.Now(ctx)
 		if err != nil {
 			return err
@@ -129,15 +129,15 @@ func (s *Service) runUsage(ctx context.Context, from time.Time) error {
 		return err
 	}
 	for i := range months {
-		if err := s.move(ctx, &months[i]); err != nil {
+		if err := s.advance(ctx, &months[i]); err != nil {
 			return fmt.Errorf("month %s: %w", months[i].Month.Format("2006-01"), err)
 		}
 	}
 	return nil
 }
 
-// move executes all steps of a closed month that are possible now.
-func (s *Service) move(ctx context.Context, m *Month) error {
+// advance executes all steps of a closed month that are possible now.
+func (s *Service) advance(ctx context.Context, m *Month) error {
 	if !m.DroppedAt.IsZero() {
 		return nil
 	}

@@ -24,8 +24,8 @@ type auditLine struct {
 // maxAudit bounds the entries of one file; the next run writes the rest.
 const maxAudit = 100_000
 
-// runAudit moves old audit entries to a file. Without a directory they stay: unlike usage records,
-// no totals of them are kept.
+// runAudit moves old audit entries to a file. Without a directory it deletes nothing, since no
+// other record of the entries would be left.
 func (s *Service) runAudit(ctx context.Context, from time.Time) error {
 	if s.cfg.AuditRetentionMonths <= 0 || s.cfg.Dir == "" {
 		return nil

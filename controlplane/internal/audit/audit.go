@@ -11,13 +11,13 @@ import (
 
 // Actor is the originator of a change.
 type Actor struct {
-	// Name is the name of an admin.Principal, or of the part of the control plane that acts by itself.
+	// Name is the name of an admin.Principal, or of a component of the control plane.
 	Name string
 	// RequestID is the request that caused the change; empty if there is none.
 	RequestID string
 }
 
-// System is the actor of changes that no request asked for.
+// System is the actor of changes that no request causes.
 var System = Actor{Name: "system"}
 
 type actorKey struct{}

@@ -46,7 +46,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	}
 	if b.cfg.MonitorURL != "" {
 		if always, err := readSyncAlways(ctx, b.cfg.MonitorURL); err != nil {
-			facts.SyncFault = err.Error()
+			facts.SyncError = err.Error()
 		} else {
 			facts.SyncAlways = &always
 		}
@@ -73,8 +73,8 @@ func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted 
 	if err != nil {
 		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
-	facts.Skew, facts.Doubt = diagnosis.Skew(sent, info.TimeStamp, time.Now())
-	s.Replicas, s.Faults = info.Config.Replicas, streamDifferences(&wanted, &info.Config)
+	facts.Skew, facts.Uncertainty = diagnosis.Skew(sent, info.TimeStamp, time.Now())
+	s.Replicas, s.Differences = info.Config.Replicas, streamDifferences(&wanted, &info.Config)
 	if info.Cluster != nil {
 		for _, peer := range info.Cluster.Replicas {
 			if peer.Offline || !peer.Current {
@@ -164,7 +164,7 @@ func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Descripti
 	stop, err := requestAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(response wire.DescribeResponse) {
 		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(response.ClockMS), time.Now())
 		select {
-		case descriptions <- diagnosis.Description{DescribeResponse: response, Skew: skew, Doubt: doubt}:
+		case descriptions <- diagnosis.Description{DescribeResponse: response, Skew: skew, Uncertainty: doubt}:
 		case <-ctx.Done():
 		}
 	})

@@ -48,8 +48,8 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.SyncAlways != nil {
 		t.Errorf("streams as declared (-want +got):\n%s", diff)
 	}
-	if facts.Skew.Abs() > facts.Doubt+time.Second { // the server uses this machine's clock
-		t.Errorf("clock skew: %v with an error of up to %v", facts.Skew, facts.Doubt)
+	if facts.Skew.Abs() > facts.Uncertainty+time.Second { // the server uses this machine's clock
+		t.Errorf("clock skew: %v with an error of up to %v", facts.Skew, facts.Uncertainty)
 	}
 
 	// A stream is changed, a consumer and a bucket are deleted, and one event is not settled.
@@ -74,7 +74,7 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	if oldest := got[0].Oldest; got[0].Waiting != 1 || oldest.Before(before.Add(-time.Second)) || oldest.After(time.Now().Add(time.Second)) {
 		t.Errorf("waiting and oldest message: %+v", got[0])
 	}
-	if diff := cmp.Diff([]string{"max_age is 1h0m0s instead of 168h0m0s", "max_bytes is 1048576 instead of 0"}, got[0].Faults); diff != "" {
+	if diff := cmp.Diff([]string{"max_age is 1h0m0s instead of 168h0m0s", "max_bytes is 1048576 instead of 0"}, got[0].Differences); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 	if !got[1].ConsumerMissing || !got[3].Missing {
@@ -105,8 +105,8 @@ func TestDescribeReturnsWhatIsReceivedInTime(t *testing.T) {
 	if err != nil || len(said) != 2 || said[0].FleetKey != "f" {
 		t.Fatalf("got %+v, %v", said, err)
 	}
-	if off := said[0].Skew - time.Hour; off.Abs() > said[0].Doubt+time.Second {
-		t.Errorf("clock skew: %v with an error of up to %v", said[0].Skew, said[0].Doubt)
+	if off := said[0].Skew - time.Hour; off.Abs() > said[0].Uncertainty+time.Second {
+		t.Errorf("clock skew: %v with an error of up to %v", said[0].Skew, said[0].Uncertainty)
 	}
 	// Describe waits for a proxy that does not answer no longer than until its context ends.
 	for limit := 100 * time.Millisecond; len(said) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time

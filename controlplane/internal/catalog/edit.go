@@ -34,8 +34,8 @@ type Part[E any] struct {
 	id   string
 	idOf func(*E) *string
 	// keep copies from the old entry what a replacement omits.
-	keep    func(entry, old *E)
-	missing error
+	keepOmitted func(entry, old *E)
+	missing     error
 }
 
 // ProviderPart identifies a provider. A replacement without credentials keeps
@@ -44,7 +44,7 @@ func ProviderPart(id string) Part[ProviderEntry] {
 	return Part[ProviderEntry]{
 		list: func(d *Document) (*[]ProviderEntry, string, error) { return &d.Providers, "providers", nil },
 		id:   id, idOf: func(e *ProviderEntry) *string { return &e.ID }, missing: ErrProviderNotFound,
-		keep: func(entry, old *ProviderEntry) {
+		keepOmitted: func(entry, old *ProviderEntry) {
 			if entry.Credentials == nil {
 				entry.Credentials = old.Credentials
 			}
@@ -58,7 +58,7 @@ func ModelPart(id string) Part[ModelEntry] {
 	return Part[ModelEntry]{
 		list: func(d *Document) (*[]ModelEntry, string, error) { return &d.Models, "models", nil },
 		id:   id, idOf: func(e *ModelEntry) *string { return &e.ID }, missing: ErrModelNotFound,
-		keep: func(entry, old *ModelEntry) {
+		keepOmitted: func(entry, old *ModelEntry) {
 			if entry.Routes == nil {
 				entry.Routes = old.Routes
 			}
@@ -78,7 +78,7 @@ func CredentialPart(provider, name string) Part[CredentialEntry] {
 			return nil, "", ErrProviderNotFound
 		},
 		id: name, idOf: func(e *CredentialEntry) *string { return &e.Name }, missing: ErrCredentialNotFound,
-		keep: func(_, _ *CredentialEntry) {},
+		keepOmitted: func(_, _ *CredentialEntry) {},
 	}
 }
 
@@ -94,12 +94,12 @@ func RoutePart(model, id string) Part[RouteEntry] {
 			return nil, "", ErrModelNotFound
 		},
 		id: id, idOf: func(e *RouteEntry) *string { return &e.ID }, missing: ErrRouteNotFound,
-		keep: func(_, _ *RouteEntry) {},
+		keepOmitted: func(_, _ *RouteEntry) {},
 	}
 }
 
 // slot is the place of an entry in a document.
-type slot[E any] struct {
+type entryPosition[E any] struct {
 	doc     *Document
 	entries *[]E
 	// at is the entry's index; -1 if the document has no such entry.
@@ -110,17 +110,17 @@ type slot[E any] struct {
 
 // find returns the slot of the entry; ErrProviderNotFound or ErrModelNotFound
 // if the document does not have the object that holds its list.
-func (p *Part[E]) find(d *Document) (slot[E], error) {
+func (p *Part[E]) find(d *Document) (entryPosition[E], error) {
 	entries, path, err := p.list(d)
 	if err != nil {
-		return slot[E]{}, err
+		return entryPosition[E]{}, err
 	}
 	at := slices.IndexFunc(*entries, func(e E) bool { return *p.idOf(&e) == p.id })
-	return slot[E]{d, entries, at, path}, nil
+	return entryPosition[E]{d, entries, at, path}, nil
 }
 
 // entry returns a copy of the entry, nil if there is none.
-func (s *slot[E]) entry() *E {
+func (s *entryPosition[E]) entry() *E {
 	if s.at < 0 {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (s *slot[E]) entry() *E {
 }
 
 // put writes an entry into the slot and returns its path.
-func (s *slot[E]) put(e E) string {
+func (s *entryPosition[E]) put(e E) string {
 	if s.at < 0 {
 		*s.entries = append(*s.entries, e)
 		s.at = len(*s.entries) - 1
@@ -140,7 +140,7 @@ func (s *slot[E]) put(e E) string {
 }
 
 // remove removes the entry and returns the path of its list.
-func (s *slot[E]) remove() string {
+func (s *entryPosition[E]) remove() string {
 	*s.entries = slices.Delete(*s.entries, s.at, s.at+1)
 	return s.path
 }
@@ -202,7 +202,7 @@ func Put[E any](ctx context.Context, s *Service, p Part[E], entry E, match etag.
 		}
 		replacement := entry // a copy: a second call keeps what the entry has by then
 		if old := found.entry(); old != nil {
-			p.keep(&replacement, old)
+			p.keepOmitted(&replacement, old)
 		}
 		return s.planPart(state, found.doc, found.put(replacement))
 	})
@@ -258,17 +258,17 @@ var errOtherID = validation.New("", "must have the id that the path names")
 
 // read returns the slot of the entry in the document that describes the
 // catalog, if the entry satisfies the condition of the change.
-func (p *Part[E]) read(state *State, match etag.Match) (slot[E], error) {
+func (p *Part[E]) read(state *State, match etag.Match) (entryPosition[E], error) {
 	found, err := p.find(state.editable())
 	if err != nil {
-		return slot[E]{}, err
+		return entryPosition[E]{}, err
 	}
 	if found.at < 0 {
 		return found, match.CheckAbsent()
 	}
 	_, tag, err := p.view(state)
 	if err != nil {
-		return slot[E]{}, err
+		return entryPosition[E]{}, err
 	}
 	return found, match.Check(tag)
 }

@@ -12,7 +12,7 @@ import (
 
 // entries returns the published entries that differ between two states, without the head.
 func (s *Service) entries(before, after *State) ([]Entry, error) {
-	d := differ{}
+	d := entryDiff{}
 	if !same(before.Settings, after.Settings) {
 		d.put(subject.KindSettings, subject.KindSettings, after.Settings)
 	}
@@ -48,12 +48,12 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 }
 
 // differ collects entries.
-type differ struct {
+type entryDiff struct {
 	entries []Entry
 	err     error
 }
 
-func (d *differ) put(kind, name string, value any) {
+func (d *entryDiff) put(kind, name string, value any) {
 	payload, err := json.Marshal(value)
 	if err != nil && d.err == nil {
 		d.err = fmt.Errorf("catalog: encode %s %s: %w", kind, name, err)
@@ -61,7 +61,7 @@ func (d *differ) put(kind, name string, value any) {
 	d.entries = append(d.entries, Entry{subject.CatalogKey(kind, name), payload})
 }
 
-func (d *differ) remove(kind, name string) {
+func (d *entryDiff) remove(kind, name string) {
 	d.entries = append(d.entries, Entry{Subject: subject.CatalogKey(kind, name)})
 }
 

@@ -33,14 +33,14 @@ func (s *State) document() *Document {
 
 func exportProvider(p Provider) ProviderEntry {
 	e := ProviderEntry{
-		ID: p.Spec.ID, Name: p.Spec.Name, BaseURL: p.Spec.BaseURL, Enabled: whenFalse(p.Spec.Enabled), Auth: p.Spec.Auth,
+		ID: p.Spec.ID, Name: p.Spec.Name, BaseURL: p.Spec.BaseURL, Enabled: omitTrue(p.Spec.Enabled), Auth: p.Spec.Auth,
 		AnthropicVersion: p.Spec.AnthropicVersion, Headers: p.Spec.Headers,
 		ConnectTimeout: fromMS(p.Spec.ConnectTimeoutMS), FirstByteTimeout: fromMS(p.Spec.FirstByteTimeoutMS),
 		IdleTimeout: fromMS(p.Spec.IdleTimeoutMS), TotalTimeout: fromMS(p.Spec.TotalTimeoutMS),
 		KeepsBilling: p.Spec.KeepsBilling, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
-		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: whenFalse(!p.Credentials[name].Disabled)})
+		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: omitTrue(!p.Credentials[name].Disabled)})
 	}
 	return e
 }
@@ -49,7 +49,7 @@ func exportModel(m Model) ModelEntry {
 	e := ModelEntry{
 		ID: m.Spec.ID, Type: m.Spec.Type, DisplayName: m.Spec.DisplayName, OwnedBy: m.Spec.OwnedBy,
 		ContextWindow: m.Spec.ContextWindow, MaxOutputTokens: m.Spec.MaxOutputTokens, ReserveOutputTokens: m.Spec.ReserveOutputTokens,
-		Enabled: whenFalse(m.Spec.Enabled), Public: whenFalse(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
+		Enabled: omitTrue(m.Spec.Enabled), Public: omitTrue(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
 		e.Routes = append(e.Routes, exportRoute(m.Routes[id]))
@@ -66,7 +66,7 @@ func exportModel(m Model) ModelEntry {
 func exportRoute(r catalogkv.Route) RouteEntry {
 	return RouteEntry{
 		ID: r.ID, Provider: r.Provider, UpstreamModel: r.UpstreamModel, Formats: r.Formats, Priority: r.Priority, Weight: r.Weight,
-		Enabled: whenFalse(r.Enabled), Params: r.Params,
+		Enabled: omitTrue(r.Enabled), Params: r.Params,
 	}
 }
 
@@ -79,7 +79,7 @@ func modelView(spec catalogkv.Model) ModelEntry { return exportModel(Model{Spec:
 func settingsView(s catalogkv.Settings) any { return settingsEntry(s) }
 
 // whenFalse omits a value that is true by default.
-func whenFalse(b bool) *bool {
+func omitTrue(b bool) *bool {
 	if b {
 		return nil
 	}

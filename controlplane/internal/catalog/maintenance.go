@@ -28,7 +28,7 @@ const (
 )
 
 // Maintained is the maintenance of an object.
-type Maintained struct {
+type MaintenanceEntry struct {
 	Scope Scope
 	// ID is the id of the model or provider.
 	ID string
@@ -37,7 +37,7 @@ type Maintained struct {
 
 const (
 	// maxNotice bounds the message to clients, in characters.
-	maxNotice = 500
+	maxMessage = 500
 	// maxMaintenance bounds the duration, to catch typing errors.
 	maxMaintenance = 366 * 24 * time.Hour
 )
@@ -59,8 +59,8 @@ func (s *Service) Maintain(ctx context.Context, scope Scope, id string, m *catal
 
 func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	var invalid validation.Errors
-	if utf8.RuneCountInString(m.Message) > maxNotice {
-		invalid.Add("message", "must have at most %d characters", maxNotice)
+	if utf8.RuneCountInString(m.Message) > maxMessage {
+		invalid.Add("message", "must have at most %d characters", maxMessage)
 	}
 	if strings.ContainsFunc(m.Message, unicode.IsControl) {
 		invalid.Add("message", "must not have control characters")
@@ -113,15 +113,15 @@ func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintena
 
 // Maintenance returns all maintenance, including that whose end has passed, and the revision of
 // the catalog. The whole system comes first.
-func (s *Service) Maintenance(ctx context.Context) ([]Maintained, int64, error) {
+func (s *Service) Maintenance(ctx context.Context) ([]MaintenanceEntry, int64, error) {
 	state, err := s.cfg.Store.Load(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	var list []Maintained
+	var list []MaintenanceEntry
 	add := func(scope Scope, id string, m *catalogkv.Maintenance) {
 		if m != nil {
-			list = append(list, Maintained{scope, id, *m})
+			list = append(list, MaintenanceEntry{scope, id, *m})
 		}
 	}
 	for id, m := range state.Models {
@@ -130,11 +130,11 @@ func (s *Service) Maintenance(ctx context.Context) ([]Maintained, int64, error) 
 	for id, p := range state.Providers {
 		add(OneProvider, id, p.Spec.Maintenance)
 	}
-	slices.SortFunc(list, func(a, b Maintained) int {
+	slices.SortFunc(list, func(a, b MaintenanceEntry) int {
 		return cmp.Or(strings.Compare(string(a.Scope), string(b.Scope)), strings.Compare(a.ID, b.ID))
 	})
 	if m := state.Settings.Maintenance; m != nil {
-		list = slices.Insert(list, 0, Maintained{WholeSystem, "", *m})
+		list = slices.Insert(list, 0, MaintenanceEntry{WholeSystem, "", *m})
 	}
 	return list, state.Rev, nil
 }

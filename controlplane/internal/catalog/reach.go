@@ -15,7 +15,7 @@ const (
 	// reachSpan is the period whose usage counts as recent.
 	reachSpan = 30 * 24 * time.Hour
 	// mostTraffic bounds the accounts that are listed.
-	mostTraffic = 100
+	maxTraffic = 100
 )
 
 // Reach describes who is affected by a change.
@@ -41,15 +41,15 @@ type Traffic struct {
 // Traffic returns the accounts that recently used affected models, highest cost first. The changes
 // are those of a dry run.
 func (s *Service) Traffic(ctx context.Context, changes []Change) ([]Traffic, error) {
-	models := concerned(changes)
+	models := affectedModels(changes)
 	if len(models) == 0 {
 		return nil, nil
 	}
-	return s.cfg.Store.Traffic(ctx, models, time.Now().Add(-reachSpan), mostTraffic)
+	return s.cfg.Store.Traffic(ctx, models, time.Now().Add(-reachSpan), maxTraffic)
 }
 
 // concerned returns the models that are affected by any of the changes.
-func concerned(changes []Change) []string {
+func affectedModels(changes []Change) []string {
 	models := map[string]bool{}
 	for i := range changes {
 		if changes[i].Reach == nil {
@@ -71,7 +71,7 @@ func (s *Service) reach(ctx context.Context, state *State, t *target, changes []
 		}
 		changes[i].Reach = &Reach{Models: models, Public: isPublic(models, state, t), Granted: granted(models, state)}
 	}
-	all := concerned(changes)
+	all := affectedModels(changes)
 	if len(all) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 // Config is every setting of the control plane. Package settings explains how
 // it is loaded. The usage texts are the help of the flags and the settings
-// reference; comments here say only what these do not.
+// reference; comments are added only where they are not sufficient.
 type Config struct {
 	Admin           Admin         `mapstructure:"admin"`
 	Ops             Ops           `mapstructure:"ops"`
@@ -77,7 +77,7 @@ type NATS struct {
 	CertFile     string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
 	KeyFile      string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
 	Replicas     int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket."`
-	MonitorURL   string          `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. Empty leaves them out."`
+	MonitorURL   string          `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. If it is empty, these checks are skipped."`
 }
 
 // Secrets holds the secrets that both planes share and those of the control

@@ -106,17 +106,17 @@ type Service struct{ cfg Config }
 func New(cfg Config) *Service { return &Service{cfg} }
 
 const (
-	// partLimit bounds the gathering of facts of each area.
-	partLimit = 5 * time.Second
-	// describeLimit bounds the wait for proxies.
-	describeLimit = time.Second
+	// areaTimeout bounds the gathering of facts of each area.
+	areaTimeout = 5 * time.Second
+	// describeTimeout bounds the wait for proxies.
+	describeTimeout = time.Second
 )
 
-// Description is the answer of a proxy, with the difference of its clock to ours.
+// Description is a proxy's description of itself, with the difference of its clock to ours.
 type Description struct {
 	wire.DescribeResponse
-	// Skew is its clock less ours; Doubt is the uncertainty, half of the round trip.
-	Skew, Doubt time.Duration
+	// Skew is the proxy's clock less ours; Uncertainty is half of the round trip.
+	Skew, Uncertainty time.Duration
 }
 
 // Run makes a diagnosis. It never fails: an error is reported as a finding.
@@ -125,7 +125,7 @@ func (s *Service) Run(ctx context.Context) *Report {
 	var wait sync.WaitGroup
 	for i, run := range []func(context.Context) []Finding{s.postgres, s.nats, s.proxies, s.ledger} {
 		wait.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, partLimit)
+			ctx, cancel := context.WithTimeout(ctx, areaTimeout)
 			defer cancel()
 			areas[i] = run(ctx)
 		})
@@ -146,9 +146,9 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{unreachable("postgres", err)}
 	}
-	findings := judgePostgres(&facts)
+	findings := checkPostgres(&facts)
 	if s.cfg.Secrets != nil {
-		findings = append(findings, judgeMasterKeys(facts.SealedWith, s.cfg.Secrets.KnowsFunc))
+		findings = append(findings, checkMasterKeys(facts.SecretsByMasterKey, s.cfg.Secrets.KnowsFunc))
 	}
 	return findings
 }
@@ -161,7 +161,7 @@ func (s *Service) nats(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{unreachable("nats", err)}
 	}
-	return judgeNATS(&facts, time.Now())
+	return checkNATS(&facts, time.Now())
 }
 
 func (s *Service) proxies(ctx context.Context) []Finding {
@@ -172,17 +172,17 @@ func (s *Service) proxies(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{unreachable("proxies", err)}
 	}
-	findings := judgeFleet(&f)
+	findings := checkFleet(&f)
 	if s.cfg.Bus == nil || s.cfg.Secrets == nil {
 		return findings
 	}
-	ctx, cancel := context.WithTimeout(ctx, describeLimit)
+	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
 	said, err := s.cfg.Bus.Describe(ctx, live(&f))
 	if err != nil {
 		return append(findings, unreachable("proxies", err))
 	}
-	return append(findings, judgeDescriptions(&f, said, s.cfg.Secrets)...)
+	return append(findings, checkDescriptions(&f, said, s.cfg.Secrets)...)
 }
 
 func (s *Service) ledger(ctx context.Context) []Finding {
@@ -193,7 +193,7 @@ func (s *Service) ledger(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{unreachable("ledger", err)}
 	}
-	return judgeLedger(&report)
+	return checkLedger(&report)
 }
 
 // unreachable returns the finding for an area whose facts cannot be gathered. It contains the text
@@ -206,8 +206,8 @@ func unreachable(area string, err error) Finding {
 }
 
 // Skew computes the difference of another clock to ours from the time that it reported, and the
-// times at which the question was sent and the answer arrived.
-func Skew(sent, said, came time.Time) (skew, doubt time.Duration) {
-	doubt = came.Sub(sent) / 2
-	return said.Sub(sent.Add(doubt)), doubt
+// times at which the request was sent and the response was received.
+func Skew(sent, reported, received time.Time) (skew, uncertainty time.Duration) {
+	uncertainty = received.Sub(sent) / 2
+	return reported.Sub(sent.Add(uncertainty)), uncertainty
 }

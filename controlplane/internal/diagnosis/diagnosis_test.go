@@ -28,7 +28,7 @@ type world struct {
 func sound() *world {
 	return &world{
 		postgres: diagnosis.Postgres{
-			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, SealedWith: map[string]int64{"m1": 3},
+			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, SecretsByMasterKey: map[string]int64{"m1": 3},
 			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
 		},
 		nats: diagnosis.NATS{Version: "2.15", Streams: []diagnosis.Stream{
@@ -110,14 +110,14 @@ func TestFindingsOfFacts(t *testing.T) {
 		{"few connections", func(w *world) { w.postgres.Connections = 91 }, "warning postgres connections"},
 		{"clock behind", func(w *world) { w.postgres.Skew = -2 * time.Second }, "failure postgres clock"},
 		{"clock a little off", func(w *world) { w.postgres.Skew = 150 * time.Millisecond }, "warning postgres clock"},
-		{"a long way to the clock", func(w *world) { w.postgres.Skew, w.postgres.Doubt = 2*time.Second, 2*time.Second }, ""},
+		{"a long way to the clock", func(w *world) { w.postgres.Skew, w.postgres.Uncertainty = 2*time.Second, 2*time.Second }, ""},
 		{"outbox waits", func(w *world) { w.postgres.OutboxAge = 11 * time.Second }, "warning postgres outbox"},
 		{"outbox is stuck", func(w *world) { w.postgres.OutboxAge = time.Hour }, "failure postgres outbox"},
 		{"outbox works", func(w *world) { w.postgres.OutboxAge = time.Second }, ""},
 		{"quarantine", func(w *world) { w.postgres.Quarantined = 1 }, "warning postgres quarantine"},
-		{"master key gone", func(w *world) { w.postgres.SealedWith["m0"] = 2 }, "failure secrets master_keys"},
+		{"master key gone", func(w *world) { w.postgres.SecretsByMasterKey["m0"] = 2 }, "failure secrets master_keys"},
 		{"stream gone", func(w *world) { w.nats.Streams[1].Missing = true }, "failure nats exists"},
-		{"stream changed", func(w *world) { w.nats.Streams[0].Faults = []string{"max_age is 1s"} }, "failure nats settings"},
+		{"stream changed", func(w *world) { w.nats.Streams[0].Differences = []string{"max_age is 1s"} }, "failure nats settings"},
 		{"consumer gone", func(w *world) { w.nats.Streams[0].ConsumerMissing = true }, "failure nats consumer"},
 		{"replica behind", func(w *world) { w.nats.Streams[0].Offline = 1 }, "warning nats followers"},
 		{"fewer replicas", func(w *world) { w.nats.Streams[1].Replicas = 1 }, "warning nats replicas"},

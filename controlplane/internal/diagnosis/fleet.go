@@ -26,28 +26,28 @@ func live(f *fleet.Fleet) int {
 	return n
 }
 
-func judgeFleet(f *fleet.Fleet) []Finding {
+func checkFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
-	add.judge(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
+	add.check(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
 		"No requests are served.", "Start a proxy. If one is running, check its log and /readyz.")
-	for i := range f.Refused {
-		c := &f.Refused[i]
-		add.judge(true, Warning, "credentials", c.Provider+"/"+c.Credential,
-			fmt.Sprintf("rejected (%s) since %s, reported by %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Proxies, ", ")),
+	for i := range f.RefusedCredentials {
+		c := &f.RefusedCredentials[i]
+		add.check(true, Warning, "credentials", c.Provider+"/"+c.Credential,
+			fmt.Sprintf("refused (%s) since %s, reported by %s", c.Reason, c.Since.UTC().Format(time.RFC3339), strings.Join(c.Proxies, ", ")),
 			"Proxies use the other credentials of the provider, if there are any.", "Check the account at the provider, then replace the secret: `gwctl credentials put`.")
 	}
 	builds := map[string]bool{}
 	for i := range f.Proxies {
 		d := &f.Proxies[i]
 		if d.State != fleet.Active {
-			add.judge(d.State == fleet.Expired, Warning, "session", d.Name, "session "+d.State,
+			add.check(d.State == fleet.Expired, Warning, "session", d.Name, "session "+d.State,
 				"The proxy admits no requests. Its leases are kept until no more usage can arrive.", "If the proxy should be running, check its log; otherwise wait.")
 			continue
 		}
 		builds[d.Build] = true
-		add.judge(d.AppliedRev < f.Rev, Warning, "applied_revision", d.Name, fmt.Sprintf("keys and accounts at %d of %d", d.AppliedRev, f.Rev),
+		add.check(d.AppliedRev < f.Rev, Warning, "applied_revision", d.Name, fmt.Sprintf("keys and accounts at %d of %d", d.AppliedRev, f.Rev),
 			"The proxy has not confirmed the newest change yet.", "Repeat the diagnosis in a few seconds. If the finding remains, check the log of the proxy.")
-		add.judge(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, fmt.Sprintf("catalog at %d of %d", d.CatalogRev, f.CatalogRev),
+		add.check(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, fmt.Sprintf("catalog at %d of %d", d.CatalogRev, f.CatalogRev),
 			"The proxy uses an older catalog.", "Repeat the diagnosis in a few seconds. If the finding remains, see the check `outbox` and the log of the proxy.")
 		add.add(spool(d))
 	}
@@ -55,7 +55,7 @@ func judgeFleet(f *fleet.Fleet) []Finding {
 		return add.findings
 	}
 	names := slices.Sorted(maps.Keys(builds))
-	add.judge(len(names) > 1, Warning, "versions", "", strings.Join(names, ", "), "Proxies of several versions are running.", "Finish the update.")
+	add.check(len(names) > 1, Warning, "versions", "", strings.Join(names, ", "), "Proxies of several versions are running.", "Finish the update.")
 	return add.findings
 }
 
@@ -77,8 +77,8 @@ func spool(d *fleet.Proxy) Finding {
 	return f
 }
 
-// judgeDescriptions compares the secrets and clocks of the proxies with ours.
-func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Finding {
+// checkDescriptions compares the secrets and clocks of the proxies with ours.
+func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Finding {
 	bySession := map[wire.SessionID]Description{}
 	for _, d := range said {
 		bySession[d.Session] = d
@@ -92,15 +92,15 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		}
 		it, answered := bySession[wire.SessionID(d.Session)]
 		if !answered {
-			clocks.judge(true, Warning, "answers", d.Name, "did not answer in time",
-				"Its secrets and its clock could not be checked. Proxies of older versions do not answer.",
+			clocks.check(true, Warning, "answers", d.Name, "did not answer in time",
+				"The secrets and the clock of the proxy could not be checked. Proxies of older versions do not answer.",
 				"Repeat the diagnosis. If the finding remains, check the proxy's connection to NATS and the permissions of its NATS user.")
 			continue
 		}
 		add.peppers(d.Name, it.Peppers, ours.Peppers)
-		add.judge(it.FleetKey != ours.FleetKey, Failure, "fleet_key", d.Name, sameOrNot(it.FleetKey == ours.FleetKey, "fleet key"),
+		add.check(it.FleetKey != ours.FleetKey, Failure, "fleet_key", d.Name, comparison(it.FleetKey == ours.FleetKey, "fleet key"),
 			"The proxy cannot decrypt provider credentials, so it can call no provider.", "Configure the same secrets.fleet_key in both planes.")
-		clocks.skew(d.Name, it.Skew, it.Doubt, "The times of requests, and the days on which they are billed, are wrong.")
+		clocks.skew(d.Name, it.Skew, it.Uncertainty, "The times of requests, and the days on which they are billed, are wrong.")
 	}
 	return append(add.findings, clocks.findings...)
 }
@@ -109,42 +109,43 @@ func judgeDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 // does not matter, since it tries all of them.
 func (c *collection) peppers(proxy string, its, ours []string) {
 	missing := slices.DeleteFunc(slices.Clone(ours), func(pepper string) bool { return slices.Contains(its, pepper) })
-	const give = "Configure the same peppers in both planes: secrets.pepper and secrets.previous_peppers together."
+	const advice = "Configure the same peppers in both planes: secrets.pepper and secrets.previous_peppers together."
 	switch {
 	case len(missing) == len(ours):
-		c.judge(true, Failure, "pepper", proxy, sameOrNot(false, "pepper"), "The proxy finds no API key: every request is answered with 401.", give)
+		c.check(true, Failure, "pepper", proxy, comparison(false, "pepper"), "The proxy finds no API key: every request is answered with 401.", advice)
 	case slices.Contains(missing, ours[0]):
-		c.judge(true, Failure, "pepper", proxy, "lacks the current pepper, and has only previous ones",
-			"The proxy finds no API key that was issued under the current pepper: requests with one are answered with 401.", give)
+		c.check(true, Failure, "pepper", proxy, "does not have the current pepper, only previous ones",
+			"The proxy finds no API key that was issued under the current pepper: requests with one are answered with 401.", advice)
 	default:
-		c.judge(len(missing) > 0, Warning, "pepper", proxy, havingAll(len(missing)),
-			"Requests with API keys that only these peppers find, such as imported keys, are answered with 401.", give)
+		c.check(len(missing) > 0, Warning, "pepper", proxy, pepperDetail(len(missing)),
+			"Requests with API keys that only these peppers find, such as imported keys, are answered with 401.", advice)
 	}
 }
 
-func havingAll(missing int) string {
+// pepperDetail describes how many previous peppers are missing.
+func pepperDetail(missing int) string {
 	if missing == 0 {
-		return sameOrNot(true, "pepper")
+		return comparison(true, "pepper")
 	}
-	return fmt.Sprintf("lacks %d previous peppers", missing)
+	return fmt.Sprintf("does not have %d of the previous peppers", missing)
 }
 
-func sameOrNot(same bool, what string) string {
+func comparison(same bool, secret string) string {
 	if same {
-		return "has the same " + what + " as the control plane"
+		return "has the same " + secret + " as the control plane"
 	}
-	return "has a different " + what + " from the control plane"
+	return "has a different " + secret + " from the control plane"
 }
 
-func judgeLedger(r *ledger.Report) []Finding {
+func checkLedger(r *ledger.Report) []Finding {
 	add := collect("ledger")
 	for _, c := range r.Checks {
 		detail := fmt.Sprintf("%d rows compared, %d differ", c.Compared, c.Differing)
 		if c.First != nil {
 			detail += fmt.Sprintf("; the first is %s: got %d, want %d", c.First.Row, c.First.Got, c.First.Want)
 		}
-		add.judge(c.Differing > 0, Failure, c.Name, "", detail,
-			"Ledger, pools and usage records contradict each other.", "Keep the database unchanged, and examine the differing rows before you correct anything.")
+		add.check(c.Differing > 0, Failure, c.Name, "", detail,
+			"Ledger, pools and usage records differ.", "Keep the database unchanged, and examine the differing rows before you correct anything.")
 	}
 	return add.findings
 }
@@ -159,8 +160,8 @@ func collect(area string) *collection { return &collection{area: area} }
 
 func (c *collection) add(f Finding) { c.findings = append(c.findings, f) }
 
-// judge adds a finding. Its status is OK unless wrong is true.
-func (c *collection) judge(wrong bool, status Status, check, subject, detail, meaning, advice string) {
+// check adds a finding. Its status is OK unless wrong is true.
+func (c *collection) check(wrong bool, status Status, check, subject, detail, meaning, advice string) {
 	f := Finding{Area: c.area, Check: check, Subject: subject, Status: OK, Detail: detail}
 	if wrong {
 		f.Status, f.Meaning, f.Advice = status, meaning, advice
@@ -176,6 +177,6 @@ func (c *collection) skew(subject string, skew, doubt time.Duration, meaning str
 	if sure >= skewFailure {
 		status = Failure
 	}
-	c.judge(sure >= skewWarning, status, "clock", subject, fmt.Sprintf("differs by %v from the control plane, ± %v", skew.Round(time.Millisecond), doubt.Round(time.Millisecond)),
+	c.check(sure >= skewWarning, status, "clock", subject, fmt.Sprintf("differs by %v from the control plane, ± %v", skew.Round(time.Millisecond), doubt.Round(time.Millisecond)),
 		meaning, "Synchronise the clocks of all machines with NTP.")
 }

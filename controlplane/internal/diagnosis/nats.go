@@ -10,13 +10,13 @@ import (
 type NATS struct {
 	// Version is the version of the connected server.
 	Version string
-	// Skew is its clock less ours; Doubt is the uncertainty.
-	Skew, Doubt time.Duration
-	Streams     []Stream
+	// Skew is the server's clock less ours; Uncertainty is the possible error of it.
+	Skew, Uncertainty time.Duration
+	Streams           []Stream
 	// SyncAlways reports whether messages are synced to disk before they are acknowledged; nil if unknown.
 	SyncAlways *bool
-	// SyncFault is why SyncAlways is unknown, if it should be known.
-	SyncFault string
+	// SyncError is the error by which SyncAlways could not be read; empty if it was not tried.
+	SyncError string
 }
 
 // Stream is a stream, or the stream of a bucket.
@@ -27,8 +27,8 @@ type Stream struct {
 	Replicas, Wanted int
 	// Offline is the number of replicas that do not follow the leader.
 	Offline int
-	// Faults are settings that differ from the declared ones.
-	Faults []string
+	// Differences describe the settings that differ from the declared ones.
+	Differences []string
 	// Consumer is the durable consumer that must exist; empty if there is none.
 	Consumer        string
 	ConsumerMissing bool
@@ -41,25 +41,25 @@ type Stream struct {
 
 const lagWarning, lagFailure = 30 * time.Second, 5 * time.Minute
 
-func judgeNATS(n *NATS, now time.Time) []Finding {
+func checkNATS(n *NATS, now time.Time) []Finding {
 	add := collect("nats")
-	add.judge(false, OK, "reachable", "", "server "+n.Version, "", "")
-	add.skew("", n.Skew, n.Doubt, "The ages of messages are computed with this clock.")
+	add.check(false, OK, "reachable", "", "server "+n.Version, "", "")
+	add.skew("", n.Skew, n.Uncertainty, "The ages of messages are computed with this clock.")
 	for i := range n.Streams {
 		s := &n.Streams[i]
-		add.judge(s.Missing, Failure, "exists", s.Name, map[bool]string{true: "does not exist", false: "exists"}[s.Missing],
+		add.check(s.Missing, Failure, "exists", s.Name, map[bool]string{true: "does not exist", false: "exists"}[s.Missing],
 			"Usage cannot be settled, or proxies cannot start.", "Restart a control plane: it creates streams and buckets when it starts.")
 		if s.Missing {
 			continue
 		}
-		add.judge(len(s.Faults) > 0, Failure, "settings", s.Name, orFine(s.Faults),
+		add.check(len(s.Differences) > 0, Failure, "settings", s.Name, joinDifferences(s.Differences),
 			"Messages can be lost or rejected.", "Restart a control plane: it restores the settings of the stream. If they change again, find out who changes them.")
-		add.judge(s.Replicas < s.Wanted, Warning, "replicas", s.Name, fmt.Sprintf("%d of %d replicas", s.Replicas, s.Wanted),
+		add.check(s.Replicas < s.Wanted, Warning, "replicas", s.Name, fmt.Sprintf("%d of %d replicas", s.Replicas, s.Wanted),
 			"The stream survives fewer server failures than configured.", "Add NATS servers, or restart a control plane, which updates the stream.")
-		add.judge(s.Offline > 0, Warning, "followers", s.Name, fmt.Sprintf("%d replicas do not follow the leader", s.Offline),
+		add.check(s.Offline > 0, Warning, "followers", s.Name, fmt.Sprintf("%d replicas do not follow the leader", s.Offline),
 			"Another server failure can stop the stream.", "Check the NATS servers.")
 		if s.Consumer != "" {
-			add.judge(s.ConsumerMissing, Failure, "consumer", s.Name, map[bool]string{true: s.Consumer + " does not exist", false: s.Consumer + " exists"}[s.ConsumerMissing],
+			add.check(s.ConsumerMissing, Failure, "consumer", s.Name, map[bool]string{true: s.Consumer + " does not exist", false: s.Consumer + " exists"}[s.ConsumerMissing],
 				"The messages of the stream are not processed.", "Restart a control plane: it creates the consumer.")
 		}
 		if s.Usage {
@@ -70,11 +70,11 @@ func judgeNATS(n *NATS, now time.Time) []Finding {
 	return add.findings
 }
 
-func orFine(faults []string) string {
-	if len(faults) == 0 {
+func joinDifferences(differences []string) string {
+	if len(differences) == 0 {
 		return "as declared"
 	}
-	return strings.Join(faults, "; ")
+	return strings.Join(differences, "; ")
 }
 
 // durable reports whether acknowledged messages survive a power failure.
@@ -91,8 +91,8 @@ func durable(s *Stream, n *NATS) Finding {
 		f.Detail = "each message is stored on one server, which syncs it to disk after the acknowledgement"
 	default:
 		f.Detail = "each message is stored on one server; whether it syncs before the acknowledgement is unknown"
-		if n.SyncFault != "" {
-			f.Detail += " (" + n.SyncFault + ")"
+		if n.SyncError != "" {
+			f.Detail += " (" + n.SyncError + ")"
 		}
 	}
 	f.Status = Warning

@@ -15,14 +15,14 @@ type Postgres struct {
 	Settings map[string]string
 	// Migration is the schema version of the database, Newest the one of this program.
 	Migration, Newest int64
-	// Skew is its clock less ours; Doubt is the uncertainty.
-	Skew, Doubt time.Duration
+	// Skew is the server's clock less ours; Uncertainty is the possible error of it.
+	Skew, Uncertainty time.Duration
 	// InRecovery is true for a standby, which accepts no writes.
 	InRecovery bool
 	// OutboxAge is the age of the oldest unpublished change; zero if there is none.
 	OutboxAge time.Duration
-	// SealedWith is the number of stored secrets by master key id.
-	SealedWith map[string]int64
+	// SecretsByMasterKey is the number of stored secrets by master key id.
+	SecretsByMasterKey map[string]int64
 	// Connections is the number of open connections of MaxConnections.
 	Connections, MaxConnections int
 	// Quarantined is the number of open quarantined usage events.
@@ -36,13 +36,13 @@ const (
 	outboxWarning, outboxFailure = 10 * time.Second, time.Minute
 )
 
-func judgePostgres(p *Postgres) []Finding {
+func checkPostgres(p *Postgres) []Finding {
 	add := collect("postgres")
-	add.judge(p.Version < oldestPostgres, Failure, "version", "", fmt.Sprintf("server version %d.%d", p.Version/10000, p.Version%10000),
+	add.check(p.Version < oldestPostgres, Failure, "version", "", fmt.Sprintf("server version %d.%d", p.Version/10000, p.Version%10000),
 		"This program requires version 15 or newer.", "Upgrade the server.")
-	add.judge(p.InRecovery, Failure, "primary", "", map[bool]string{true: "is a standby", false: "accepts writes"}[p.InRecovery],
+	add.check(p.InRecovery, Failure, "primary", "", map[bool]string{true: "is a standby", false: "accepts writes"}[p.InRecovery],
 		"Changes, leases and settlements cannot be written.", "Point postgres.url to the primary.")
-	add.judge(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema version %d, this program needs %d", p.Migration, p.Newest),
+	add.check(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema version %d, this program needs %d", p.Migration, p.Newest),
 		"The control plane does not start with an older schema.", "Run `controlplane migrate`.")
 	for _, s := range []struct {
 		name    string
@@ -54,15 +54,15 @@ func judgePostgres(p *Postgres) []Finding {
 		{"synchronous_commit", []string{"on", "remote_apply", "remote_write", "local"}, "A crash can lose changes that were confirmed to the client, such as payments and revocations."},
 	} {
 		value := p.Settings[s.name]
-		add.judge(!slices.Contains(s.fine, value), Failure, s.name, "", s.name+" = "+value, s.meaning, "Set "+s.name+" = on, and restart or reload the server.")
+		add.check(!slices.Contains(s.fine, value), Failure, s.name, "", s.name+" = "+value, s.meaning, "Set "+s.name+" = on, and restart or reload the server.")
 	}
 	free := p.MaxConnections - p.Connections
-	add.judge(free*10 < p.MaxConnections, Warning, "connections", "", fmt.Sprintf("%d of %d connections are open", p.Connections, p.MaxConnections),
+	add.check(free*10 < p.MaxConnections, Warning, "connections", "", fmt.Sprintf("%d of %d connections are open", p.Connections, p.MaxConnections),
 		"New replicas may get no connection.", "Raise max_connections, or lower postgres.max_connections of the replicas.")
-	add.skew("", p.Skew, p.Doubt, "Session deadlines, which revocation relies on, are computed with the database's clock.")
+	add.skew("", p.Skew, p.Uncertainty, "Session deadlines, which revocation relies on, are computed with the database's clock.")
 	add.add(outbox(p.OutboxAge))
-	add.judge(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d quarantined usage events are open", p.Quarantined),
-		"These events could not be read or settled, so they are not billed.", "Find out why they could not be settled, and release or dismiss each of them.")
+	add.check(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d quarantined usage events are open", p.Quarantined),
+		"These events could not be read or settled, so they are not billed.", "Read the reason of each event. Remove the cause and release the event, or dismiss it.")
 	return add.findings
 }
 
@@ -84,8 +84,8 @@ func outbox(age time.Duration) Finding {
 	return f
 }
 
-// judgeMasterKeys checks that every stored secret can be decrypted.
-func judgeMasterKeys(sealed map[string]int64, knows func(string) bool) Finding {
+// checkMasterKeys checks that every stored secret can be decrypted.
+func checkMasterKeys(sealed map[string]int64, knows func(string) bool) Finding {
 	f := Finding{Area: "secrets", Check: "master_keys", Status: OK}
 	var total int64
 	var missing []string

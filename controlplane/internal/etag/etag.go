@@ -18,7 +18,7 @@ import (
 	"modelgateway/controlplane/internal/validation"
 )
 
-// ErrMismatch is returned if the object is not in the state that the change is meant for.
+// ErrMismatch is returned if the state of the object does not satisfy the condition.
 var ErrMismatch = errors.New("etag: the object is in another state")
 
 // Tag is an entity tag in its HTTP form, with quotes.

@@ -47,13 +47,13 @@ type Fleet struct {
 	Rev        int64
 	CatalogRev int64
 	Proxies    []Proxy
-	// Refused are the credentials that their providers reject.
-	Refused []Refused
+	// RefusedCredentials are the credentials that their providers refuse.
+	RefusedCredentials []RefusedCredential
 }
 
-// Refused is a credential that its provider rejects. Proxies use other credentials of the provider
+// RefusedCredential is a credential that its provider refuses. Proxies use other credentials of the provider
 // and retry this one periodically.
-type Refused struct {
+type RefusedCredential struct {
 	Provider, Credential, CredentialID string
 	// Reason is wire.KeyRejected or wire.QuotaExhausted.
 	Reason string

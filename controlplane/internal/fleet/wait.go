@@ -42,14 +42,14 @@ const (
 	// Proxies report what they have applied within milliseconds, so the first checks are frequent.
 	firstPause = 20 * time.Millisecond
 	maxPause   = 250 * time.Millisecond
-	// oneLook bounds one read of the fleet.
-	oneLook = 2 * time.Second
+	// readTimeout bounds one read of the fleet.
+	readTimeout = 2 * time.Second
 )
 
 // target is the state that every proxy should reach.
 type target struct {
 	rev, catalogRev int64
-	// waiting, if known is set, are the only sessions that may not have applied rev: all others have confirmed it.
+	// waiting are the sessions that may not have applied rev: if known is set, all others have confirmed it.
 	known   bool
 	waiting []wire.SessionID
 }
@@ -74,7 +74,7 @@ func (w *Waiter) Wait(ctx context.Context, changes propagation.Changes) (Applied
 		}
 	}
 	for pause := firstPause; ; pause = min(pause*3/2, maxPause) {
-		applied, err := w.look(ctx, &t)
+		applied, err := w.check(ctx, &t)
 		if err != nil || len(applied.Pending) == 0 || ctx.Err() != nil {
 			return applied, err
 		}
@@ -91,7 +91,7 @@ func (w *Waiter) confirmLast(ctx context.Context, f Fleet, t *target) error {
 	if !slices.ContainsFunc(f.Proxies, func(d Proxy) bool { return d.State == Active && d.AppliedRev < f.Rev }) {
 		return nil
 	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	last, err := w.store.LastChange(reading)
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.
 // fleet reads the fleet, even if the context has ended, since the response reports the state at
 // that time.
 func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneLook)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
 	f, err := w.store.Fleet(ctx)
 	if err != nil {
@@ -134,8 +134,8 @@ func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
 	return f, nil
 }
 
-// look returns how many live proxies have reached the target.
-func (w *Waiter) look(ctx context.Context, t *target) (Applied, error) {
+// check returns how many live proxies have reached the target.
+func (w *Waiter) check(ctx context.Context, t *target) (Applied, error) {
 	f, err := w.fleet(ctx)
 	if err != nil {
 		return Applied{}, err

@@ -21,7 +21,7 @@ type pipeline struct {
 	operations  map[string]operation
 	tokens      *admin.Service
 	applied     *fleet.Waiter
-	idempotency *idempotency.Keeper
+	idempotency *idempotency.Service
 	log         *slog.Logger
 	// timeLimit is Config.ResponseTimeout.
 	timeLimit time.Duration

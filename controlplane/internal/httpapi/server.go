@@ -62,7 +62,7 @@ type Config struct {
 	Diagnosis   *diagnosis.Service
 	Webhooks    *webhook.Service
 	Rotations   *rotation.Service
-	Idempotency *idempotency.Keeper
+	Idempotency *idempotency.Service
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
 	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An

@@ -136,7 +136,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	log := slog.New(slog.NewJSONHandler(b.logs, nil))
 	b.hooks = webhookstore.New(b.db)
 	b.rotations = rotation.NewService(rotation.Config{
-		Store: rotationstore.New(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, Settle: time.Nanosecond,
+		Store: rotationstore.New(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, MinDuration: time.Nanosecond,
 	})
 	cfg := httpapi.Config{
 		Accounts: account.NewService(account.Config{

@@ -1,8 +1,8 @@
 // Package idempotency implements the Idempotency-Key header: a repeated request is executed once
 // and gets the same response.
 //
-// The key is bound to an operation id before the request is executed, and whatever the request
-// creates gets that id. So a request that is repeated after a crash, or sent twice at once,
+// The key is bound to an operation id before the request is executed, and the object that the
+// request creates gets that id. So a request that is repeated after a crash, or sent twice at once,
 // creates nothing twice even if no response was stored. Responses are stored encrypted, since they
 // can contain a secret.
 package idempotency
@@ -21,8 +21,8 @@ import (
 // ErrConflict is returned for a key that was used for another request.
 var ErrConflict = errors.New("idempotency: the key was used for another request")
 
-// Kept is how long a response is stored.
-const Kept = 24 * time.Hour
+// Retention is how long a response is stored.
+const Retention = 24 * time.Hour
 
 // Request identifies the request that a key is bound to.
 type Request struct {
@@ -30,7 +30,7 @@ type Request struct {
 	Actor  string
 	Key    string
 	Method string
-	// Path is the whole path, with ids.
+	// Path is the path with the ids in it, not the pattern of the route.
 	Path     string
 	BodyHash [sha256.Size]byte
 }
@@ -56,7 +56,7 @@ type Stored struct {
 
 // Store stores requests and responses.
 type Store interface {
-	// Begin stores a request, or returns the one that is stored under its actor and key.
+	// Begin stores a request, or returns the request that is already stored with its actor and key.
 	Begin(ctx context.Context, s Stored) (Stored, error)
 	// Finish stores the response, unless there is one already.
 	Finish(ctx context.Context, s Stored) error
@@ -66,14 +66,14 @@ type Store interface {
 	Expire(ctx context.Context, age time.Duration) (int64, error)
 }
 
-// Keeper executes the protocol on a Store.
-type Keeper struct {
+// Service binds requests to keys and stores their responses.
+type Service struct {
 	store Store
 	vault *vault.Vault
 }
 
-// New returns a Keeper.
-func New(store Store, v *vault.Vault) *Keeper { return &Keeper{store, v} }
+// New returns a Service.
+func New(store Store, v *vault.Vault) *Service { return &Service{store, v} }
 
 // Attempt is one attempt to execute a request.
 type Attempt struct {
@@ -86,7 +86,7 @@ type Attempt struct {
 }
 
 // Begin binds a request to its key. It returns ErrConflict if the key belongs to another request.
-func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
+func (k *Service) Begin(ctx context.Context, r Request) (Attempt, error) {
 	fresh := ident.New()
 	found, err := k.store.Begin(ctx, Stored{Request: r, Operation: fresh})
 	if err != nil {
@@ -108,7 +108,7 @@ func (k *Keeper) Begin(ctx context.Context, r Request) (Attempt, error) {
 }
 
 // Finish stores the response to a request.
-func (k *Keeper) Finish(ctx context.Context, a Attempt, response Response) error {
+func (k *Service) Finish(ctx context.Context, a Attempt, response Response) error {
 	return k.store.Finish(ctx, Stored{
 		Request: a.request, Operation: a.Operation, Status: response.Status, ContentType: response.ContentType, ETag: response.ETag,
 		Sealed: k.vault.Seal(response.Body, ResponseContext(a.Operation)),
@@ -117,15 +117,15 @@ func (k *Keeper) Finish(ctx context.Context, a Attempt, response Response) error
 
 // Release releases the key of an invalid request, so that it can be used for the corrected
 // request. Only the first attempt releases it, since the effect of an earlier one is unknown.
-func (k *Keeper) Release(ctx context.Context, a Attempt) error {
+func (k *Service) Release(ctx context.Context, a Attempt) error {
 	if !a.first {
 		return nil
 	}
 	return k.store.Release(ctx, Stored{Request: a.request, Operation: a.Operation})
 }
 
-// Expire deletes responses older than Kept.
-func (k *Keeper) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Kept) }
+// Expire deletes requests older than Retention, with their responses.
+func (k *Service) Expire(ctx context.Context) (int64, error) { return k.store.Expire(ctx, Retention) }
 
 // ResponseContext returns the encryption context of a response.
 func ResponseContext(operation ident.UUID) string { return "answer:" + string(operation[:]) }

@@ -1,8 +1,8 @@
 // Package key manages API keys: issuing, importing, showing, limiting and revoking them.
 //
 // Invariants: the text of a key is stored only encrypted, and never appears in a log, an error or
-// an audit entry; a revoked key stays revoked; every key has exactly one limit pool, whose total
-// is the spend limit or which is unlimited.
+// an audit entry; a revoked key stays revoked; every key has exactly one limit pool, which is
+// unlimited or has the spend limit as its total.
 package key
 
 import (

@@ -36,10 +36,10 @@ type Query struct {
 // Update is what a Store has to write for a change of a key.
 type Update struct {
 	Key Key
-	// Announce has the change numbered and stored for the proxies.
+	// Announce makes the store assign a revision to the change and store it for the proxies.
 	Announce bool
-	// Same reports that nothing changes, so that nothing is written.
-	Same bool
+	// Unchanged reports that nothing changes, so that nothing is written.
+	Unchanged bool
 }
 
 // Record is a new key with its secret.
@@ -54,8 +54,8 @@ type Store interface {
 	// Create stores keys with their limit pools, all or none. For an id that exists already, it returns the stored
 	// key.
 	Create(ctx context.Context, records []Record) ([]Record, error)
-	// Import does the same for keys that clients may have used before, and returns the change for the proxies, nil
-	// if all keys existed. It stores the peppers of existing keys whose pepper was unknown.
+	// Import does the same for keys that clients may have used before. It returns the change that proxies have to
+	// apply, nil if all keys existed. It stores the peppers of existing keys whose pepper was unknown.
 	Import(ctx context.Context, records []Record) ([]Record, *wire.KeyChange, error)
 	Get(ctx context.Context, id ID) (Key, error)
 	List(ctx context.Context, q Query) ([]Key, error)
@@ -209,12 +209,12 @@ func (s *Service) open(id ID, sealed vault.Sealed) (string, error) {
 // Updated is the result of Patch.
 type Updated struct {
 	Key Key
-	// Change is the change that proxies have to apply; nil if it does not concern them.
+	// Change is the change that proxies have to apply; nil if they need not apply any.
 	Change *wire.KeyChange
 }
 
 // Patch changes a key. A new limit is announced; proxies that do not confirm it
-// in time learn of it with their next heartbeat.
+// in time receive it with their next heartbeat.
 func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	if err := p.Validate(); err != nil {
 		return Updated{}, err
@@ -238,7 +238,7 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Updated, error) {
 	return Updated{after, change}, nil
 }
 
-// Revocation is a revoked key and how far its revocation has propagated.
+// Revocation is a revoked key with the state of the propagation of its revocation.
 type Revocation struct {
 	Key          Key
 	Change       wire.KeyChange
@@ -258,8 +258,8 @@ func (s *Service) Revoke(ctx context.Context, id ID) (Revocation, error) {
 	return Revocation{k, change, s.announce(ctx, id, change)}, nil
 }
 
-// announce announces a change. An error only makes the confirmation less certain, since proxies
-// learn of the change with their next heartbeat.
+// announce announces a change. After an error the change counts as not effective; proxies receive
+// it with their next heartbeat.
 func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) propagation.Confirmation {
 	confirmed, err := s.cfg.Announcer.Announce(ctx, c)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {

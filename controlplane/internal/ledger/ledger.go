@@ -3,7 +3,7 @@
 // usage.
 //
 // Invariant: the customer entries of an account sum to its balance, which is the total of its
-// balance pool less what is settled on it.
+// balance pool less the pool's settled amount.
 package ledger
 
 import (
@@ -37,8 +37,8 @@ const (
 	maxReferenceLen = 200
 	maxReasonLen    = 1000
 	maxAmount       = 1_000_000_000 * money.Unit
-	// maxTotal bounds the sum of an account's top-ups and corrections. It leaves room in an int64 for charges, which
-	// are never rejected.
+	// maxTotal bounds the sum of an account's top-ups and corrections. It is far enough from the bounds of an int64 that
+	// a balance cannot overflow by charges, which are never rejected.
 	maxTotal = 9_000_000_000 * money.Unit
 )
 
@@ -55,8 +55,9 @@ const (
 	Usage Kind = "usage"
 )
 
-// OffsettingBook returns the operator's book that the entry of an account is booked against.
-func (k Kind) OffsettingBook() string {
+// OffsettingAccount returns the operator's ledger account that gets the opposite entry of an
+// entry of the account.
+func (k Kind) OffsettingAccount() string {
 	if k == Correction {
 		return "adjustment"
 	}
@@ -83,7 +84,7 @@ type Transaction struct {
 	ID        ID         `json:"id"`
 	AccountID account.ID `json:"account_id"`
 	Kind      Kind       `json:"kind"`
-	// Amount is positive in the account's favour.
+	// Amount is positive if it raises the account's balance.
 	Amount money.Nano `json:"amount"`
 	// Reference is unique among the transactions of a kind.
 	Reference string    `json:"reference"`
@@ -167,7 +168,7 @@ type Store interface {
 	// CheckChanged is an incremental check: it adds what was written since the last one to the sums that were
 	// verified then.
 	CheckChanged(ctx context.Context) (Report, error)
-	// Forget deletes the verified sums of CheckChanged.
+	// Forget deletes the sums that CheckChanged has verified.
 	Forget(ctx context.Context) error
 }
 
@@ -176,7 +177,7 @@ type Config struct {
 	Store Store
 	// Announcer informs the proxies that a balance is lower; nil disables that.
 	Announcer propagation.Announcer
-	// Holdings may be nil: then Balance.Reserved is what the store reports.
+	// Holdings may be nil: then Balance.Reserved is the amount that the store reports.
 	Holdings account.Holdings
 	Log      *slog.Logger
 	// ConfirmTimeout bounds how long a correction waits for the proxies; zero does not wait.
@@ -206,8 +207,8 @@ func (s *Service) Post(ctx context.Context, t Transaction) (booked Transaction, 
 	return booked, posted, nil
 }
 
-// announce has the proxies return idle units. If they do not confirm it in time, they learn of the
-// change with their next heartbeat.
+// announce makes the proxies return idle units. Proxies that do not confirm the change in time
+// receive it with their next heartbeat.
 func (s *Service) announce(ctx context.Context, c *wire.KeyChange) {
 	if c == nil || s.cfg.Announcer == nil {
 		return
@@ -237,7 +238,7 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 	if err != nil {
 		return account.Balance{}, err
 	}
-	return b.Ask(ctx, id, s.cfg.Holdings), nil
+	return b.AskProxies(ctx, id, s.cfg.Holdings), nil
 }
 
 // Check compares ledger, pools and all usage records with each other. The next CheckChanged starts
@@ -264,8 +265,8 @@ func (s *Service) CheckChanged(ctx context.Context) (Report, error) {
 // recently is the age of the oldest usage records that CheckRecent reads.
 const recently = 48 * time.Hour
 
-// CheckRecent is Check without the usage records of old requests, which would keep the database
-// busy.
+// CheckRecent is Check without the usage records of old requests, whose number would load the
+// database.
 func (s *Service) CheckRecent(ctx context.Context) (Report, error) {
 	start := time.Now()
 	report, err := s.cfg.Store.Check(ctx, time.Now().Add(-recently))

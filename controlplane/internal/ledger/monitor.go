@@ -15,7 +15,7 @@ type Alarm interface {
 }
 
 // Monitor runs ledger checks periodically. It exports their results as metrics,
-// logs every difference and raises the alarm.
+// logs the differences and notifies the operator of them.
 type Monitor struct {
 	ledger    *Service
 	alarm     Alarm
@@ -49,7 +49,7 @@ func (m *Monitor) CheckChanged(ctx context.Context) error {
 	return m.report(ctx, "changed", &report)
 }
 
-// CheckRecent checks everything but old usage records.
+// CheckRecent checks everything except old usage records.
 func (m *Monitor) CheckRecent(ctx context.Context) error {
 	report, err := m.ledger.CheckRecent(ctx)
 	if err != nil {

@@ -67,6 +67,6 @@ func (f *fileKeys) load() error {
 	case err != nil:
 		return fmt.Errorf("oidc: read keys: %w", err)
 	default:
-		return fmt.Errorf("oidc: %s holds no public key", f.path)
+		return fmt.Errorf("oidc: %s contains no public key", f.path)
 	}
 }

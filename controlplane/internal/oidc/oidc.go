@@ -44,8 +44,8 @@ const (
 	discoveryPause  = 5 * time.Second
 )
 
-// noKeys is the prefix of the library's error if the keys cannot be fetched; it has no sentinel
-// for that. Only the prefix may be compared, since the error can end with text from the token.
+// noKeys is the prefix of the library's error if the keys cannot be fetched; the library has no
+// error value for it. Only the prefix is compared, since the error can end with text from the token.
 const noKeys = "failed to verify signature: fetching keys"
 
 var algorithms = []string{oidclib.RS256, oidclib.ES256}
@@ -81,18 +81,18 @@ func New(cfg Config) (*Verifier, error) {
 func (v *Verifier) checks() *oidclib.Config {
 	return &oidclib.Config{
 		ClientID: v.cfg.Audience, SupportedSigningAlgs: algorithms,
-		// The library itself tolerates a clock ahead of ours.
+		// This tolerates a token that has just expired. The library itself tolerates one that is not valid yet.
 		Now: func() time.Time { return time.Now().Add(-v.cfg.ClockSkew) },
 	}
 }
 
 // Verify implements admin.Verifier.
 func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, error) {
-	verifier, err := v.found(ctx)
+	verifier, err := v.discovered(ctx)
 	if err != nil {
 		return admin.Principal{}, err
 	}
-	// The library's call is shared with other requests that need the same keys.
+	// The library fetches the keys once for all concurrent requests that need them.
 	token, err := verifier.Verify(oidclib.ClientContext(ctx, v.cfg.Client), text)
 	if _, expired := errors.AsType[*oidclib.TokenExpiredError](err); expired {
 		return admin.Principal{}, admin.ErrExpired
@@ -106,13 +106,13 @@ func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, er
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil || token.Subject == "" {
-		return admin.Principal{}, fmt.Errorf("%w: its claims are no object with a subject", admin.ErrUnauthenticated)
+		return admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
 	}
 	return admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims)}, nil
 }
 
-// found returns the library's verifier. The first call discovers the provider.
-func (v *Verifier) found(ctx context.Context) (*oidclib.IDTokenVerifier, error) {
+// discovered returns the library's verifier. The first call discovers the provider.
+func (v *Verifier) discovered(ctx context.Context) (*oidclib.IDTokenVerifier, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.verifier != nil {

@@ -27,8 +27,8 @@ import (
 
 // Store stores entries until they are published.
 type Store interface {
-	// Drain calls publish with the oldest entries, if there are any, and deletes them if it succeeds. Only one
-	// replica at a time may publish: leads is false, and nothing was done, if it is another one.
+	// Drain calls publish with the oldest entries, if there are any, and deletes them if publish succeeds. Only one
+	// replica at a time may publish: if another one is publishing, leads is false and Drain does nothing.
 	Drain(ctx context.Context, publish func(context.Context, []catalog.Entry) error) (found int, leads bool, err error)
 	// Age returns the age of the oldest entry.
 	Age(ctx context.Context) (time.Duration, error)
@@ -206,7 +206,7 @@ func (p *Publisher) head(ctx context.Context) (int64, error) {
 	}
 	var head catalogkv.Head
 	if err := json.Unmarshal(text, &head); err != nil {
-		return 0, nil //nolint:nilerr // a head that nobody can read is as good as none
+		return 0, nil //nolint:nilerr // an invalid head is treated as a missing one: repair replaces it
 	}
 	return head.Rev, nil
 }

@@ -44,8 +44,8 @@ func TestRefusedCredentials(t *testing.T) {
 
 	f, err := fleetstore.New(db).Fleet(t.Context())
 	check(t, err)
-	want := []fleet.Refused{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Proxies: []string{"proxy-1", "proxy-2"}}}
-	if diff := cmp.Diff(want, f.Refused, cmpopts.IgnoreFields(fleet.Refused{}, "Since")); diff != "" || time.Since(f.Refused[0].Since) > time.Hour {
+	want := []fleet.RefusedCredential{{Provider: "openai", Credential: "main", CredentialID: "crd_1", Reason: wire.KeyRejected, Proxies: []string{"proxy-1", "proxy-2"}}}
+	if diff := cmp.Diff(want, f.RefusedCredentials, cmpopts.IgnoreFields(fleet.RefusedCredential{}, "Since")); diff != "" || time.Since(f.RefusedCredentials[0].Since) > time.Hour {
 		t.Errorf("fleet (-want +got):\n%s", diff)
 	}
 
@@ -54,8 +54,8 @@ func TestRefusedCredentials(t *testing.T) {
 	w.expire(second, 1) // and is gone
 	check(t, hooks.UpdateRefusedCredentials(t.Context()))
 	w.wantEvents("nobody does", `operator.credential_accepted {"provider": "openai", "credential": "main", "credential_id": "crd_1"}`)
-	if f, err = fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.Refused) != 0 {
-		t.Errorf("fleet: %v, %v; want none refused", f.Refused, err)
+	if f, err = fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.RefusedCredentials) != 0 {
+		t.Errorf("fleet: %v, %v; want none refused", f.RefusedCredentials, err)
 	}
 }
 

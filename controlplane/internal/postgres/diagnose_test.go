@@ -43,11 +43,11 @@ func TestDiagnose(t *testing.T) {
 	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 {
 		t.Errorf("contents: %+v", facts)
 	}
-	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 1, "dk_2": 1}, facts.SealedWith); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 1, "dk_2": 1}, facts.SecretsByMasterKey); diff != "" {
 		t.Errorf("secrets by master key, -want +got:\n%s", diff)
 	}
-	if facts.Doubt < 0 || facts.Skew.Abs() > facts.Doubt+time.Second { // it is this machine's clock
-		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Doubt)
+	if facts.Uncertainty < 0 || facts.Skew.Abs() > facts.Uncertainty+time.Second { // it is this machine's clock
+		t.Errorf("clock: %v, give or take %v", facts.Skew, facts.Uncertainty)
 	}
 }
 

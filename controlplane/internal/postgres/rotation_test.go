@@ -55,7 +55,7 @@ func (w *leaseWorld) keyed(masters map[string][]byte, master string, peppers ...
 	var err error
 	r.vault, err = vault.New(master, masters, func(id string) (vault.DataKey, error) { return store.DataKey(w.t.Context(), id) })
 	w.must(err)
-	r.rotations = rotation.NewService(rotation.Config{Store: store, Vault: r.vault, Hasher: r.hasher, Peppers: ids, Settle: time.Nanosecond})
+	r.rotations = rotation.NewService(rotation.Config{Store: store, Vault: r.vault, Hasher: r.hasher, Peppers: ids, MinDuration: time.Nanosecond})
 	r.keys = key.NewService(key.Config{Store: keystore.New(db), Vault: r.vault, Hasher: r.hasher, Log: slog.New(slog.DiscardHandler)})
 	return r
 }
@@ -136,7 +136,7 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 	done.Wait()
 	w.must(replicas[0].rotations.Work(t.Context())) // what was locked by others when they came by
-	state, err := replicas[0].rotations.Masters(t.Context())
+	state, err := replicas[0].rotations.MasterKeys(t.Context())
 	w.must(err)
 	if state.Last == nil || state.Last.FinishedAt == nil || len(state.Holdings) != 1 || state.Holdings[0].MasterKey != "m2" || state.Holdings[0].Secrets != 0 {
 		t.Fatalf("after the rotation: %+v, %+v", state, state.Last)
@@ -166,7 +166,7 @@ func TestRotateMasterKey(t *testing.T) {
 	_, err = third.rotations.Start(t.Context(), rotation.MasterKey)
 	w.must(err)
 	w.must(third.rotations.Work(t.Context()))
-	if state, err = third.rotations.Masters(t.Context()); err != nil || state.Last.FinishedAt == nil || state.Last.Changed != 1 ||
+	if state, err = third.rotations.MasterKeys(t.Context()); err != nil || state.Last.FinishedAt == nil || state.Last.Changed != 1 ||
 		!slices.Equal(state.Holdings, []rotation.Holding{{MasterKey: "m3", DataKeys: 2}}) {
 		t.Errorf("after the second rotation: %+v, %+v, %v", state, state.Last, err)
 	}
@@ -216,7 +216,7 @@ func TestRotateWithUnreadableRow(t *testing.T) {
 	if err := moving.rotations.Work(t.Context()); !errors.Is(err, vault.ErrUnknownKey) {
 		t.Errorf("got %v; want %v", err, vault.ErrUnknownKey)
 	}
-	state, err := moving.rotations.Masters(t.Context())
+	state, err := moving.rotations.MasterKeys(t.Context())
 	w.must(err)
 	want := []rotation.Holding{{MasterKey: "m0", Secrets: 1}, {MasterKey: "m2", DataKeys: 1}}
 	if diff := cmp.Diff(want, state.Holdings); diff != "" || state.Last.FinishedAt != nil {
@@ -246,7 +246,7 @@ func TestRotatePastUnreadableRows(t *testing.T) {
 	}
 	passedOver := func(err error) {
 		t.Helper()
-		var passed *rotation.PassedOverError
+		var passed *rotation.SkippedError
 		if !errors.As(err, &passed) || passed.Count != bad || len(passed.Some) != 20 || !strings.Contains(passed.Error(), first.String()) || !errors.Is(err, vault.ErrUnknownKey) {
 			t.Fatalf("got %v; want %d rows passed over, and the first ones named", err, bad)
 		}
@@ -254,7 +254,7 @@ func TestRotatePastUnreadableRows(t *testing.T) {
 	_, err := after.rotations.Start(t.Context(), rotation.MasterKey)
 	w.must(err)
 	passedOver(after.rotations.Work(t.Context()))
-	masterState, err := after.rotations.Masters(t.Context())
+	masterState, err := after.rotations.MasterKeys(t.Context())
 	w.must(err)
 	want := []rotation.Holding{{MasterKey: "m0", Secrets: bad}, {MasterKey: "m2", DataKeys: 1}}
 	if diff := cmp.Diff(want, masterState.Holdings); diff != "" || masterState.Last.FinishedAt != nil || masterState.Last.Changed != good {

@@ -1,6 +1,6 @@
 // Package propagation defines how a committed change reaches the proxies and
-// when it counts as effective: when every proxy has applied it, or can no
-// longer act against it.
+// when it counts as effective: when no proxy can act on the state before the
+// change any more.
 //
 // A change is committed first and announced afterwards. Announcing it again
 // waits for the same result.
@@ -28,7 +28,7 @@ type Confirmation struct {
 // Announcer pushes a change to every proxy and waits for the acknowledgements.
 // It returns when the change is effective or the context ends; in the latter
 // case, the Confirmation is not effective and the error is nil. An error means
-// that the change may not have been pushed; proxies then learn of it with their
+// that the change may not have been pushed; proxies then receive it with their
 // next heartbeat.
 type Announcer interface {
 	Announce(ctx context.Context, c wire.KeyChange) (Confirmation, error)

@@ -1,11 +1,11 @@
 // Package rotation replaces the master key that encrypts secrets, and the pepper that hashes API
 // keys, while the system is in use.
 //
-// A rotation moves all rows to the key or pepper that the configuration declares current. It runs
-// in small transactions on any replica with that configuration, so a crash loses at most one step.
-// The number of rows under an old key is always visible, and the old key is needed until it is
-// zero. A row that cannot be decrypted is skipped and reported: it keeps the rotation from
-// finishing, but does not keep other rows from moving.
+// A rotation re-encrypts or hashes all rows under the key or pepper that the configuration declares
+// current. It runs in small transactions on any replica with that configuration, so a crash loses
+// at most one step. The old key is needed until the number of rows under it, which operators can
+// read, is zero. A row that cannot be decrypted is skipped and reported: the rotation then does not
+// finish, but all other rows are rotated.
 //
 // Invariant: an API key keeps all its hashes. A proxy may know it by any of them, so a change of
 // the key is pushed for each hash.
@@ -35,7 +35,7 @@ const (
 )
 
 // ErrRunning is returned if a rotation of the same kind to another target is running.
-var ErrRunning = errors.New("rotation: another one is under way")
+var ErrRunning = errors.New("rotation: another rotation is running")
 
 // Rotation is one rotation.
 type Rotation struct {
@@ -60,9 +60,9 @@ type Holding struct {
 
 // Keys counts the API keys that are not revoked.
 type Keys struct {
-	// Ready have a hash under the current pepper, Waiting get one by a rotation.
+	// Ready have a hash under the current pepper; a rotation will give one to Waiting.
 	Ready, Waiting int64
-	// HashOnly are imported keys. Their pepper is needed as long as there is one.
+	// HashOnly are imported keys that only an old pepper finds. Their pepper is needed until they are revoked.
 	HashOnly int64
 }
 
@@ -86,19 +86,19 @@ type Step struct {
 	Limit  int
 	// From is the position at which the previous step ended; zero for the first step of a pass.
 	From Cursor
-	// Settle is the minimum duration of a rotation, in which all replicas load its data key.
-	Settle time.Duration
-	Rewrap func(vault.DataKey) (vault.DataKey, error)
-	Reseal func(s vault.Sealed, context string) (vault.Sealed, error)
-	Hash   func(id ident.UUID, text vault.Sealed) (apikey.Hash, error)
+	// MinDuration is the minimum duration of a rotation, in which all replicas load its data key.
+	MinDuration time.Duration
+	Rewrap      func(vault.DataKey) (vault.DataKey, error)
+	Reseal      func(s vault.Sealed, context string) (vault.Sealed, error)
+	Hash        func(id ident.UUID, text vault.Sealed) (apikey.Hash, error)
 }
 
 // Cursor is the position of a pass over all encrypted rows: the last row of each kind, whether it
 // could be decrypted or not. It is used for the master key; the position of a pass over API keys
 // is stored with the rotation.
 type Cursor struct {
-	DataKey, Credential     string
-	APIKey, Answer, Webhook ident.UUID
+	DataKey, Credential       string
+	APIKey, Response, Webhook ident.UUID
 }
 
 // Progress is the result of a step.
@@ -106,29 +106,29 @@ type Progress struct {
 	// Done reports that no rows are left, or that the rotation is not for this replica.
 	Done bool
 	Next Cursor
-	// PassedOver are errors about rows that could not be decrypted, with their names.
-	PassedOver []error
+	// Skipped are errors about rows that could not be decrypted, with their names.
+	Skipped []error
 }
 
-// PassedOverError reports rows that could not be decrypted and were left unchanged.
-type PassedOverError struct {
+// SkippedError reports rows that could not be decrypted and were left unchanged.
+type SkippedError struct {
 	Count int
 	// Some are the errors of the first of them.
 	Some []error
 }
 
 // Error names some of the rows.
-func (e *PassedOverError) Error() string {
-	return fmt.Sprintf("rotation: %d secrets cannot be opened and were passed over: %v", e.Count, errors.Join(e.Some...))
+func (e *SkippedError) Error() string {
+	return fmt.Sprintf("rotation: %d secrets cannot be decrypted and were skipped: %v", e.Count, errors.Join(e.Some...))
 }
 
 // Unwrap returns the errors of the first rows.
-func (e *PassedOverError) Unwrap() []error { return e.Some }
+func (e *SkippedError) Unwrap() []error { return e.Some }
 
 // Store stores rotations and the rows that they change.
 type Store interface {
-	// Start begins a rotation, or returns the running one of its kind. The data key, if there is one, is stored with
-	// it.
+	// Start begins a rotation, or returns the running one of its kind. A data key that is not nil is stored with the
+	// rotation.
 	Start(ctx context.Context, r Rotation, with *vault.DataKey) (Rotation, error)
 	// Last returns the newest rotation of a kind; nil if there is none.
 	Last(ctx context.Context, kind Kind) (*Rotation, error)
@@ -136,7 +136,7 @@ type Store interface {
 	Step(ctx context.Context, kind Kind, s Step) (Progress, error)
 	Holdings(ctx context.Context) ([]Holding, error)
 	Keys(ctx context.Context, pepper string) (Keys, error)
-	// HashOnly lists the keys that a pepper does not find and cannot find, ordered by id.
+	// HashOnly lists the hash-only keys without a hash under a pepper, ordered by id.
 	HashOnly(ctx context.Context, pepper string, after key.ID, limit int) ([]HashOnlyKey, error)
 	DataKeys(ctx context.Context) ([]vault.DataKey, error)
 	// FirstDataKey stores a data key if the database is new.
@@ -150,15 +150,15 @@ type Config struct {
 	// Hasher hashes under the current pepper; Peppers are the ids of all peppers.
 	Hasher  *apikey.Hasher
 	Peppers []string
-	// Settle is the minimum duration of a rotation of the master key; zero means 30 seconds.
-	Settle time.Duration
+	// MinDuration is the minimum duration of a rotation of the master key; zero means 30 seconds.
+	MinDuration time.Duration
 }
 
 const (
 	defaultSettle = 30 * time.Second
 	// stepRows is the number of rows of each kind that one transaction changes.
 	stepRows = 200
-	// namedRows bounds the skipped rows that a PassedOverError names.
+	// namedRows bounds the skipped rows that a SkippedError names.
 	namedRows = 20
 )
 
@@ -167,8 +167,8 @@ type Service struct{ cfg Config }
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
-	if cfg.Settle == 0 {
-		cfg.Settle = defaultSettle
+	if cfg.MinDuration == 0 {
+		cfg.MinDuration = defaultSettle
 	}
 	return &Service{cfg}
 }
@@ -218,7 +218,7 @@ func (s *Service) target(kind Kind) string {
 	return s.cfg.Vault.Current()
 }
 
-// Work continues running rotations until nothing can be done. It returns a PassedOverError if rows
+// Work continues running rotations until nothing can be done. It returns a SkippedError if rows
 // could not be decrypted.
 func (s *Service) Work(ctx context.Context) error {
 	return errors.Join(s.work(ctx, MasterKey), s.work(ctx, Pepper))
@@ -226,16 +226,16 @@ func (s *Service) Work(ctx context.Context) error {
 
 func (s *Service) work(ctx context.Context, kind Kind) error {
 	step := Step{
-		Target: s.target(kind), Limit: stepRows, Settle: s.cfg.Settle,
+		Target: s.target(kind), Limit: stepRows, MinDuration: s.cfg.MinDuration,
 		Rewrap: s.cfg.Vault.Rewrap, Reseal: s.reseal, Hash: s.hash,
 	}
-	passed := new(PassedOverError)
+	passed := new(SkippedError)
 	var err error
 	for done := false; !done && err == nil && ctx.Err() == nil; {
 		var p Progress
 		p, err = s.cfg.Store.Step(ctx, kind, step)
-		passed.Count += len(p.PassedOver)
-		passed.Some = append(passed.Some, p.PassedOver[:min(len(p.PassedOver), namedRows-len(passed.Some))]...)
+		passed.Count += len(p.Skipped)
+		passed.Some = append(passed.Some, p.Skipped[:min(len(p.Skipped), namedRows-len(passed.Some))]...)
 		done, step.From = p.Done, p.Next
 	}
 	if passed.Count > 0 {
@@ -260,21 +260,21 @@ func (s *Service) hash(id ident.UUID, text vault.Sealed) (apikey.Hash, error) {
 	return s.cfg.Hasher.Hash(string(secret)), nil
 }
 
-// Masters describes the master keys: the configured ones, and those that rows are encrypted under.
-type Masters struct {
+// MasterKeys describes the master keys: the configured ones, and those that rows are encrypted under.
+type MasterKeys struct {
 	Current    string
 	Configured []string
 	Holdings   []Holding
 	Last       *Rotation
 }
 
-// Masters returns the state of the master keys. A configured key without a holding can be removed,
+// MasterKeys returns the state of the master keys. A configured key without a holding can be removed,
 // unless it is current.
-func (s *Service) Masters(ctx context.Context) (Masters, error) {
-	m := Masters{Current: s.cfg.Vault.Current(), Configured: s.cfg.Vault.Masters()}
+func (s *Service) MasterKeys(ctx context.Context) (MasterKeys, error) {
+	m := MasterKeys{Current: s.cfg.Vault.Current(), Configured: s.cfg.Vault.Masters()}
 	var err error
 	if m.Holdings, err = s.cfg.Store.Holdings(ctx); err != nil {
-		return Masters{}, err
+		return MasterKeys{}, err
 	}
 	m.Last, err = s.cfg.Store.Last(ctx, MasterKey)
 	return m, err

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	// ErrNotQuarantined says that there is no such event in quarantine.
+	// ErrNotQuarantined is returned if there is no such event in quarantine.
 	ErrNotQuarantined = errors.New("settle: no such event in quarantine")
-	// ErrAlreadyResolved says that the event was released or dismissed before.
+	// ErrAlreadyResolved is returned for an event that was already released or dismissed.
 	ErrAlreadyResolved = errors.New("settle: the event in quarantine is already resolved")
-	// ErrCannotSettle says that a released event still cannot be settled.
+	// ErrCannotSettle is returned by Release for an event that still cannot be settled.
 	ErrCannotSettle = errors.New("settle: the event still cannot be settled")
 )
 
@@ -36,12 +36,12 @@ type Quarantined struct {
 	Session, Seq int64
 	// RequestID is empty if the event has no valid one.
 	RequestID string
-	// Reason says why the event cannot be settled.
+	// Reason is why the event cannot be settled.
 	Reason string
 	// Payload is the event as it was received; it is nil in lists.
 	Payload []byte
 	At      time.Time
-	// ResolvedAt is nil while the event is open. Note says why it was dismissed.
+	// ResolvedAt is nil while the event is open. Note is why it was dismissed.
 	ResolvedAt *time.Time
 	Resolution Resolution
 	Note       string
@@ -111,7 +111,7 @@ func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error)
 		return Quarantined{}, ErrAlreadyResolved
 	}
 	items := decodeQuarantined(&found)
-	if len(items) == 0 { // it is no usage event, but the record of a video job
+	if len(items) == 0 { // it is the record of a video job, not a usage event
 		return Quarantined{}, ErrCannotSettle
 	}
 	result, err := q.settler.Settle(ctx, items)

@@ -1,5 +1,5 @@
-// Package settle owns settlement: it books usage events so that each request is
-// charged once, even if events are delivered twice, late or out of order.
+// Package settle implements settlement: it books usage events so that each request
+// is charged once, even if events are delivered twice, late or out of order.
 //
 // A batch is settled in one transaction, and acknowledged only after its
 // commit. Events that can never be settled are put into quarantine in the same
@@ -61,8 +61,8 @@ const maxSeq = 1 << 53
 // maxAhead is how far the time of a request id may be ahead of the store's clock.
 const maxAhead = 24 * time.Hour
 
-// DecodeBatch decodes a message of the usage stream. A message that is no batch
-// becomes one item without a sequence number, for the quarantine.
+// DecodeBatch decodes a message of the usage stream. A message that is not a valid
+// batch becomes one item without a sequence number, for the quarantine.
 func DecodeBatch(payload []byte) []Item {
 	session, events, err := event.DecodeBatch(payload)
 	if err != nil {
@@ -133,7 +133,8 @@ type Settler struct{ store Store }
 func New(store Store) *Settler { return &Settler{store} }
 
 // Settle settles the items. If the store returns ErrUnstorable, the batch is
-// halved until the offending event is alone, which then goes into quarantine.
+// halved until the batch is the single event that causes the error; this event
+// goes into quarantine.
 // After any other error the whole batch has to be settled again.
 func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 	from, to, now, err := s.store.RequestTimes(ctx)

@@ -50,7 +50,7 @@ func (w *Writer) Row(cells ...any) {
 			texts[i] = string(c)
 		case string:
 			texts[i] = safe(c)
-		default: // a mistake of the caller, which any test of it finds
+		default: // a programming error that any test of the caller finds
 			panic("spreadsheet: a cell is neither string nor Raw")
 		}
 	}
@@ -69,8 +69,8 @@ func (w *Writer) Flush() error {
 // formulaStart are the characters that a formula can begin with.
 const formulaStart = "=+-@\t\r\n"
 
-// lineEnds makes all line ends alike, since csv.Writer drops a carriage return
-// that stands alone.
+// lineEnds replaces all line ends by line feeds, since csv.Writer drops a carriage
+// return without a line feed.
 var lineEnds = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 func safe(text string) string {

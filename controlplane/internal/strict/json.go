@@ -30,7 +30,7 @@ func parseJSON(data []byte) (*node, validation.Errors) {
 	tree, err := p.value("", 0)
 	if err == nil {
 		if _, more := p.dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the value")
+			err = errors.New("more text follows the value")
 		}
 	}
 	if err != nil {

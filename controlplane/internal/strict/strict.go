@@ -64,7 +64,7 @@ func (k kind) String() string {
 // node is a parsed value.
 type node struct {
 	kind kind
-	// loose marks an unquoted YAML scalar, which can be decoded into a string whatever it looks like.
+	// loose marks an unquoted YAML scalar, which can be decoded into a string even if it is a date, a number or a boolean.
 	loose bool
 	// text is the scalar as written.
 	text    string

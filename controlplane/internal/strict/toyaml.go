@@ -23,8 +23,8 @@ func ToYAML(text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// block sets the block style for lists and objects. Member names lose their quotes, texts keep
-// them, so that "1.00" stays a text.
+// block sets the block style for lists and objects. It removes the quotes of member names, and
+// keeps those of texts, so that "1.00" remains a text.
 func block(n *yaml.Node) {
 	if n.Kind == yaml.MappingNode {
 		for i := 0; i < len(n.Content); i += 2 {

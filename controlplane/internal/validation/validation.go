@@ -1,5 +1,5 @@
-// Package validation describes why an input is rejected: every field that is
-// wrong, and what is wrong with it. It holds no rules and knows nothing of HTTP.
+// Package validation describes why an input is rejected: every invalid field
+// with the reason. It contains no rules and does not depend on HTTP.
 package validation
 
 import (
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// FieldError is one thing that is wrong with an input.
+// FieldError describes one invalid field of an input.
 type FieldError struct {
 	// Path is the place in the input, such as "models[3].price.input"; empty means the whole input.
 	Path string

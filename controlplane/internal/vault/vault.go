@@ -23,7 +23,7 @@ import (
 )
 
 // ErrUnknownKey is returned for a secret whose key the vault does not have.
-var ErrUnknownKey = errors.New("vault: sealed under an unknown key")
+var ErrUnknownKey = errors.New("vault: encrypted under an unknown key")
 
 // DataKeyPrefix is the prefix of data key ids. Master key ids do not have it.
 const DataKeyPrefix = "dk_"
@@ -67,7 +67,7 @@ func New(current string, masters map[string][]byte, find FindFunc) (*Vault, erro
 	v := &Vault{current: current, masters: make(map[string]*seal.Key, len(masters)), find: find, data: map[string]*seal.Key{}}
 	for id, secret := range masters {
 		if strings.HasPrefix(id, DataKeyPrefix) {
-			return nil, fmt.Errorf("vault: the name of master key %q begins as that of a data key", id)
+			return nil, fmt.Errorf("vault: the id of master key %q begins with the prefix of data keys", id)
 		}
 		k, err := seal.NewKey(secret)
 		if err != nil {
@@ -76,7 +76,7 @@ func New(current string, masters map[string][]byte, find FindFunc) (*Vault, erro
 		v.masters[id] = k
 	}
 	if v.masters[current] == nil {
-		return nil, fmt.Errorf("vault: there is no master key %q to seal under", current)
+		return nil, fmt.Errorf("vault: the current master key %q is not configured", current)
 	}
 	return v, nil
 }

@@ -15,8 +15,8 @@ import (
 // a loss of commits.
 //
 // A state is backed up before it is committed, so that every committed state has a
-// backup. A state with a backup may never have been committed; it is still one
-// that the job was in.
+// backup. A backed-up state may never have been committed, but the job was in
+// that state at its provider.
 type BackupStore interface {
 	// BackUpVideo adds a state.
 	BackUpVideo(ctx context.Context, v *event.Video) error
@@ -66,8 +66,8 @@ func validate(v *event.Video) error {
 	return errors.Join(faults...)
 }
 
-// Newest collects the newest state of each job, and all backups that are no valid
-// record.
+// Newest collects the newest state of each job, and all backups that are not valid
+// records.
 type Newest struct {
 	jobs   map[string]Backup
 	faulty []Backup

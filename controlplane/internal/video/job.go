@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// UnknownAfter is the age at which the outcome of a job that its provider has not named is unknown.
+	// UnknownAfter is the age at which the outcome of a job without a provider's id is unknown.
 	UnknownAfter = 5 * time.Minute
 	// StuckAfter is the age at which an open job is stuck.
 	StuckAfter = 2 * time.Hour

@@ -3,8 +3,8 @@
 // until it has ended. Each state is also stored in NATS, from where it is restored if Postgres
 // loses commits.
 //
-// This package bills nothing: the proxy that sees a job completed reports its usage under the
-// request that created the job, and settlement books it once.
+// This package charges nothing: the proxy that finds a job completed reports its usage with the id
+// of the request that created the job, and settlement books it once.
 package video
 
 import (
@@ -59,7 +59,7 @@ type Queue interface {
 }
 
 const (
-	// sweepPause is the interval between two sweeps for jobs that are missing on the queue.
+	// sweepPause is the interval between two sweeps for jobs that may be missing on the queue.
 	sweepPause = 15 * time.Second
 	// idle is how long a job may stay unchanged before it is queued again.
 	idle = 30 * time.Second
@@ -69,17 +69,17 @@ const (
 
 // Service manages video jobs on one replica.
 type Service struct {
-	store Store
-	queue Queue
-	kept  BackupStore
-	log   *slog.Logger
-	stop  context.CancelFunc
-	task  sync.WaitGroup
+	store   Store
+	queue   Queue
+	backups BackupStore
+	log     *slog.Logger
+	stop    context.CancelFunc
+	task    sync.WaitGroup
 }
 
 // New returns a Service that is not started.
 func New(store Store, queue Queue, kept BackupStore, log *slog.Logger) *Service {
-	return &Service{store: store, queue: queue, kept: kept, log: log}
+	return &Service{store: store, queue: queue, backups: kept, log: log}
 }
 
 // Start starts sweeping.
@@ -134,7 +134,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 // that cannot be backed up is not created, since its provider has not been called yet.
 func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	v.Rev = 1
-	if err := s.keep(ctx, v); err != nil {
+	if err := s.backUp(ctx, v); err != nil {
 		return nil, err
 	}
 	if err := s.store.Insert(ctx, v); err != nil {
@@ -158,17 +158,17 @@ func (s *Service) Get(ctx context.Context, q *event.VideoGetRequest) (*event.Vid
 	return done(v), nil
 }
 
-// keepTimeout bounds the wait for NATS.
-const keepTimeout = time.Second
+// backupTimeout bounds the wait for NATS.
+const backupTimeout = time.Second
 
-func (s *Service) keep(ctx context.Context, v *event.Video) error {
+func (s *Service) backUp(ctx context.Context, v *event.Video) error {
 	if err := validate(v); err != nil {
-		return fmt.Errorf("keep video job: %w", err)
+		return fmt.Errorf("back up video job: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, backupTimeout)
 	defer cancel()
-	if err := s.kept.BackUpVideo(ctx, v); err != nil {
-		return fmt.Errorf("keep video job: %w", err)
+	if err := s.backups.BackUpVideo(ctx, v); err != nil {
+		return fmt.Errorf("back up video job: %w", err)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoRespo
 	seen.Object = storable(v.Object)
 	next := seen
 	next.Rev++
-	if err := s.keep(ctx, &next); err != nil {
+	if err := s.backUp(ctx, &next); err != nil {
 		s.log.WarnContext(ctx, "backing up a video job failed", "video_id", v.ID, "error", err)
 	}
 	updated, err := s.store.Update(ctx, &seen)

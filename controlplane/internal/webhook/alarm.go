@@ -9,20 +9,20 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Alarmed is the set of alarms of a pool that are raised and not cleared yet.
-type Alarmed int16
+// AlarmSet is a set of alarms of a pool.
+type AlarmSet int16
 
-// The alarms of a pool: Near for a low balance or a limit that is nearly spent, Out for an
-// exhausted balance or a spent limit.
+// The alarms of a pool: AlarmNear for a low balance or a limit that is nearly spent,
+// AlarmExhausted for an exhausted balance or a spent limit.
 const (
-	Near Alarmed = 1 << iota
-	Out
+	AlarmNear AlarmSet = 1 << iota
+	AlarmExhausted
 )
 
-// backShare is the hysteresis of the low-balance alarm: it is cleared when the balance is a tenth
-// of the threshold above the threshold, so that an account around the threshold is not reported
-// again and again.
-const backShare = 10
+// hysteresisShare is the hysteresis of the low-balance alarm: it is cleared when the balance
+// exceeds the threshold by a tenth of it, so that a balance around the threshold does not raise
+// it again and again.
+const hysteresisShare = 10
 
 // Pool is the state that the alarms of a balance or a key limit are computed from.
 type Pool struct {
@@ -36,64 +36,65 @@ type Pool struct {
 	LowAt int64
 	// Percent is the share of a limit at which it is nearly spent; zero disables the alarm.
 	Percent int16
-	Alarmed Alarmed
+	// Raised are the alarms that were raised and not cleared yet.
+	Raised AlarmSet
 }
 
 // Left returns the amount that is not charged yet.
 func (p *Pool) Left() int64 { return p.Total - p.Settled }
 
-// Judge returns the alarms that hold now, and the events of those that were not raised before.
+// EvaluateAlarms returns the alarms that hold now, and the events of those that were not raised before.
 // refused reports that a request was just refused because the pool cannot cover it; such a pool
 // counts as exhausted whatever is left.
-func (p *Pool) Judge(refused bool) (now Alarmed, raised []Type) {
+func (p *Pool) EvaluateAlarms(refused bool) (now AlarmSet, raised []Type) {
 	var types [2]Type
 	switch p.Kind {
 	case wire.Balance:
-		now, types = p.judgeBalance(refused), [2]Type{LowBalance, BalanceExhausted}
+		now, types = p.balanceAlarms(refused), [2]Type{LowBalance, BalanceExhausted}
 	case wire.KeyLimit:
-		now, types = p.judgeLimit(refused), [2]Type{LimitNear, LimitReached}
+		now, types = p.limitAlarms(refused), [2]Type{LimitNear, LimitReached}
 	case wire.Slots:
 		return 0, nil
 	}
-	for i, alarm := range []Alarmed{Near, Out} {
-		if now&^p.Alarmed&alarm != 0 {
+	for i, alarm := range []AlarmSet{AlarmNear, AlarmExhausted} {
+		if now&^p.Raised&alarm != 0 {
 			raised = append(raised, types[i])
 		}
 	}
 	return now, raised
 }
 
-func (p *Pool) judgeBalance(refused bool) Alarmed {
-	var now Alarmed
-	back := p.LowAt
-	if p.Alarmed&Near != 0 {
-		back += p.LowAt / backShare
+func (p *Pool) balanceAlarms(refused bool) AlarmSet {
+	var now AlarmSet
+	threshold := p.LowAt
+	if p.Raised&AlarmNear != 0 {
+		threshold += p.LowAt / hysteresisShare
 	}
-	if p.LowAt > 0 && p.Left() < back {
-		now |= Near
+	if p.LowAt > 0 && p.Left() < threshold {
+		now |= AlarmNear
 	}
-	// Exhaustion by refusal ends only with more money: Refill clears it.
-	if p.Left() <= 0 || refused || p.Alarmed&Out != 0 {
-		now |= Out
+	// An exhaustion alarm raised by a refusal holds until a top-up: ClearExhausted clears it.
+	if p.Left() <= 0 || refused || p.Raised&AlarmExhausted != 0 {
+		now |= AlarmExhausted
 	}
 	return now
 }
 
-func (p *Pool) judgeLimit(refused bool) Alarmed {
-	var now Alarmed
+func (p *Pool) limitAlarms(refused bool) AlarmSet {
+	var now AlarmSet
 	if p.Unlimited {
 		return 0
 	}
-	if p.Percent > 0 && !lessShare(p.Settled, p.Total, uint64(p.Percent)) {
-		now |= Near
+	if p.Percent > 0 && !isBelowShare(p.Settled, p.Total, uint64(p.Percent)) {
+		now |= AlarmNear
 	}
-	if p.Left() <= 0 || refused || p.Alarmed&Out != 0 {
-		now |= Out
+	if p.Left() <= 0 || refused || p.Raised&AlarmExhausted != 0 {
+		now |= AlarmExhausted
 	}
 	return now
 }
 
-// Event returns the event of an alarm of the pool that was raised.
+// Event returns the event of an alarm of the pool.
 func (p *Pool) Event(t Type, refused bool) Event {
 	amount := func(n int64) *money.Nano { return (*money.Nano)(&n) }
 	e := Event{Type: t, AccountID: p.AccountID, KeyID: p.KeyID}
@@ -113,15 +114,16 @@ func (p *Pool) Event(t Type, refused bool) Event {
 	return e
 }
 
-// Refill clears the exhaustion alarm of a pool that has received more money.
-func (p *Pool) Refill() {
+// ClearExhausted clears the exhaustion alarm after the total of the pool was raised, unless the
+// pool is still exhausted.
+func (p *Pool) ClearExhausted() {
 	if p.Left() > 0 {
-		p.Alarmed &^= Out
+		p.Raised &^= AlarmExhausted
 	}
 }
 
-// lessShare reports whether part is less than percent of whole, without overflow.
-func lessShare(part, whole int64, percent uint64) bool {
+// isBelowShare reports whether part is less than percent of whole, without overflow.
+func isBelowShare(part, whole int64, percent uint64) bool {
 	if part < 0 {
 		return true
 	}

@@ -13,17 +13,17 @@ import (
 
 func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 	t.Parallel()
-	const near, out = webhook.Near, webhook.Out
-	balance := func(left, low int64, alarmed webhook.Alarmed) webhook.Pool {
-		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Alarmed: alarmed}
+	const near, out = webhook.AlarmNear, webhook.AlarmExhausted
+	balance := func(left, low int64, alarmed webhook.AlarmSet) webhook.Pool {
+		return webhook.Pool{Kind: wire.Balance, Total: left + 500, Settled: 500, LowAt: low, Percent: 80, Raised: alarmed}
 	}
-	limit := func(settled, total int64, percent int16, alarmed webhook.Alarmed) webhook.Pool {
-		return webhook.Pool{Kind: wire.KeyLimit, Total: total, Settled: settled, Percent: percent, Alarmed: alarmed}
+	limit := func(settled, total int64, percent int16, alarmed webhook.AlarmSet) webhook.Pool {
+		return webhook.Pool{Kind: wire.KeyLimit, Total: total, Settled: settled, Percent: percent, Raised: alarmed}
 	}
 	for name, test := range map[string]struct {
 		pool    webhook.Pool
 		refused bool
-		now     webhook.Alarmed
+		now     webhook.AlarmSet
 		raised  []webhook.Type
 	}{
 		"balance at threshold":                {pool: balance(100, 100, 0)},
@@ -45,13 +45,13 @@ func TestAlarmsOfBalancesAndLimits(t *testing.T) {
 		"limit near, not wanted":              {pool: limit(99, 100, 0, 0)},
 		"limit reached":                       {pool: limit(100, 100, 80, near), now: near | out, raised: []webhook.Type{webhook.LimitReached}},
 		"limit of zero":                       {pool: limit(0, 0, 80, 0), now: near | out, raised: []webhook.Type{webhook.LimitNear, webhook.LimitReached}},
-		"limit taken away":                    {pool: webhook.Pool{Kind: wire.KeyLimit, Unlimited: true, Settled: 500, Percent: 80, Alarmed: near | out}},
+		"limit taken away":                    {pool: webhook.Pool{Kind: wire.KeyLimit, Unlimited: true, Settled: 500, Percent: 80, Raised: near | out}},
 		"limit too small for a request":       {pool: limit(50, 100, 80, 0), refused: true, now: out, raised: []webhook.Type{webhook.LimitReached}},
 		"slots":                               {pool: webhook.Pool{Kind: wire.Slots, Percent: 80}},
 		"greatest amounts":                    {pool: limit(math.MaxInt64-1, math.MaxInt64, 100, 0)},
 		"greatest amounts, near":              {pool: limit(math.MaxInt64/10*9, math.MaxInt64, 80, 0), now: near, raised: []webhook.Type{webhook.LimitNear}},
 	} {
-		now, raised := test.pool.Judge(test.refused)
+		now, raised := test.pool.EvaluateAlarms(test.refused)
 		if diff := cmp.Diff(test.raised, raised); diff != "" || now != test.now {
 			t.Errorf("%s: alarmed %d; want %d; raised (-want +got):\n%s", name, now, test.now, diff)
 		}
@@ -72,11 +72,11 @@ func TestAlarmIsRaisedOncePerCrossing(t *testing.T) {
 				p.Settled += amount
 			} else {
 				p.Total += amount
-				p.Refill()
+				p.ClearExhausted()
 			}
 			rose = rose || p.Left() >= low+low/10
-			now, raised := p.Judge(false)
-			p.Alarmed = now
+			now, raised := p.EvaluateAlarms(false)
+			p.Raised = now
 			for _, t2 := range raised {
 				if t2 != webhook.LowBalance {
 					continue
@@ -87,7 +87,7 @@ func TestAlarmIsRaisedOncePerCrossing(t *testing.T) {
 				rose = false
 				reports++
 			}
-			if p.Left() < low && p.Alarmed&webhook.Near == 0 {
+			if p.Left() < low && p.Raised&webhook.AlarmNear == 0 {
 				t.Fatalf("seed %d: low at %d and not reported", seed, p.Left())
 			}
 		}

@@ -32,7 +32,7 @@ type State string
 const (
 	Pending   State = "pending"
 	Delivered State = "delivered"
-	// Failed deliveries are not attempted again unless somebody asks for redelivery.
+	// Failed deliveries are attempted again only if an operator requests it.
 	Failed State = "failed"
 )
 
@@ -87,16 +87,16 @@ const (
 	Untrusted Class = "tls"
 	// Unreachable: there was no connection, or it broke.
 	Unreachable Class = "connection"
-	// Unopened: the control plane cannot decrypt the endpoint's secret.
-	Unopened Class = "secret"
+	// Undecryptable: the control plane cannot decrypt the endpoint's secret.
+	Undecryptable Class = "secret"
 )
 
-// Claim is a delivery that only this replica may attempt for a while.
+// Claim is a delivery that only this replica may attempt until the claim expires.
 type Claim struct {
 	Delivery DeliveryID
 	// Number distinguishes this claim from later claims of the same delivery.
 	Number int64
-	// Round counts the attempts since the last redelivery was asked for.
+	// Round counts the attempts since a redelivery was last requested.
 	Round    int
 	Endpoint ID
 	URL      string
@@ -116,13 +116,13 @@ type Outcome struct {
 	State   State
 	// Pause is the time until the next attempt of a pending delivery.
 	Pause time.Duration
-	// Backoff is for how long nothing is sent to the endpoint.
+	// Backoff is the time in which nothing is sent to the endpoint.
 	Backoff time.Duration
-	// Disable is the reason why the endpoint is disabled; empty if it is not.
+	// Disable is the reason to disable the endpoint; empty to keep it enabled.
 	Disable string
 }
 
-// pauses are the delays before each further attempt; together three days.
+// pauses are the delays before each further attempt; they add up to three days.
 var pauses = []time.Duration{
 	5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour,
 	8 * time.Hour, 12 * time.Hour, 20 * time.Hour, 24 * time.Hour,
@@ -138,7 +138,7 @@ const (
 )
 
 // conclude computes the outcome of an attempt: growing delays for the delivery, a backoff for an
-// endpoint that fails whatever it is sent, and the disabling of an endpoint that failed for too
+// endpoint whose attempts fail in a row, and the reason to disable an endpoint that failed for too
 // long or answered 410 Gone.
 func conclude(c *Claim, a Attempt, disableAfter time.Duration) Outcome {
 	o := Outcome{Claim: c, Attempt: a, State: Delivered}

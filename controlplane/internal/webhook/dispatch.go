@@ -19,11 +19,11 @@ type Queue interface {
 	// FanOut claims events without deliveries, stores the body of each and creates its deliveries. It returns the
 	// number of events; events that another replica has claimed are skipped.
 	FanOut(ctx context.Context, limit int, body func(*Event, *Subject) ([]byte, error)) (int, error)
-	// Claim claims due deliveries for the duration of the lease, at most perEndpoint of each endpoint.
-	Claim(ctx context.Context, limit, perEndpoint int, lease time.Duration) ([]Claim, error)
+	// Claim claims due deliveries for a duration, at most perEndpoint of each endpoint.
+	Claim(ctx context.Context, limit, perEndpoint int, duration time.Duration) ([]Claim, error)
 	// Conclude stores the outcome of a claim, unless the delivery was claimed again meanwhile.
 	Conclude(ctx context.Context, o *Outcome) error
-	// Release gives up a claim that was not attempted.
+	// Release ends a claim whose delivery was not attempted.
 	Release(ctx context.Context, c *Claim) error
 	// Backlog returns the number of pending deliveries and how long the oldest has been due.
 	Backlog(ctx context.Context) (int64, time.Duration, error)
@@ -52,14 +52,14 @@ const (
 	// workers bounds the concurrent attempts of a replica, perEndpoint those to one endpoint.
 	workers     = 16
 	perEndpoint = 4
-	// claimLease is longer than an attempt may take.
-	claimLease = time.Minute
-	// countEvery is the interval between counts of the backlog, which read all of it.
+	// claimDuration is longer than an attempt may take.
+	claimDuration = time.Minute
+	// countEvery is the interval between counts of the backlog. A count reads all pending deliveries.
 	countEvery = 10 * time.Second
 	// fanOutBatch bounds the events that are handled in one transaction.
 	fanOutBatch = 100
-	// kept is how long events and their deliveries are stored.
-	kept = 30 * 24 * time.Hour
+	// retention is how long events and their deliveries are stored.
+	retention = 30 * 24 * time.Hour
 	// failurePause is the delay after an error of the queue.
 	failurePause = time.Second
 	// concludeTimeout bounds storing an outcome while the dispatcher stops.
@@ -135,7 +135,7 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 		return false, fmt.Errorf("fan out events: %w", err)
 	}
 	if room := len(d.free); room > 0 {
-		claims, err := d.cfg.Queue.Claim(ctx, room, perEndpoint, claimLease)
+		claims, err := d.cfg.Queue.Claim(ctx, room, perEndpoint, claimDuration)
 		if err != nil {
 			return false, fmt.Errorf("claim deliveries: %w", err)
 		}
@@ -207,7 +207,7 @@ func (d *Dispatcher) attempt(ctx context.Context, c *Claim) Attempt {
 		}
 	}
 	if len(secrets) == 0 {
-		return Attempt{Error: Unopened}
+		return Attempt{Error: Undecryptable}
 	}
 	m := Message{URL: c.URL, Header: http.Header{}, Body: c.Body}
 	signature.Sign(m.Header, ident.Event.Format(c.EventID), time.Now(), c.Body, secrets...)
@@ -216,6 +216,6 @@ func (d *Dispatcher) attempt(ctx context.Context, c *Claim) Attempt {
 
 // Expire deletes old events.
 func (d *Dispatcher) Expire(ctx context.Context) error {
-	_, err := d.cfg.Queue.Expire(ctx, kept)
+	_, err := d.cfg.Queue.Expire(ctx, retention)
 	return err
 }

@@ -25,7 +25,7 @@ type Event struct {
 }
 
 // oncePerHour returns the event with a deduplication key: at most one event of its type about the
-// subject, which may be empty, is stored in an hour. It is for conditions that may last.
+// subject, which may be empty, is stored in an hour. It is for conditions that can persist.
 func oncePerHour(e Event, subject string, at time.Time) Event {
 	e.Once = fmt.Sprintf("%s %s", e.Type, at.UTC().Format("2006-01-02T15"))
 	if subject != "" {
@@ -54,8 +54,8 @@ func CredentialEvent(provider, name, id, reason string, at time.Time) Event {
 	return oncePerHour(e, id, at)
 }
 
-// Facts are the details of an event as known in the transaction that caused it. The type decides
-// which are set.
+// Facts are the details of an event as known in the transaction that caused it. Which of them are
+// set depends on the type of the event.
 type Facts struct {
 	Balance    *money.Nano `json:"balance,omitempty"`
 	Threshold  *money.Nano `json:"threshold,omitempty"`
@@ -66,19 +66,19 @@ type Facts struct {
 	// Kind is the kind of a ledger transaction.
 	Kind      string `json:"kind,omitempty"`
 	Reference string `json:"reference,omitempty"`
-	// Refused reports that a request was refused because of this.
+	// Refused reports that a request was refused because the pool could not cover it.
 	Refused bool  `json:"refused,omitempty"`
 	Count   int64 `json:"count,omitempty"`
 	// Checks names the failed invariants.
 	Checks []string `json:"checks,omitempty"`
-	// Provider, Credential (its name) and CredentialID identify a rejected credential; Reason is why it is rejected.
+	// Provider, Credential (its name) and CredentialID identify a refused credential; Reason is why it is refused.
 	Provider     string `json:"provider,omitempty"`
 	Credential   string `json:"credential,omitempty"`
 	CredentialID string `json:"credential_id,omitempty"`
 	Reason       string `json:"reason,omitempty"`
 }
 
-// Subject describes an event's account and key when its body is made.
+// Subject describes an event's account and key at the time when its body is made.
 type Subject struct {
 	Currency          string
 	AccountExternalID string

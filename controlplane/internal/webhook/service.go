@@ -63,7 +63,7 @@ type DeliveryStore interface {
 // AlertStore stores the alarm thresholds of accounts.
 type AlertStore interface {
 	Alerts(ctx context.Context, id account.ID) (Alerts, error)
-	// SetAlerts replaces the thresholds and raises the alarms that hold under the new ones.
+	// SetAlerts replaces the thresholds and raises the alarms that the new ones cause.
 	SetAlerts(ctx context.Context, id account.ID, a Alerts) error
 }
 
@@ -146,8 +146,8 @@ func (s *Service) Patch(ctx context.Context, id ID, p Patch) (Endpoint, error) {
 // Delete deletes an endpoint with its deliveries.
 func (s *Service) Delete(ctx context.Context, id ID) error { return s.cfg.Store.Delete(ctx, id) }
 
-// Rotate gives an endpoint a new secret and returns it. Until the overlap ends, the old secrets
-// sign as well. It is idempotent by operation.
+// Rotate gives an endpoint a new secret and returns it. Until the overlap ends, events are signed
+// with the old secrets as well. It is idempotent by operation.
 func (s *Service) Rotate(ctx context.Context, id ID, operation ident.UUID, overlap time.Duration) (string, error) {
 	if overlap < 0 || overlap > maxOverlap {
 		return "", validation.New("overlap_seconds", "must be between 0 and %d", int(maxOverlap.Seconds()))

@@ -1,9 +1,9 @@
 // Package webhook sends events about accounts, keys and operations to other systems: the event
 // types, the alarms that raise them, the endpoints that subscribe to them, and their delivery.
 //
-// An event is written in the transaction of the change that causes it, so no event is lost and
-// none is false. Any replica then creates the deliveries to the endpoints and attempts them: at
-// least once, in no guaranteed order, under an event id that stays the same.
+// An event is written in the transaction of the change that causes it, so no event is lost, and
+// none reports a change that was rolled back. Any replica then creates the deliveries to the
+// endpoints and attempts them: at least once, in no guaranteed order, always with the same event id.
 //
 // Invariants: an alarm of a pool is raised once until it is cleared; the body of an event never
 // changes once its deliveries exist; the only stored secrets are those of endpoints, encrypted,
@@ -43,7 +43,7 @@ const (
 	Credited Type = "account.credited"
 	// LimitNear: the configured share of a key limit is spent.
 	LimitNear Type = "key.spend_limit_near"
-	// LimitReached: a key limit is spent, or what is left of it was too low for a request that was just refused.
+	// LimitReached: a key limit is spent, or its rest was too low for a request that was just refused.
 	LimitReached Type = "key.spend_limit_reached"
 	// Revoked: a key was revoked.
 	Revoked Type = "key.revoked"
@@ -51,11 +51,11 @@ const (
 	Quarantined Type = "operator.usage_quarantined"
 	// CheckFailed: the ledger check found a difference.
 	CheckFailed Type = "operator.ledger_check_failed"
-	// CredentialRefused: a provider rejects a credential.
+	// CredentialRefused: a provider refuses a credential.
 	CredentialRefused Type = "operator.credential_refused"
-	// CredentialAccepted: the provider accepts the credential again, or no proxy reports it as rejected any more.
+	// CredentialAccepted: the provider accepts the credential again, or no proxy reports it as refused any more.
 	CredentialAccepted Type = "operator.credential_accepted"
-	// Test: somebody asked for a test event.
+	// Test: an operator requested a test event.
 	Test Type = "webhook.test"
 )
 
@@ -65,7 +65,7 @@ var Types = []Type{LowBalance, BalanceExhausted, Credited, LimitNear, LimitReach
 const (
 	maxURLLen         = 2000
 	maxDescriptionLen = 500
-	// maxOverlap bounds how long a replaced secret still signs.
+	// maxOverlap bounds how long events are also signed with a replaced secret.
 	maxOverlap = 30 * 24 * time.Hour
 )
 
@@ -109,8 +109,8 @@ type Endpoint struct {
 	UpdatedAt    time.Time  `json:"updated_at"`
 }
 
-// ResetsFailures reports whether this state of an endpoint forgets the failed attempts of the one
-// before: it was enabled, or has another URL.
+// ResetsFailures reports whether a change from the endpoint before resets its failure count: the
+// endpoint was enabled, or its URL was changed.
 func (e *Endpoint) ResetsFailures(before *Endpoint) bool {
 	return e.Enabled && (!before.Enabled || e.URL != before.URL)
 }
@@ -155,7 +155,7 @@ func (p *Patch) apply(e Endpoint) Endpoint {
 
 func (e *Endpoint) validate(insecure bool) error {
 	var invalid validation.Errors
-	if reason := refuseURL(e.URL, insecure); reason != "" {
+	if reason := urlProblem(e.URL, insecure); reason != "" {
 		invalid.Add("url", "%s", reason)
 	}
 	if utf8.RuneCountInString(e.Description) > maxDescriptionLen {
@@ -171,9 +171,9 @@ func (e *Endpoint) validate(insecure bool) error {
 	return invalid.Err()
 }
 
-// refuseURL returns why the URL of an endpoint is invalid, or "". Whether its address may be
-// called is decided when it is dialled, since only then the address is known.
-func refuseURL(text string, insecure bool) string {
+// urlProblem returns the reason why the URL of an endpoint is invalid, or "". The sender checks
+// the address when it dials, since only then the address is known.
+func urlProblem(text string, insecure bool) string {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURLLen:
@@ -181,9 +181,9 @@ func refuseURL(text string, insecure bool) string {
 	case err != nil || u.Hostname() == "" || u.Opaque != "":
 		return "must be an absolute URL"
 	case u.User != nil:
-		return "must hold no user or password"
+		return "must not contain a user or password"
 	case u.Fragment != "":
-		return "must have no fragment"
+		return "must not have a fragment"
 	case u.Scheme != "https" && (u.Scheme != "http" || !insecure):
 		return "must begin with https://"
 	}

@@ -789,13 +789,15 @@ type EventData struct {
 	Threshold *string `json:"threshold,omitempty"`
 }
 
-// EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: nothing is left, or a
-// request was refused because too little is left for it. Both tell for how many hours the balance lasts, by what was
-// charged in the last hour or day, whichever is more. `account.credited`: a top-up or correction was booked.
-// `key.spend_limit_near`, `key.spend_limit_reached`: likewise for a key. `key.revoked`: a key was revoked.
-// `operator.usage_quarantined`, `operator.ledger_check_failed`: something for the operator to look at, at most once an hour.
-// `operator.credential_refused`: a provider refuses a credential; proxies use its others until `operator.credential_accepted`,
-// which is sent when none of them finds it refused any more. Each is sent at most once an hour for a credential.
+// EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
+// or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
+// lasts at the rate of the last hour or day, whichever is higher. `account.credited`: a top-up or correction was booked.
+// `key.spend_limit_near`: the configured share of a key's spend limit is spent. `key.spend_limit_reached`: the limit is
+// spent, or a request was refused because the rest was too low for it. `key.revoked`: a key was revoked.
+// `operator.usage_quarantined`: usage events were quarantined. `operator.ledger_check_failed`: the ledger check found
+// differences. Each of these two is sent at most once an hour. `operator.credential_refused`: a provider refuses a
+// credential; proxies use the provider's other credentials. `operator.credential_accepted`: no proxy reports the credential
+// as refused any more. Each is sent at most once an hour for a credential.
 type EventType string
 
 // ExportFormat defines model for ExportFormat.

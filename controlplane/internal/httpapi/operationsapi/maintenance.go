@@ -54,7 +54,7 @@ func (h *Handlers) OpenProvider(ctx context.Context, call *gen.Call, r gen.OpenP
 
 // maintain starts maintenance as the request body says.
 func (h *Handlers) maintain(ctx context.Context, call *gen.Call, scope catalog.Scope, id string, body *gen.MaintenanceSet) (gen.Maintenance, error) {
-	m := catalog.Maintained{Scope: scope, ID: id, Maintenance: catalogkv.Maintenance{Message: convert.Text(body.Message)}}
+	m := catalog.MaintenanceEntry{Scope: scope, ID: id, Maintenance: catalogkv.Maintenance{Message: convert.Text(body.Message)}}
 	if body.Until != nil {
 		m.UntilUnix = body.Until.Unix()
 	}
@@ -72,7 +72,7 @@ func (h *Handlers) endMaintenance(ctx context.Context, call *gen.Call, scope cat
 	return err
 }
 
-func maintenanceView(m *catalog.Maintained) gen.Maintenance {
+func maintenanceView(m *catalog.MaintenanceEntry) gen.Maintenance {
 	view := gen.Maintenance{Scope: gen.MaintenanceScope(m.Scope), ID: convert.Optional(m.ID), Message: convert.Optional(m.Message), Active: m.Active(time.Now())}
 	if m.UntilUnix != 0 {
 		view.Until = new(time.Unix(m.UntilUnix, 0).UTC())

@@ -26,10 +26,10 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 		return nil, err
 	}
 	now := time.Now()
-	closed = slices.DeleteFunc(closed, func(m catalog.Maintained) bool { return !m.Active(now) })
+	closed = slices.DeleteFunc(closed, func(m catalog.MaintenanceEntry) bool { return !m.Active(now) })
 	return gen.ListProxies200JSONResponse{
 		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: convert.All(closed, maintenanceView),
-		RefusedCredentials: convert.All(f.Refused, func(r *fleet.Refused) gen.RefusedCredential {
+		RefusedCredentials: convert.All(f.RefusedCredentials, func(r *fleet.RefusedCredential) gen.RefusedCredential {
 			return gen.RefusedCredential{
 				ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
 				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Proxies: r.Proxies,

@@ -13,7 +13,7 @@ import (
 
 // GetMasterKey implements gen.StrictServerInterface.
 func (h *Handlers) GetMasterKey(ctx context.Context, _ *gen.Call, _ gen.GetMasterKeyRequestObject) (gen.GetMasterKeyResponseObject, error) {
-	m, err := h.Rotations.Masters(ctx)
+	m, err := h.Rotations.MasterKeys(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ func (s *Store) Update(
 		if err != nil {
 			return err
 		}
-		if update.Same {
+		if update.Unchanged {
 			after, err = withBalance(ctx, q, &row)
 			return err
 		}

@@ -27,7 +27,7 @@ type Store struct{ db *postgres.DB }
 func New(db *postgres.DB) *Store { return &Store{db} }
 
 // Alone implements archive.Store. It holds a lock that belongs to one connection.
-func (s *Store) Alone(ctx context.Context, fn func(context.Context) error) error {
+func (s *Store) RunExclusively(ctx context.Context, fn func(context.Context) error) error {
 	conn, err := s.db.Pool().Acquire(ctx)
 	if err != nil {
 		return postgres.Translate("acquire a connection", err)

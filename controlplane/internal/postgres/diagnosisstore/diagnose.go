@@ -55,7 +55,7 @@ func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
 	if err := s.db.Pool().QueryRow(ctx, "select clock_timestamp()").Scan(&clock); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
-	facts.Skew, facts.Doubt = diagnosis.Skew(sent, clock, time.Now())
+	facts.Skew, facts.Uncertainty = diagnosis.Skew(sent, clock, time.Now())
 	return nil
 }
 
@@ -73,9 +73,9 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if err != nil {
 		return err
 	}
-	facts.SealedWith = map[string]int64{}
+	facts.SecretsByMasterKey = map[string]int64{}
 	for _, row := range sealed {
-		facts.SealedWith[row.KeyID] = row.Secrets
+		facts.SecretsByMasterKey[row.KeyID] = row.Secrets
 	}
 	return nil
 }

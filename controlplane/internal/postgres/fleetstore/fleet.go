@@ -32,7 +32,7 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	if f.Rev, err = s.db.Queries().LatestChange(ctx); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read latest key change", err)
 	}
-	if f.Refused, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
+	if f.RefusedCredentials, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read refused credentials", err)
 	}
 	f.CatalogRev, err = catalogstore.ReadHead(ctx, s.db.Queries())
@@ -70,11 +70,11 @@ func toProxy(row *sqlcgen.ListSessionsRow) fleet.Proxy {
 }
 
 // refusedCredentials reads the credentials that some proxy reports as refused.
-func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.Refused, error) {
+func refusedCredentials(ctx context.Context, q *sqlcgen.Queries) ([]fleet.RefusedCredential, error) {
 	rows, err := q.RefusedCredentials(ctx)
-	found := make([]fleet.Refused, len(rows))
+	found := make([]fleet.RefusedCredential, len(rows))
 	for i, r := range rows {
-		found[i] = fleet.Refused{
+		found[i] = fleet.RefusedCredential{
 			Provider: r.ProviderID, Credential: r.Name, CredentialID: r.ID, Reason: r.RefusedReason, Since: r.Since, Proxies: r.Proxies,
 		}
 	}

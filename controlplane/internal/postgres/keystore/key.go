@@ -175,7 +175,7 @@ func (s *Store) Update(
 		if err != nil {
 			return err
 		}
-		if update.Same {
+		if update.Unchanged {
 			after, err = withSpending(ctx, q, &row)
 			return err
 		}
@@ -261,7 +261,7 @@ func setLimit(ctx context.Context, q *sqlcgen.Queries, key ident.UUID, limit *in
 	if err != nil || (pool.Total == row.Total && pool.Unlimited == row.Unlimited) {
 		return err
 	}
-	pool.Refill()
+	pool.ClearExhausted()
 	return poolstore.UpdateAlarms(ctx, q, *pool)
 }
 

@@ -9,14 +9,14 @@ import (
 )
 
 // closedSessions bounds the closed sessions that are cleared in one run.
-const closedSessions = 1000
+const maxClearedSessions = 1000
 
 // DeleteOld deletes the leases and lease responses of closed sessions, closed
 // sessions after an age, and key changes that every proxy has applied after an
 // age. It returns the number of rows. Any number of replicas may run it at once.
 func (l *Store) DeleteOld(ctx context.Context, sessionAge, changeAge time.Duration) (deleted int64, err error) {
 	q := l.db.Queries()
-	ids, err := q.ClosedSessions(ctx, closedSessions)
+	ids, err := q.ClosedSessions(ctx, maxClearedSessions)
 	if err != nil {
 		return 0, postgres.Translate("list closed sessions", err)
 	}

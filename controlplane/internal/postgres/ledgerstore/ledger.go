@@ -65,7 +65,7 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
 			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: t.RequestID,
 		}
-		if err := s.move(ctx, q, &booked); err != nil || rev == 0 {
+		if err := s.writeEntries(ctx, q, &booked); err != nil || rev == 0 {
 			return err
 		}
 		c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, ident.UUID(t.AccountID), nil)
@@ -123,7 +123,7 @@ func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.T
 }
 
 // move writes the entries of a transaction and changes the balance of the account.
-func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
+func (s *Store) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
 	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(wire.Balance)})
 	if err != nil {
 		return postgres.NotFoundAs("lock balance", err, account.ErrNotFound)
@@ -139,7 +139,7 @@ func (s *Store) move(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transact
 		return postgres.Translate("write events", err)
 	}
 	entries := sqlcgen.InsertCreditEntriesParams{
-		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: t.Kind.OffsettingBook(),
+		TransactionID: ident.UUID(t.ID), AccountID: ident.UUID(t.AccountID), Amount: int64(t.Amount), Negated: -int64(t.Amount), Against: t.Kind.OffsettingAccount(),
 		Kind: string(t.Kind),
 	}
 	if err := q.InsertCreditEntries(ctx, entries); err != nil {
@@ -194,9 +194,9 @@ func TransactionOf(row sqlcgen.ListAccountTransactionsRow) ledger.Transaction {
 
 // insertEvents writes the event of a transaction, and updates the alarms of the
 // balance.
-func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *poolstore.AlarmedPool) error {
+func insertEvents(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction, pool *poolstore.AlarmPool) error {
 	if t.Amount > 0 {
-		pool.Refill()
+		pool.ClearExhausted()
 	}
 	left := money.Nano(pool.Left())
 	if err := eventstore.Insert(ctx, q, webhook.Event{

@@ -13,23 +13,23 @@ import (
 )
 
 // AlarmedPool is a locked pool with its alarms.
-type AlarmedPool struct {
+type AlarmPool struct {
 	webhook.Pool
 	id int64
 	// stored are the alarms as they are stored.
-	stored webhook.Alarmed
+	stored webhook.AlarmSet
 	// refused reports that a request was refused because the pool cannot cover it.
 	refused bool
 }
 
 // UpdateAlarms evaluates the alarms of locked pools, and writes those that changed
 // with their events.
-func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmedPool) error {
+func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmPool) error {
 	var changed sqlcgen.SetRaisedAlarmsParams
 	var events []webhook.Event
 	for i := range pools {
 		p := &pools[i]
-		now, raised := p.Judge(p.refused)
+		now, raised := p.EvaluateAlarms(p.refused)
 		if now == p.stored {
 			continue
 		}
@@ -49,25 +49,25 @@ func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmedPool)
 }
 
 // alarmedPoolOf returns a locked pool with its alarms; nil if its kind has none.
-func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmedPool {
+func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
 	if wire.PoolKind(r.Kind) == wire.Slots {
 		return nil
 	}
-	return &AlarmedPool{
+	return &AlarmPool{
 		Pool: webhook.Pool{
 			AccountID: r.AccountID, KeyID: pgconv.Deref(r.KeyID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Total: r.Total, Settled: r.Settled,
-			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Alarmed: webhook.Alarmed(r.RaisedAlarms),
+			LowAt: pgconv.Deref(r.LowBalanceThreshold), Percent: r.LimitAlertPercent, Raised: webhook.AlarmSet(r.RaisedAlarms),
 		},
-		id: r.ID, stored: webhook.Alarmed(r.RaisedAlarms),
+		id: r.ID, stored: webhook.AlarmSet(r.RaisedAlarms),
 	}
 }
 
 // UpdateAlarms evaluates the alarms of the pools as the allocator has left them.
 func (s *Stored) UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, a *allocator.Allocator, refused map[wire.PoolID]bool) error {
-	for i := range s.Alarmed {
-		p := &s.Alarmed[i]
+	for i := range s.AlarmPools {
+		p := &s.AlarmPools[i]
 		now := a.Pools[wire.PoolID(p.id)]
 		p.Total, p.Settled, p.refused = now.Total, now.Settled, refused[now.ID]
 	}
-	return UpdateAlarms(ctx, q, s.Alarmed...)
+	return UpdateAlarms(ctx, q, s.AlarmPools...)
 }

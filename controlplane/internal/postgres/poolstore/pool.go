@@ -17,7 +17,7 @@ type Stored struct {
 	pools  map[wire.PoolID]allocator.Pool
 	leases map[allocator.LeaseKey]allocator.Lease
 	// Alarmed are the pools that have alarms, by id.
-	Alarmed []AlarmedPool
+	AlarmPools []AlarmPool
 }
 
 // Load locks pools by id, then the leases that the sessions hold on them.
@@ -27,11 +27,11 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 	if err != nil {
 		return nil, fmt.Errorf("lock pools: %w", err)
 	}
-	s.Alarmed = make([]AlarmedPool, 0, len(rows))
+	s.AlarmPools = make([]AlarmPool, 0, len(rows))
 	for i := range rows {
 		r := &rows[i]
 		if p := alarmedPoolOf(r); p != nil {
-			s.Alarmed = append(s.Alarmed, *p)
+			s.AlarmPools = append(s.AlarmPools, *p)
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
 	}
@@ -56,7 +56,7 @@ func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 
 // Resize changes the total of a locked pool, and returns the pool with its alarms,
 // which are not evaluated yet; nil if its kind has none.
-func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*AlarmedPool, error) {
+func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*AlarmPool, error) {
 	stored := poolOf(row)
 	p := stored
 	if change(&p); p != stored {

@@ -172,7 +172,7 @@ func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step
 		if err != nil {
 			return err
 		}
-		p = rotation.Progress{Done: t.found == 0, Next: t.next, PassedOver: t.errs}
+		p = rotation.Progress{Done: t.found == 0, Next: t.next, Skipped: t.errs}
 		if t.changed == 0 && t.position == row.Position && !t.finished {
 			return nil
 		}
@@ -207,7 +207,7 @@ func (t *rotationStep) masterKey(age float64) error {
 			return err
 		}
 	}
-	if t.found > 0 || age < t.with.Settle.Seconds() {
+	if t.found > 0 || age < t.with.MinDuration.Seconds() {
 		return nil
 	}
 	// Rows that another transaction has locked were not found, but are counted.
@@ -220,16 +220,16 @@ func (t *rotationStep) masterKey(age float64) error {
 }
 
 // passOver records a row that cannot be opened.
-func (t *rotationStep) passOver(name string, err error) {
+func (t *rotationStep) skip(name string, err error) {
 	t.errs = append(t.errs, fmt.Errorf("%s: %w", name, err))
 }
 
 // move seals one row again. A row that cannot be opened is passed over.
-func (t *rotationStep) move(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
+func (t *rotationStep) reseal(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
 	t.found++
 	sealed, err := t.with.Reseal(old, context)
 	if err != nil {
-		t.passOver(name, err)
+		t.skip(name, err)
 		return nil
 	}
 	t.changed++
@@ -246,7 +246,7 @@ func (t *rotationStep) dataKeys() error {
 		t.next.DataKey = r.ID
 		k, err := t.with.Rewrap(toDataKey(r.ID, r.Sealed, r.MasterKeyID))
 		if err != nil {
-			t.passOver("data key "+r.ID, err)
+			t.skip("data key "+r.ID, err)
 			continue
 		}
 		t.changed++
@@ -261,7 +261,7 @@ func (t *rotationStep) apiKeys() error {
 	rows, err := t.q.DirectKeys(t.ctx, sqlcgen.DirectKeysParams{After: t.next.APIKey, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.APIKey = r.ID
-		if err = t.move("api key "+ident.Key.Format(r.ID), vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
+		if err = t.reseal("api key "+ident.Key.Format(r.ID), vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealKey(t.ctx, sqlcgen.ResealKeyParams{ID: r.ID, Ciphertext: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
@@ -274,7 +274,7 @@ func (t *rotationStep) credentials() error {
 	rows, err := t.q.DirectCredentials(t.ctx, sqlcgen.DirectCredentialsParams{After: t.next.Credential, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.Credential = r.ID
-		if err = t.move("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalogkv.CredentialContext(r.ID), func(s vault.Sealed) error {
+		if err = t.reseal("credential "+r.ID, vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}, catalogkv.CredentialContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealCredential(t.ctx, sqlcgen.ResealCredentialParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
 		}); err != nil {
 			break
@@ -284,11 +284,11 @@ func (t *rotationStep) credentials() error {
 }
 
 func (t *rotationStep) answers() error {
-	rows, err := t.q.DirectAnswers(t.ctx, sqlcgen.DirectAnswersParams{After: t.next.Answer, RowLimit: int32(t.with.Limit)})
+	rows, err := t.q.DirectAnswers(t.ctx, sqlcgen.DirectAnswersParams{After: t.next.Response, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
-		t.next.Answer = r.OperationID
+		t.next.Response = r.OperationID
 		name, old := fmt.Sprintf("answer of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: pgconv.Deref(r.CipherKeyID)}
-		if err = t.move(name, old, idempotency.ResponseContext(r.OperationID), func(s vault.Sealed) error {
+		if err = t.reseal(name, old, idempotency.ResponseContext(r.OperationID), func(s vault.Sealed) error {
 			return t.q.ResealAnswer(t.ctx, sqlcgen.ResealAnswerParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
@@ -302,7 +302,7 @@ func (t *rotationStep) webhooks() error {
 	for _, r := range rows {
 		t.next.Webhook = r.ID
 		name, old := "secret of webhook "+ident.Endpoint.Format(r.EndpointID), vault.Sealed{Text: r.Sealed, KeyID: r.CipherKeyID}
-		if err = t.move(name, old, webhook.SecretContext(r.EndpointID), func(s vault.Sealed) error {
+		if err = t.reseal(name, old, webhook.SecretContext(r.EndpointID), func(s vault.Sealed) error {
 			return t.q.ResealWebhookSecret(t.ctx, sqlcgen.ResealWebhookSecretParams{ID: r.ID, Sealed: s.Text, CipherKeyID: s.KeyID})
 		}); err != nil {
 			break
@@ -324,7 +324,7 @@ func (t *rotationStep) pepper() error {
 		t.position = r.ID
 		hash, err := t.with.Hash(r.ID, vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)})
 		if err != nil {
-			t.passOver("api key "+ident.Key.Format(r.ID), err)
+			t.skip("api key "+ident.Key.Format(r.ID), err)
 			continue
 		}
 		t.changed++

@@ -77,7 +77,7 @@ func (t *settleTx) copy(indices []int, transaction ident.UUID) error {
 // only saves queries: the primary key decides.
 func (t *settleTx) partition() (expected, doubtful []int, err error) {
 	candidates := t.Candidates()
-	if t.doubtAll || len(candidates) == 0 {
+	if t.checkAll || len(candidates) == 0 {
 		return nil, candidates, nil
 	}
 	settled, err := t.settledSeqs()

@@ -66,7 +66,7 @@ const settleAttempts = 5
 
 func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, faults: map[int]string{}, doubtAll: doubtAll}
+		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, quarantineReasons: map[int]string{}, checkAll: doubtAll}
 		result, err = t.run()
 		return err
 	})
@@ -91,9 +91,9 @@ type settleTx struct {
 	q     *sqlcgen.Queries
 	items []settle.Item
 	// faults are the reasons why items go into quarantine, by index.
-	faults map[int]string
+	quarantineReasons map[int]string
 	// doubtAll treats every event as one that may have been settled, whatever the settled numbers of its session are.
-	doubtAll bool
+	checkAll bool
 	// fingerprints are those of the settled requests among the doubtful ones.
 	fingerprints map[[16]byte][32]byte
 	*settlement.Batch
@@ -116,7 +116,7 @@ func (t *settleTx) run() (settle.Result, error) {
 	}
 	marks, err := t.addSettledSeqs()
 	result := settle.Result{
-		Settled: len(fresh), Quarantined: len(t.faults), Duplicates: len(t.items) - len(fresh) - len(t.faults), Watermarks: marks,
+		Settled: len(fresh), Quarantined: len(t.quarantineReasons), Duplicates: len(t.items) - len(fresh) - len(t.quarantineReasons), Watermarks: marks,
 	}
 	for _, i := range fresh {
 		if ms := t.items[i].Event.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
@@ -148,17 +148,17 @@ func (t *settleTx) findPools() error {
 		row, ok := pools[item.KeyID]
 		switch {
 		case item.QuarantineReason != "":
-			t.faults[i] = item.QuarantineReason
+			t.quarantineReasons[i] = item.QuarantineReason
 		case !ok:
-			t.faults[i] = settle.ReasonUnknownKey
+			t.quarantineReasons[i] = settle.ReasonUnknownKey
 		case row.AccountID != item.AccountID:
-			t.faults[i] = settle.ReasonOtherAccount
+			t.quarantineReasons[i] = settle.ReasonOtherAccount
 		default:
 			charges[i].Cost = int64(item.Event.Cost)
 		}
 		c := &charges[i]
 		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, wire.SessionID(item.Session)
-		c.Pools, c.Invalid = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}, t.faults[i] != ""
+		c.Pools, c.Invalid = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}, t.quarantineReasons[i] != ""
 	}
 	t.Batch = settlement.NewBatch(charges)
 	return nil
@@ -214,7 +214,7 @@ func (t *settleTx) detectConflicts() {
 	t.ResolveDuplicates(t.fingerprints)
 	for _, i := range doubtful {
 		if t.Outcomes[i] == settlement.Conflicting {
-			t.faults[i] = settle.ReasonConflict
+			t.quarantineReasons[i] = settle.ReasonConflict
 		}
 	}
 }
@@ -273,8 +273,8 @@ func (t *settleTx) updateRollups(fresh []int) error {
 
 func (t *settleTx) quarantine() error {
 	var arg sqlcgen.QuarantineEventsParams
-	for _, i := range slices.SortedFunc(maps.Keys(t.faults), t.compareEvents) { // all transactions lock the rows in this order
-		item, fault := t.items[i], t.faults[i]
+	for _, i := range slices.SortedFunc(maps.Keys(t.quarantineReasons), t.compareEvents) { // all transactions lock the rows in this order
+		item, fault := t.items[i], t.quarantineReasons[i]
 		id := ""
 		if item.Event != nil {
 			id = item.Event.RequestID

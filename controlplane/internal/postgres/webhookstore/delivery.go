@@ -80,10 +80,10 @@ func toEvent(row *sqlcgen.WebhookEvent) (*webhook.Event, error) {
 }
 
 // Claim implements webhook.Queue.
-func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, lease time.Duration) (claims []webhook.Claim, err error) {
+func (s *Store) Claim(ctx context.Context, limit, perEndpoint int, duration time.Duration) (claims []webhook.Claim, err error) {
 	err = s.tx(ctx, "claim deliveries", func(q *sqlcgen.Queries) error {
 		rows, err := q.ClaimDeliveries(ctx, sqlcgen.ClaimDeliveriesParams{
-			RowLimit: int32(limit), PerEndpoint: int64(perEndpoint), ClaimSeconds: lease.Seconds(),
+			RowLimit: int32(limit), PerEndpoint: int64(perEndpoint), ClaimSeconds: duration.Seconds(),
 		})
 		if err != nil || len(rows) == 0 {
 			claims = nil
@@ -149,7 +149,7 @@ func endpointFailed(ctx context.Context, q *sqlcgen.Queries, o *webhook.Outcome)
 	}
 	row, err := q.DisableEndpoint(ctx, sqlcgen.DisableEndpointParams{ID: id, Reason: o.Disable})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // it is disabled already
+		return nil // the endpoint is disabled already
 	}
 	if err != nil {
 		return err

@@ -192,7 +192,7 @@ func (s *Store) SetAlerts(ctx context.Context, id account.ID, a webhook.Alerts) 
 		if err != nil {
 			return err
 		}
-		if err := poolstore.UpdateAlarms(ctx, q, stored.Alarmed...); err != nil {
+		if err := poolstore.UpdateAlarms(ctx, q, stored.AlarmPools...); err != nil {
 			return err
 		}
 		return auditstore.Insert(ctx, q, "account.alerts", id, before, a)
