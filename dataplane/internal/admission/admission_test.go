@@ -18,19 +18,18 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// drained checks that nothing is held any more.
+// drained checks that no units are outstanding.
 func drained(t *testing.T, p *plane) {
 	t.Helper()
 	for id := range p.book.Pools {
 		if held := p.held(id); held != 0 {
-			t.Errorf("pool %d: %d still held when nothing runs", id, held)
+			t.Errorf("pool %d: %d units outstanding while no request runs; want 0", id, held)
 		}
 	}
 }
 
-// The last cent: with a balance for 37 requests, 37 of 100 are admitted and 63
-// are refused, on however many proxies.
-func TestLastCentRace(t *testing.T) {
+// The balance is enough for 37 of 100 requests. The number of proxies does not matter.
+func TestConcurrentRequestsSpendTheBalanceExactly(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -66,7 +65,7 @@ func TestLastCentRace(t *testing.T) {
 						case errors.As(err, &refusal) && refusal.Reason == wire.BalanceReserved:
 							refused.Add(1)
 						default:
-							t.Errorf("got %v; want a refusal for the balance", err)
+							t.Errorf("got %v; want a refusal because of the balance", err)
 						}
 					})
 				}
@@ -87,8 +86,8 @@ func TestLastCentRace(t *testing.T) {
 	}
 }
 
-// swarm lets many requests come and go on several proxies.
-func TestSwarm(t *testing.T) {
+// Clients send requests on several proxies with an unreliable connection.
+func TestSlotsAndChargesUnderRandomLoad(t *testing.T) {
 	t.Parallel()
 	for seed := range 8 {
 		t.Run(fmt.Sprint("run ", seed), func(t *testing.T) {
@@ -124,7 +123,7 @@ func swarm(t *testing.T, lossy bool) {
 				return
 			}
 			if n := running.Add(1); n > slots {
-				t.Errorf("%d requests run on %d slots", n, slots)
+				t.Errorf("%d requests run with %d slots", n, slots)
 			}
 			time.Sleep(rand.N(200 * time.Millisecond))
 			running.Add(-1)
@@ -154,7 +153,7 @@ func swarm(t *testing.T, lossy bool) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRefusalHasReasonAndFreeUnits(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name                  string
@@ -186,8 +185,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A request without slot, limit or cost asks for what is left.
-func TestNeeds(t *testing.T) {
+// A request without a slot, a key limit and a cost needs one unit of the balance.
+func TestNeedsOfARequest(t *testing.T) {
 	t.Parallel()
 	free := request(0)
 	free.Slot, free.Key.LimitPool = false, 0
@@ -198,7 +197,7 @@ func TestNeeds(t *testing.T) {
 		want    []wire.Need
 	}{
 		{"all", all, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 7}, {Pool: 2, Kind: wire.KeyLimit, Amount: 7}, {Pool: 3, Kind: wire.Slots, Amount: 1}}},
-		{"least", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
+		{"minimum", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {
 		if diff := cmp.Diff(tt.want, tt.request.appendNeeds(nil)); diff != "" {
@@ -207,9 +206,8 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Silence is doubt, not a refusal; and what the silence had granted all the
-// same comes back.
-func TestSilentBus(t *testing.T) {
+// Units that a lost response granted are returned.
+func TestNoResponseIsUnavailableAndNotARefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -232,15 +230,14 @@ func TestSilentBus(t *testing.T) {
 	})
 }
 
-// The session's deadline passes while an op is unanswered, and the session is
-// renewed after all: the op is still asked for, because it may have been
-// granted.
-func TestOpOutlivesALateRenewal(t *testing.T) {
+// The session expires while a lease request has no response, and then a heartbeat
+// extends it. The lease request is still repeated, because it may have been granted.
+func TestLeaseRequestIsRepeatedAfterALateHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
 		p := newProxy(t, cp, 1)
-		// The op arrives, its reply does not.
+		// The lease request arrives, but its response does not.
 		p.line.slow = 0
 		lost := make(chan struct{})
 		asked := request(10)
@@ -253,7 +250,7 @@ func TestOpOutlivesALateRenewal(t *testing.T) {
 		p.line.silent.Store(true)
 		go func() { time.Sleep(time.Second); cancel() }()
 		if _, err := p.Acquire(ctx, request(10)); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v; want ErrUnavailable and why", err)
+			t.Errorf("got %v; want ErrUnavailable with its cause", err)
 		}
 		time.Sleep(time.Minute)
 		p.line.silent.Store(false)
@@ -282,8 +279,7 @@ func TestLateGrantIsReturned(t *testing.T) {
 	})
 }
 
-// A control plane that takes longer to answer than the first retry is heard.
-func TestSlowControlPlane(t *testing.T) {
+func TestResponseAfterTheFirstRepetitionIsAccepted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -309,16 +305,16 @@ func (b *slowBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wir
 	}
 }
 
-func TestChangesDuringTheWait(t *testing.T) {
+func TestSessionAndKeyAreCheckedAfterTheWait(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(p *proxy)
 		want   error
 	}{
-		{"revoked", func(p *proxy) { p.keys.dead.Store(true) }, ErrKey},
+		{"revoked", func(p *proxy) { p.keys.revoked.Store(true) }, ErrKey},
 		{"changed", func(p *proxy) { p.keys.stale.Store(true) }, ErrUnavailable},
-		{"the session's end", func(*proxy) { time.Sleep(time.Second) }, ErrUnavailable},
+		{"end of the session", func(*proxy) { time.Sleep(time.Second) }, ErrUnavailable},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -338,7 +334,7 @@ func TestChangesDuringTheWait(t *testing.T) {
 	}
 }
 
-// hookBus calls before within each op.
+// hookBus calls before in each RequestLease.
 type hookBus struct {
 	*line
 	before func()
@@ -349,9 +345,9 @@ func (b *hookBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wir
 	return b.line.RequestLease(context.WithoutCancel(ctx), op)
 }
 
-// The client leaves in the very moment of the decision: it is either admitted
-// or gone, and nothing is held for it.
-func TestLeavingAtTheDecision(t *testing.T) {
+// The client cancels at the moment of the decision. Either the request is admitted, or its units
+// are returned.
+func TestCancellationAtTheDecisionLeavesNoUnits(t *testing.T) {
 	t.Parallel()
 	for range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -370,7 +366,7 @@ func TestLeavingAtTheDecision(t *testing.T) {
 	}
 }
 
-func TestNothingIsAdmittedInDoubt(t *testing.T) {
+func TestNoAdmissionWithoutSpoolCapacityOrValidSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -392,16 +388,16 @@ func TestNothingIsAdmittedInDoubt(t *testing.T) {
 		}
 		time.Sleep(31 * time.Second)
 		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("with a session that is over: got %v", err)
+			t.Errorf("with an expired session: got %v", err)
 		}
 		if cp.ops != 0 {
-			t.Errorf("%d ops were sent", cp.ops)
+			t.Errorf("%d lease requests were sent; want none", cp.ops)
 		}
 		p.stop(t)
 	})
 }
 
-func TestFencedSession(t *testing.T) {
+func TestRequestsOfAFencedSessionFinishInIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -415,7 +411,7 @@ func TestFencedSession(t *testing.T) {
 		}
 		p.begin(2)
 		h := p.mustAcquire(t, 10)
-		// What runs in the old session finishes there.
+		// Requests that run in the old session finish in it.
 		running.charged(4)
 		h.charged(6)
 		var sessions []int64
@@ -429,7 +425,7 @@ func TestFencedSession(t *testing.T) {
 	})
 }
 
-func TestNewSessionSendsWaitersAway(t *testing.T) {
+func TestNewSessionAbortsWaitersOfTheOldOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -449,9 +445,9 @@ func TestNewSessionSendsWaitersAway(t *testing.T) {
 	})
 }
 
-// Units of requests that end after their session go back at once: the next
-// session does not know of them, and recalls reach that one alone.
-func TestUnitsOfAnEndedSessionGoBackWhenItsRequestsEnd(t *testing.T) {
+// The units are returned at once, because recalls are sent to the next session only, which does
+// not hold them.
+func TestUnitsOfAnEndedSessionAreReturnedWhenItsRequestsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 1_000_000, 1<<40, 100)
@@ -466,7 +462,7 @@ func TestUnitsOfAnEndedSessionGoBackWhenItsRequestsEnd(t *testing.T) {
 		p.begin(2)
 		time.Sleep(time.Second)
 		if held := cp.held(slotsPool); held != 60 {
-			t.Errorf("%d slots are held while 60 requests run; want those alone", held)
+			t.Errorf("%d slots are outstanding while 60 requests run; want 60", held)
 		}
 		for _, h := range running {
 			h.charged(0)
@@ -477,9 +473,7 @@ func TestUnitsOfAnEndedSessionGoBackWhenItsRequestsEnd(t *testing.T) {
 	})
 }
 
-// The response to a lease request comes after the end of the session: the units
-// that were granted by it go back.
-func TestGrantToAnEndedSessionGoesBack(t *testing.T) {
+func TestUnitsGrantedAfterTheEndOfTheSessionAreReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -495,7 +489,7 @@ func TestGrantToAnEndedSessionGoesBack(t *testing.T) {
 	})
 }
 
-func TestFinishAndRelease(t *testing.T) {
+func TestOnlyTheFirstFinishOrReleaseCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -513,7 +507,7 @@ func TestFinishAndRelease(t *testing.T) {
 		}
 		synctest.Wait()
 		if held := cp.held(balancePool); held != 4 {
-			t.Errorf("%d held; want the cost until it is settled", held)
+			t.Errorf("%d units outstanding; want the cost until it is settled", held)
 		}
 		cp.charge(1, 4)
 		other, err := p.Acquire(t.Context(), request(10))
@@ -531,14 +525,14 @@ func TestFinishAndRelease(t *testing.T) {
 	})
 }
 
-func TestRevocationCutsWhatRuns(t *testing.T) {
+func TestRevocationStopsRunningRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
 		p := newProxy(t, cp, 1)
 		streaming, waiting, finished := p.mustAcquire(t, 1), p.mustAcquire(t, 1), p.mustAcquire(t, 1)
-		cuts := 0
-		streaming.OnRevoke(func() { cuts++ })
+		stops := 0
+		streaming.OnRevoke(func() { stops++ })
 		finished.OnRevoke(func() { t.Error("a finished request is cut") })
 		finished.charged(1)
 		var none wire.KeyChange
@@ -547,16 +541,16 @@ func TestRevocationCutsWhatRuns(t *testing.T) {
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: "acc_2"})
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account}) // harmless: the key is good
 		synctest.Wait()
-		if cuts != 0 || streaming.Revoked() {
+		if stops != 0 || streaming.Revoked() {
 			t.Error("cut without reason")
 		}
 		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
 		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
-		if cuts != 1 || !streaming.Revoked() || !waiting.Revoked() {
-			t.Errorf("cut %d times; want once", cuts)
+		if stops != 1 || !streaming.Revoked() || !waiting.Revoked() {
+			t.Errorf("stopped %d times; want once", stops)
 		}
-		waiting.OnRevoke(func() { cuts++ }) // it begins to stream only now
-		if cuts != 2 {
+		waiting.OnRevoke(func() { stops++ }) // it begins to stream only now
+		if stops != 2 {
 			t.Error("not cut at once")
 		}
 		streaming.charged(1)
@@ -565,14 +559,14 @@ func TestRevocationCutsWhatRuns(t *testing.T) {
 	})
 }
 
-func TestSuspensionCutsWhatRuns(t *testing.T) {
+func TestSuspensionStopsRunningRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
 		h := p.mustAcquire(t, 1)
 		cut := make(chan struct{})
 		h.OnRevoke(func() { close(cut) })
-		p.keys.dead.Store(true)
+		p.keys.revoked.Store(true)
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		<-cut
 		h.charged(1)
@@ -580,16 +574,16 @@ func TestSuspensionCutsWhatRuns(t *testing.T) {
 	})
 }
 
-// TestSuspensionCutsWhatRunsLater: of a key nobody can tell at first. What has
-// ended meanwhile is asked about no more, and no stop waits for it.
-func TestSuspensionCutsWhatRunsLater(t *testing.T) {
+// The check of the key fails at first. Requests that have ended in the meantime are not checked
+// again, and Stop does not wait for them.
+func TestSuspensionStopsRequestsOnceTheKeyIsChecked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
 		h := p.mustAcquire(t, 1)
 		cut := make(chan struct{})
 		h.OnRevoke(func() { close(cut) })
-		p.keys.dead.Store(true)
+		p.keys.revoked.Store(true)
 		p.keys.silent.Store(true)
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		time.Sleep(10 * recheckInterval)
@@ -600,7 +594,7 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		<-cut
 		h.charged(1)
 
-		p.keys.dead.Store(false)
+		p.keys.revoked.Store(false)
 		ended := p.mustAcquire(t, 1)
 		p.keys.silent.Store(true)
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
@@ -609,38 +603,36 @@ func TestSuspensionCutsWhatRunsLater(t *testing.T) {
 		begun := time.Now()
 		p.stop(t)
 		if took := time.Since(begun); took > recheckInterval {
-			t.Errorf("the stop took %v", took)
+			t.Errorf("Stop took %v", took)
 		}
 	})
 }
 
-// TestNewSessionCutsWhatHasLostItsRight: no change tells of what was revoked
-// while the proxy had no session.
-func TestNewSessionCutsWhatHasLostItsRight(t *testing.T) {
+// A proxy without a session receives no key changes.
+func TestNewSessionStopsRequestsOfKeysRevokedMeanwhile(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
 		h := p.mustAcquire(t, 1)
-		cuts := 0
-		h.OnRevoke(func() { cuts++ })
+		stops := 0
+		h.OnRevoke(func() { stops++ })
 		p.begin(2)
 		synctest.Wait()
-		if cuts != 0 {
+		if stops != 0 {
 			t.Error("cut without reason")
 		}
-		p.keys.dead.Store(true)
+		p.keys.revoked.Store(true)
 		p.begin(3)
 		synctest.Wait()
-		if cuts != 1 {
-			t.Errorf("cut %d times; want once", cuts)
+		if stops != 1 {
+			t.Errorf("stopped %d times; want once", stops)
 		}
 		h.charged(1)
 		p.stop(t)
 	})
 }
 
-// Stop waits for what is to be returned, as long as it may.
-func TestStop(t *testing.T) {
+func TestStopWaitsForReturnsUntilItsDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 10)
@@ -669,9 +661,9 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// While an op lingers at the control plane for want of slots, a request of the
-// same proxy ends: its slot must reach the op.
-func TestOwnReturnReachesALingeringOp(t *testing.T) {
+// A lease request is pending at the control plane because there is no slot. When another request
+// of the same proxy ends, its slot is returned and granted.
+func TestReturnServesAPendingRequestOfTheSameProxy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 100, 100, 1)
@@ -680,7 +672,7 @@ func TestOwnReturnReachesALingeringOp(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, func() { first.charged(0) })
 		second, err := p.Acquire(t.Context(), request(1))
 		if err != nil {
-			t.Fatalf("got %v; want the slot that came free", err)
+			t.Fatalf("got %v; want a grant of the returned slot", err)
 		}
 		second.Release()
 		p.stop(t)
@@ -688,7 +680,7 @@ func TestOwnReturnReachesALingeringOp(t *testing.T) {
 	})
 }
 
-// late is a control plane that is slower than the pause between repetitions.
+// late is a control plane whose responses take longer than the time between repetitions.
 type late struct {
 	*line
 	takes time.Duration
@@ -719,9 +711,8 @@ func (l *late) wait(ctx context.Context) error {
 	}
 }
 
-// An answer that comes late is heard: neither the op nor the return of what it
-// brought is repeated for ever, which would keep a busy control plane busy.
-func TestLateAnswerEndsTheRepetitions(t *testing.T) {
+// Otherwise repetitions would keep a busy control plane busy.
+func TestLateResponseEndsTheRepetitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
@@ -734,10 +725,10 @@ func TestLateAnswerEndsTheRepetitions(t *testing.T) {
 		asked := slow.asked.Load()
 		time.Sleep(5 * time.Second)
 		if again := slow.asked.Load() - asked; again != 0 {
-			t.Errorf("op and return were repeated %d times after their answers", again)
+			t.Errorf("lease request and return were repeated %d times after their responses; want 0", again)
 		}
 		if held := p.line.plane.held(balancePool); held != 0 {
-			t.Errorf("%d are held for a request that is gone", held)
+			t.Errorf("%d units are outstanding for a cancelled request; want 0", held)
 		}
 		synctest.Wait()
 		slow.takes = 0
@@ -746,9 +737,8 @@ func TestLateAnswerEndsTheRepetitions(t *testing.T) {
 	})
 }
 
-// What takes long to be answered is not repeated before it may be answered: a
-// control plane that is busy is not told everything several times.
-func TestRepetitionsKeepPace(t *testing.T) {
+// A busy control plane does not get each message several times.
+func TestRepetitionIntervalFollowsTheResponseTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
@@ -765,7 +755,7 @@ func TestRepetitionsKeepPace(t *testing.T) {
 			each()
 		}
 		if last := each(); last != 2 || first <= last {
-			t.Errorf("a request took %d messages; want 2, an op and a return, in place of the %d at first", last, first)
+			t.Errorf("a request took %d messages; want 2, a lease request and a return, instead of the %d at first", last, first)
 		}
 		synctest.Wait()
 		slow.takes = 0
@@ -774,7 +764,7 @@ func TestRepetitionsKeepPace(t *testing.T) {
 		}
 		retry := p.timing.RequestRetry
 		if got := p.responseTime.RetryAfter(retry, time.Second); got != retry {
-			t.Errorf("when answers are quick again, they are waited for %s; want %s", got, retry)
+			t.Errorf("the interval after quick responses is %s; want %s", got, retry)
 		}
 		p.stop(t)
 	})

@@ -32,8 +32,8 @@ const (
 	slotsPool   wire.PoolID = 3
 )
 
-// plane is the control plane: a lease.Book behind a lock, the results of the
-// last ops, and the sessions that are over.
+// plane is the control plane: an allocator.Allocator with a lock, the results of the last lease
+// requests, and the ended sessions.
 type plane struct {
 	t     *testing.T
 	mu    sync.Mutex
@@ -42,7 +42,7 @@ type plane struct {
 	over  map[wire.SessionID]bool
 	ops   int
 	pages chan struct{} // closed and replaced at every return
-	// proxies are those that recalls are taken to.
+	// proxies get the recalls.
 	proxies map[wire.SessionID]*proxy
 }
 
@@ -59,8 +59,8 @@ func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 	return p
 }
 
-// op decides an op as a replica does: a refusal that running requests could
-// still cure waits for returns a little, and for recalls a little longer.
+// op decides a lease request as a replica does. A refusal that returns could prevent is delayed
+// for the grace period, and for recalls.
 func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
 	stay, until := allocator.PendingRequest{}, time.Now().Add(50*time.Millisecond)
 	for recalling := false; ; {
@@ -86,7 +86,7 @@ func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
 	}
 }
 
-// recall takes the recalls of a decision to the proxies, each in its own time.
+// recall sends the recalls of a decision to the proxies, in goroutines.
 func (p *plane) recall() {
 	for session, recalls := range p.book.ToRecall() {
 		to := p.proxies[session]
@@ -131,7 +131,7 @@ func (p *plane) ret(r *wire.Return) wire.ReturnResponse {
 	return wire.ReturnResponse{Status: wire.Done}
 }
 
-// check is the conservation of every pool.
+// check checks I1, the conservation, for every pool.
 func (p *plane) check() {
 	for id, pool := range p.book.Pools {
 		held := int64(0)
@@ -141,7 +141,7 @@ func (p *plane) check() {
 			}
 		}
 		if pool.Total != pool.Free+held+pool.Settled || pool.Free < 0 {
-			p.t.Errorf("pool %d: total %d, free %d, held %d, settled %d", id, pool.Total, pool.Free, held, pool.Settled)
+			p.t.Errorf("pool %d: total %d, free %d, outstanding %d, settled %d", id, pool.Total, pool.Free, held, pool.Settled)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func (p *plane) held(id wire.PoolID) int64 {
 	return p.book.Pools[id].Outstanding()
 }
 
-// charge settles a cost on balance and limit.
+// charge settles a cost in the balance and the key limit.
 func (p *plane) charge(s wire.SessionID, cost money.Nano) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,13 +160,13 @@ func (p *plane) charge(s wire.SessionID, cost money.Nano) {
 	p.book.Charge(s, p.over[s], limitPool, int64(cost))
 }
 
-// line is one proxy's way to the plane, with its accidents.
+// line is one proxy's unreliable connection to the plane.
 type line struct {
 	plane *plane
-	// lossy loses and doubles messages and replies; slow delays each way.
+	// lossy loses and duplicates messages and responses. slow is the delay in each direction.
 	lossy atomic.Bool
 	slow  time.Duration
-	// silent loses everything while it is set.
+	// silent loses all messages while it is true.
 	silent atomic.Bool
 }
 
@@ -181,7 +181,7 @@ func (l *line) trip(ctx context.Context) error {
 	return nil
 }
 
-// there is a message's way to the plane and the reply's way back.
+// there delivers a message to the plane and its response to the proxy.
 func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	if err := l.trip(ctx); err != nil {
 		return nil, err
@@ -270,26 +270,26 @@ func (p *fakeSpoolUnit) Release() {
 	p.s.reserved--
 }
 
-// left is how many units are neither finished nor released.
+// left returns the number of units that are neither finished nor released.
 func (s *fakeSpool) left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reserved - s.finished
 }
 
-// fakeKeys says what it is told to say.
-type fakeKeys struct{ stale, dead, silent atomic.Bool }
+// fakeKeys has the state of the only key.
+type fakeKeys struct{ stale, revoked, silent atomic.Bool }
 
-func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.dead.Load() }
+func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.revoked.Load() }
 
 func (k *fakeKeys) Revoked(context.Context, *auth.Key) (bool, error) {
 	if k.silent.Load() {
 		return false, auth.ErrUnavailable
 	}
-	return k.dead.Load(), nil
+	return k.revoked.Load(), nil
 }
 
-// proxy is one Admission with all that it stands on.
+// proxy is one Admission with its fakes.
 type proxy struct {
 	*Admission
 	line    *line
@@ -301,7 +301,7 @@ type proxy struct {
 // Current implements Sessions.
 func (p *proxy) Current() *session.Session { return p.current.Load() }
 
-// begin begins a session of half a minute.
+// begin starts a session of 30 s.
 func (p *proxy) begin(id wire.SessionID) *session.Session {
 	s := session.Begin(id, "boot", 30*time.Second)
 	p.OnSession(s)
@@ -320,7 +320,7 @@ func newProxy(t *testing.T, to *plane, id wire.SessionID) *proxy {
 	return p
 }
 
-// stop stops the proxy, which must have nothing left.
+// stop stops the proxy, and checks that no request runs and no spool capacity is in use.
 func (p *proxy) stop(t *testing.T) {
 	t.Helper()
 	p.Stop(t.Context())
