@@ -304,7 +304,7 @@ func TestPriceOfAVersion(t *testing.T) {
 	}
 }
 
-func TestReadersRunBesideChanges(t *testing.T) {
+func TestReadersAndChangesRunConcurrently(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	s.set(subject.KindProvider, "p", s.provider("p"))

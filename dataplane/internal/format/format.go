@@ -1,7 +1,7 @@
-// Package format defines what the wire formats have in common: how a request is read, checked and rewritten for a
-// provider, and how an answer is read for its usage and rewritten for the client. Each format has a package below
-// this one (chat, responses, messages, images, videos) that implements Dialect. Package app lists the formats that
-// the gateway serves; package conformance tests all of them.
+// Package format defines the common part of the wire formats: how a request is read, checked and rewritten for a
+// provider, and how an answer is read for its usage and rewritten for the client. Each format has a package below this
+// one (chat, responses, messages, images, videos) that implements Dialect. Package app lists the formats that the
+// gateway serves; package conformance tests all of them.
 //
 // A request passes through Dialect.Read, Request.Check, Request.EstimateInput and Request.AppendUpstream. Its answer
 // passes through Dialect.NewAnswer and then either Answer.JSON, or Answer.Event for each event and Answer.Finish.
@@ -90,14 +90,14 @@ type Answer interface {
 	JSON(dst, body []byte) (out []byte, ok bool)
 	// Event reads one event of a stream and appends the client's event to dst.
 	Event(dst []byte, ev sse.Event) ([]byte, Kind)
-	// Finish is called after the last event. It appends what the provider left out at the end of a complete answer.
-	// ok is false if the answer is incomplete: then nothing is appended and the stream has failed.
+	// Finish is called after the last event. It appends the end of the stream if the provider left it out after a
+	// complete answer. ok is false if the answer is incomplete: then nothing is appended and the stream has failed.
 	Finish(dst []byte) (out []byte, ok bool)
 	// AppendError appends an error of the gateway to a stream that has begun, as an event of the format, and the end
 	// of the stream.
 	AppendError(dst []byte, e *apierr.Error, requestID string) []byte
-	// Failure returns what the provider sent instead of an answer: the data of the event, or the body. It is nil if
-	// there was no failure, and valid until the next call of Event or Release.
+	// Failure returns the payload that the provider sent instead of an answer: the data of the event, or the body. It
+	// is nil if there was no failure, and valid until the next call of Event or Release.
 	Failure() []byte
 	// Usage returns the normalised usage that the provider has reported. reported is false if there was no final
 	// report: the usage may then have only the input, or nothing, and the caller estimates the rest.

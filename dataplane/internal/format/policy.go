@@ -109,7 +109,7 @@ func NewPolicy(params ...Param) *Policy {
 }
 
 // With returns the policy with the rows of overrides changed; later overrides win. An override with an unknown action
-// refuses its parameter: what the gateway does not understand must not reach a provider. Compiling costs more than a
+// refuses its parameter: parameters with an unknown treatment must not reach a provider. Compiling costs more than a
 // request, so callers keep the result.
 func (p *Policy) With(overrides ...catalogkv.Params) *Policy {
 	rows := map[string]Param{}

@@ -20,7 +20,7 @@ func Unsupported(param string) *apierr.Error {
 	}
 }
 
-// UnsupportedFor is Unsupported with a further sentence on what is offered instead.
+// UnsupportedFor is Unsupported with a further sentence, why, such as the alternative that is offered.
 func UnsupportedFor(param, why string) *apierr.Error {
 	e := Unsupported(param)
 	e.Message += " " + why

@@ -31,9 +31,9 @@ const (
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 )
 
-// TestCosts measures requests through the real handler, spool and provider client. The client and the provider of the
+// The test measures requests through the real handler, spool and provider client. The client and the provider of the
 // test are bare connections that allocate nothing.
-func TestCosts(t *testing.T) {
+func TestAllocationsAndWritesPerRequestAreBounded(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -74,7 +74,7 @@ func TestCosts(t *testing.T) {
 }
 
 // While a stream waits for the model, it holds the memory of its two connections but no read or write buffers.
-func TestMemoryOfStreams(t *testing.T) {
+func TestWaitingStreamsHoldNoBuffers(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

@@ -124,7 +124,7 @@ func (g *generationRequest) charge(e *event.Usage) {
 	cost, err := price.Cost(&e.Usage, g.sheet)
 	if err != nil {
 		// A price sheet has a price for everything that its model can use, so the reported counts must be out of range.
-		// The account is charged what was reserved.
+		// The account is charged the reservation.
 		g.server.Log.Error("reported usage cannot be priced, charging the reservation", "request_id", g.x.id, "model", g.model.ID, "error", err)
 		e.Usage, e.Rule, e.Estimated = g.expectedUsage(), event.RuleEstimated, true
 		cost = g.reserve

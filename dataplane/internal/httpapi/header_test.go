@@ -216,7 +216,7 @@ func TestRepeatedSlashesAndQueriesAreAccepted(t *testing.T) {
 }
 
 // net/http would answer OPTIONS * by itself.
-func TestOptionsOfTheServerIsNotFound(t *testing.T) {
+func TestOptionsAsteriskIsNotFound(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -19,8 +19,8 @@ import (
 	"modelgateway/shared/price"
 )
 
-// A request that calls a model passes through these steps, each a type that contains the one before and adds what the
-// step produced:
+// A request that calls a model passes through these steps. The type of each step contains the type before it and adds
+// the results of the step:
 //
 //	receive  -> receivedRequest    the key is authenticated, the body is read
 //	parse    -> parsedRequest      the body is understood

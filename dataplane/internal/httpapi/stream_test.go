@@ -104,7 +104,7 @@ func TestFailureDuringAStreamIsAnEventAndDeliveredTextIsCharged(t *testing.T) {
 	for name, d := range dialects() {
 		tests := []struct {
 			name string
-			// fail is what the provider does when its text has reached the client.
+			// fail is the action of the provider after its text has reached the client.
 			fail     http.HandlerFunc
 			provider func(i int, p *catalogkv.Provider)
 		}{

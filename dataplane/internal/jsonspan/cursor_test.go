@@ -65,7 +65,7 @@ func TestCursorSetsAndDropsMembers(t *testing.T) {
 	}
 }
 
-func TestShiftIsTheMoveOfLaterText(t *testing.T) {
+func TestShiftIsTheDistanceThatLaterTextHasMoved(t *testing.T) {
 	t.Parallel()
 	text := []byte(`{"d":1,"s":"long","x":"here","d2":2}`)
 	w := NewSplicer(nil, text)

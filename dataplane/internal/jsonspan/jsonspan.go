@@ -20,7 +20,7 @@
 //   - Nothing is copied: names and values alias the body, which must not change while
 //     they are in use. Only names written with escapes are decoded into other memory.
 //   - A reused Object allocates nothing for an ordinary body, and [MaxOpenMembers]
-//     bounds what a hostile body can make it allocate.
+//     bounds the allocations for a hostile body.
 //   - No text makes these functions and cursors panic or loop.
 package jsonspan
 

@@ -1,4 +1,4 @@
-// Package provider defines a call to a model provider: what is sent, what comes back, and what a failure means for
+// Package provider defines a call to a model provider: the request, its answer, and the consequences of a failure for
 // the client and for the next routes. Package upstream performs the calls.
 //
 // Headers of a provider are part of Answer only; its callers decide which of them a client gets. Error texts of a

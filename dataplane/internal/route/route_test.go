@@ -132,7 +132,7 @@ func TestLowestPriorityNumberComesFirst(t *testing.T) {
 	}
 }
 
-func TestNoChoiceWithoutRouteOrCredential(t *testing.T) {
+func TestModelWithoutRouteOrCredentialHasNoChoice(t *testing.T) {
 	t.Parallel()
 	p, _ := setup()
 	m := model([]int{0}, []int{1})

@@ -206,7 +206,7 @@ func (c *Client) onlyPool(t *testing.T) *pool {
 	return nil
 }
 
-func TestIdleConnectionsAreClosedAfterTheirTime(t *testing.T) {
+func TestIdleConnectionsAreClosedAfterTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	eachTransport(t, func(t *testing.T, to caller) {
 		var open atomic.Int64

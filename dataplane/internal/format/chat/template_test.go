@@ -112,7 +112,7 @@ func TestTemplateMatchesOrdinaryChunks(t *testing.T) {
 }
 
 // All chunks of the stream differ.
-func TestTemplateIsNotBuiltForEver(t *testing.T) {
+func TestTemplateIsBuiltALimitedNumberOfTimes(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{ClientModel: "m"}).(*reader)
 	defer a.Release()

@@ -335,7 +335,7 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 
 // Tools that the provider runs are accepted if the model's policy allows them and the
 // model has a price for them.
-func TestServerToolsNeedPolicyAndPrice(t *testing.T) {
+func TestProviderRunToolsNeedPolicyAndPrice(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		f           catalogkv.Format

@@ -17,7 +17,7 @@ import (
 
 // testdata/params.json lists the public parameters of the formats, each with the policy
 // that follows from its meaning. The list was written independently of the tables.
-func TestParameterTablesFollowTheList(t *testing.T) {
+func TestParameterTablesMatchTheIndependentList(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/params.json")
 	if err != nil {

@@ -35,7 +35,7 @@ type want struct {
 	Delivered int64       `json:"delivered"`
 }
 
-// result is the outcome of reading an answer; out is what the client gets.
+// result is the outcome of reading an answer; out is the client's answer.
 type result struct {
 	want
 	out []byte

@@ -23,7 +23,7 @@ func request(tb testing.TB, add string) *format.Request {
 	return r
 }
 
-func TestReservedNumberOfImagesIsTheRequestedOne(t *testing.T) {
+func TestReservationAndSentRequestHaveTheSameNumberOfImages(t *testing.T) {
 	t.Parallel()
 	override := func(word, value string) *format.Policy {
 		return policy.With(catalogkv.Params{"n": {Policy: word, Value: json.RawMessage(value)}})

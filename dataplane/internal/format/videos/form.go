@@ -28,17 +28,17 @@ func IsForm(contentType string) bool {
 	return err == nil && kind == "multipart/form-data"
 }
 
-// ReadForm reads a request body that is a form. It has the same parameters as JSON, except that input_reference may
-// be a file. The Request copies what it needs of body, and owns its JSON object.
+// ReadForm reads a request body that is a form. It has the same parameters as JSON, except that input_reference may be
+// a file. The Request refers to no bytes of body, and owns its JSON object.
 func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
 	f, err := splitForm(contentType, body)
 	if err != nil {
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The body is not a form as multipart/form-data describes it.").WithCause(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body is not valid multipart/form-data.").WithCause(err)
 	}
 	obj := jsonspan.Acquire()
 	if err := obj.Parse(f.object()); err != nil {
 		obj.Release()
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form names a field twice.").WithCause(err)
+		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The form contains a field more than once.").WithCause(err)
 	}
 	r, refused := spec.Read(obj)
 	if refused != nil {
@@ -51,7 +51,7 @@ func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) 
 	case f.misplaced != "":
 		r.Refuse(format.Unsupported(f.misplaced))
 	case f.file != nil && r.Value(fileField) != nil:
-		r.Refuse(format.Invalid(fileField, "either a file or an address"))
+		r.Refuse(format.Invalid(fileField, "either a file or a URL"))
 	}
 	return r, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // A provider that uses a secondary model without a price does so on its own account. The rest is charged as reported,
 // not as reserved.
-func TestUsageOfAnUnpricedSecondModelIsNotCharged(t *testing.T) {
+func TestUsageOfAnUnpricedSecondaryModelIsNotCharged(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(http.StatusOK, `{"data":[{"b64_json":"eA=="}],"svg_usage":{"model":"w","input_tokens":50,"output_tokens":70}}`))
 	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x","n":3}`); got.status != http.StatusOK {
