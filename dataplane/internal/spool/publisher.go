@@ -12,6 +12,7 @@ import (
 	"modelgateway/dataplane/internal/logdedup"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/usagelog"
 )
 
 // Stream is the usage stream. After an error of PublishUsage the batch may or
@@ -23,10 +24,6 @@ type Stream interface {
 const (
 	// maxBatchEvents bounds the events of one message.
 	maxBatchEvents = 500
-	// batchDelay is how long an event waits for others to share its message.
-	batchDelay = 50 * time.Millisecond
-	// publishInterval is how often the publisher looks for events that were published and not settled in time.
-	publishInterval = 500 * time.Millisecond
 	// publishTimeout bounds the publication of one message.
 	publishTimeout = 5 * time.Second
 )
@@ -39,7 +36,7 @@ type Publisher struct {
 	metrics publisherMetrics
 	stop    context.CancelFunc
 	task    sync.WaitGroup
-	// repeatedErrors keeps an error that persists from being logged again. Only publishDue uses it.
+	// repeatedErrors keeps an error that persists from being logged again. Only publishBatch uses it.
 	repeatedErrors logdedup.Filter
 }
 
@@ -61,49 +58,59 @@ func (p *Publisher) Stop() {
 	p.task.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), publishTimeout)
 	defer cancel()
-	p.publishDue(ctx)
+	for published := true; published && ctx.Err() == nil; {
+		published, _ = p.publishBatch(ctx) // it logs the error
+	}
 }
 
 func (p *Publisher) run(ctx context.Context) {
-	ticker := time.NewTicker(publishInterval)
-	defer ticker.Stop()
-	for {
+	started := time.Now()
+	schedule := usagelog.NewSchedule(0)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		publish, wake := schedule.Next(time.Since(started))
+		if publish {
+			p.publishNext(ctx, schedule, started)
+			continue
+		}
+		timer.Reset(wake - time.Since(started))
 		select {
 		case <-ctx.Done():
-			return
-		case <-ticker.C:
+		case <-timer.C:
 		case <-p.spool.Wake():
-			timer := time.NewTimer(batchDelay)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			}
+			schedule.EventQueued(time.Since(started))
 		}
-		p.publishDue(ctx)
 	}
 }
 
-// publishDue publishes all events that are due. After a failure the others wait
-// for the next tick.
-func (p *Publisher) publishDue(ctx context.Context) {
-	for ctx.Err() == nil {
-		batch := p.spool.NextBatch(maxBatchEvents, time.Now())
-		if batch == nil {
-			return
-		}
-		err := p.publish(ctx, batch)
-		if p.repeatedErrors.IsNew(err) {
-			p.log.Warn("publication of usage events failed", slog.Any("error", err), slog.Int("events", len(batch.Events)))
-		}
-		if err != nil {
-			p.spool.Requeue(batch)
-			p.metrics.failed.Inc()
-			return
-		}
-		p.metrics.published.Add(float64(len(batch.Events)))
+// publishNext publishes one message, if events are due.
+func (p *Publisher) publishNext(ctx context.Context, schedule *usagelog.Schedule, started time.Time) {
+	published, err := p.publishBatch(ctx)
+	if !published && err == nil {
+		schedule.Drained(time.Since(started))
+		return
 	}
+	schedule.Published(time.Since(started), err == nil)
+}
+
+// publishBatch publishes the next batch. It returns false if no event is due.
+func (p *Publisher) publishBatch(ctx context.Context) (published bool, err error) {
+	batch := p.spool.NextBatch(maxBatchEvents, time.Now())
+	if batch == nil {
+		return false, nil
+	}
+	err = p.publish(ctx, batch)
+	if p.repeatedErrors.IsNew(err) {
+		p.log.Warn("publication of usage events failed", slog.Any("error", err), slog.Int("events", len(batch.Events)))
+	}
+	if err != nil {
+		p.spool.Requeue(batch)
+		p.metrics.failed.Inc()
+		return false, err
+	}
+	p.metrics.published.Add(float64(len(batch.Events)))
+	return true, nil
 }
 
 func (p *Publisher) publish(ctx context.Context, batch *Batch) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/usagelog"
 )
 
 // fakeStream stores batches. While it is down, a publication fails when its
@@ -117,7 +118,7 @@ func TestPublisherRetriesWhileStreamIsDown(t *testing.T) {
 		finishMany(t, s, 0, 20)
 		time.Sleep(30 * time.Minute)
 		stream.setDown(false)
-		time.Sleep(publishTimeout + publishInterval)
+		time.Sleep(publishTimeout + usagelog.PublishInterval)
 		synctest.Wait()
 		settle(s, 1, 20)
 		p.Stop()
@@ -139,7 +140,7 @@ func TestPublisherRepeatsUnsettledEvents(t *testing.T) {
 		time.Sleep(3200 * time.Millisecond)
 		settle(s, 1, 1)
 		s.Republish()
-		time.Sleep(batchDelay)
+		time.Sleep(usagelog.BatchDelay)
 		synctest.Wait()
 		if diff := cmp.Diff([]int{2, 2, 1}, stream.sizes()); diff != "" {
 			t.Errorf("events by message (-want +got):\n%s", diff)

@@ -389,7 +389,7 @@ func (w *world) checkEscrowAgain() {
 		return
 	}
 	for _, c := range w.customers {
-		w.pg.pools[c.balance].Adjust(20_000)
+		w.pg.pools[c.balance].Adjust(2 * topUp)
 	}
 	const need = 5
 	admitted := map[*customer]int{}

@@ -19,6 +19,9 @@ type proxy struct {
 	boot  string
 	disk  *disk
 	usage *usagelog.Log[*usage]
+	// schedule says when usage is published, at publishWake; session.Never if its timer is not set.
+	schedule    *usagelog.Schedule
+	publishWake time.Duration
 
 	client *session.Client
 	closer *session.Closer
@@ -85,7 +88,7 @@ func (p *proxy) start() {
 	p.alive = true
 	p.life++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.life)
-	p.usage = usagelog.New[*usage]()
+	p.usage, p.schedule = usagelog.New[*usage](), nil
 	p.session, p.deadline, p.wake = 0, session.Instant{}, session.Never
 	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), host{p})
 	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), host{p})
@@ -115,7 +118,11 @@ func (p *proxy) start() {
 		w.stats.count("requests aborted")
 	}
 	p.pump()
-	p.every(50*time.Millisecond, p.publish)
+	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
+	if len(p.disk.lives) > 0 {
+		p.schedule.EventQueued(p.clock().Mono)
+	}
+	p.publish()
 }
 
 func (p *proxy) every(d time.Duration, do func()) {
@@ -399,35 +406,68 @@ func (p *proxy) record(r *request, cost int64) {
 	kept.events[e.n] = e
 	p.usage.Add(e.n, e)
 	p.usage.Enqueue(e)
+	if p.schedule != nil {
+		p.schedule.EventQueued(p.clock().Mono)
+		p.publish()
+	}
 	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit}
 }
 
+// publish publishes what the schedule wants published now.
 func (p *proxy) publish() {
-	w := p.w
-	for range 4 {
-		batch := p.usage.NextBatch(5, 1<<20, p.clock().Mono, func(*usage) (int, bool) { return 1, true })
-		if len(batch) == 0 {
-			return
-		}
-		sent := make([]*usage, len(batch))
-		for i, e := range batch {
-			copied := *e
-			sent[i] = &copied
-		}
-		if w.chance(w.profile.Alter) { // a proxy at fault
-			altered := *sent[0]
-			altered.cost++
-			altered.fingerprint[31]++
-			w.after(w.between(time.Second, 3*time.Second), func() {
-				if !w.stream.missing && w.settledNow(altered.id) {
-					w.oracle.altered[altered.id] = true
-					w.stats.count("altered duplicates")
-					w.stream.messages = append(w.stream.messages, message{at: w.now, events: []*usage{&altered}})
+	now := p.clock().Mono
+	due, wake := p.schedule.Next(now)
+	if !due {
+		if wake > 0 && wake < p.publishWake {
+			p.publishWake = wake
+			p.after(wake-now+time.Microsecond, func() {
+				if p.publishWake == wake {
+					p.publishWake = session.Never
+					p.publish()
 				}
 			})
 		}
-		w.publish(p, sent, func() { w.rules.Stored(p.usage, batch) }, func() { p.usage.Requeue(batch) })
+		return
 	}
+	batch := p.usage.NextBatch(5, 1<<20, now, func(*usage) (int, bool) { return 1, true })
+	if len(batch) == 0 {
+		p.schedule.Drained(now)
+		p.publish()
+		return
+	}
+	sent := make([]*usage, len(batch))
+	for i, e := range batch {
+		copied := *e
+		sent[i] = &copied
+	}
+	p.w.alter(sent[0])
+	usage, schedule := p.usage, p.schedule
+	p.w.publish(p, sent, func() {
+		p.w.rules.Stored(usage, batch)
+		schedule.Published(p.clock().Mono, true)
+		p.publish()
+	}, func() {
+		usage.Requeue(batch)
+		schedule.Published(p.clock().Mono, false)
+		p.publish()
+	})
+}
+
+// alter has an event come again with another cost, from a proxy at fault.
+func (w *world) alter(e *usage) {
+	if !w.chance(w.profile.Alter) {
+		return
+	}
+	altered := *e
+	altered.cost++
+	altered.fingerprint[31]++
+	w.after(w.between(time.Second, 3*time.Second), func() {
+		if !w.stream.missing && w.settledNow(altered.id) {
+			w.oracle.altered[altered.id] = true
+			w.stats.count("altered duplicates")
+			w.stream.messages = append(w.stream.messages, message{at: w.now, events: []*usage{&altered}})
+		}
+	})
 }
 
 // settled takes in a watermark.
