@@ -8,7 +8,7 @@ import (
 	"modelgateway/shared/event"
 )
 
-func kept(t *testing.T, v *event.Video) Backup {
+func backup(t *testing.T, v *event.Video) Backup {
 	t.Helper()
 	payload, err := json.Marshal(v)
 	if err != nil {
@@ -17,9 +17,9 @@ func kept(t *testing.T, v *event.Video) Backup {
 	return DecodeBackup(payload)
 }
 
-// The newest state counts, in whatever order they were kept; of two with one
-// number the one that was billed, or else an end, or else the later one.
-func TestNewest(t *testing.T) {
+// Of two states with the same revision, completed wins over failed, failed over others, and
+// otherwise the later one.
+func TestNewestKeepsTheHighestRevision(t *testing.T) {
 	t.Parallel()
 	named := func(rev int64, status, upstream string) *event.Video {
 		v := job(rev, status)
@@ -27,22 +27,22 @@ func TestNewest(t *testing.T) {
 		return v
 	}
 	tests := []struct {
-		name string
-		kept []*event.Video
-		want *event.Video
+		name   string
+		states []*event.Video
+		want   *event.Video
 	}{
 		{"one", []*event.Video{job(1, event.VideoQueued)}, job(1, event.VideoQueued)},
 		{"in order", []*event.Video{job(1, event.VideoQueued), job(2, event.VideoInProgress)}, job(2, event.VideoInProgress)},
-		{"an old one last", []*event.Video{job(5, event.VideoInProgress), job(2, event.VideoFailed)}, job(5, event.VideoInProgress)},
-		{"billed and given up", []*event.Video{job(3, event.VideoCompleted), job(3, event.VideoFailed)}, job(3, event.VideoCompleted)},
-		{"given up and billed", []*event.Video{job(3, event.VideoFailed), job(3, event.VideoCompleted)}, job(3, event.VideoCompleted)},
-		{"given up and open", []*event.Video{job(3, event.VideoFailed), job(3, event.VideoInProgress)}, job(3, event.VideoFailed)},
-		{"open twice", []*event.Video{named(2, event.VideoQueued, ""), named(2, event.VideoQueued, "up")}, named(2, event.VideoQueued, "up")},
+		{"an older state is last", []*event.Video{job(5, event.VideoInProgress), job(2, event.VideoFailed)}, job(5, event.VideoInProgress)},
+		{"completed, then failed", []*event.Video{job(3, event.VideoCompleted), job(3, event.VideoFailed)}, job(3, event.VideoCompleted)},
+		{"failed, then completed", []*event.Video{job(3, event.VideoFailed), job(3, event.VideoCompleted)}, job(3, event.VideoCompleted)},
+		{"failed, then in progress", []*event.Video{job(3, event.VideoFailed), job(3, event.VideoInProgress)}, job(3, event.VideoFailed)},
+		{"in the same state twice", []*event.Video{named(2, event.VideoQueued, ""), named(2, event.VideoQueued, "up")}, named(2, event.VideoQueued, "up")},
 	}
 	for _, tt := range tests {
 		var n Newest
-		for _, v := range tt.kept {
-			n.Add(kept(t, v))
+		for _, v := range tt.states {
+			n.Add(backup(t, v))
 		}
 		all := n.All()
 		if len(all) != 1 || all[0].Fault != "" || all[0].Video.Rev != tt.want.Rev || all[0].Video.Status != tt.want.Status || all[0].Video.UpstreamID != tt.want.UpstreamID {
@@ -64,7 +64,7 @@ func TestDecodeBackupRejectsInvalidRecords(t *testing.T) {
 	} {
 		v := job(1, event.VideoQueued)
 		spoil(v)
-		if k := kept(t, v); k.Video != nil || !strings.Contains(k.Fault, want) || len(k.Payload) == 0 {
+		if k := backup(t, v); k.Video != nil || !strings.Contains(k.Fault, want) || len(k.Payload) == 0 {
 			t.Errorf("%s: got %+v", want, k)
 		}
 	}
@@ -72,6 +72,6 @@ func TestDecodeBackupRejectsInvalidRecords(t *testing.T) {
 	n.Add(DecodeBackup([]byte("{")))
 	n.Add(DecodeBackup([]byte("{")))
 	if all := n.All(); len(all) != 2 || all[0].Fault == "" {
-		t.Errorf("got %+v; want both", all)
+		t.Errorf("got %+v; want both invalid backups", all)
 	}
 }

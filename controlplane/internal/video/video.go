@@ -78,8 +78,8 @@ type Service struct {
 }
 
 // New returns a Service that is not started.
-func New(store Store, queue Queue, kept BackupStore, log *slog.Logger) *Service {
-	return &Service{store: store, queue: queue, backups: kept, log: log}
+func New(store Store, queue Queue, backups BackupStore, log *slog.Logger) *Service {
+	return &Service{store: store, queue: queue, backups: backups, log: log}
 }
 
 // Start starts sweeping.

@@ -26,22 +26,22 @@ var errDown = errors.New("down")
 
 var jobID, requestID, accountID, keyID = ident.Video.New(), ident.Request.New(), ident.Account.New(), ident.Key.New()
 
-// memory is a Store of one job, and a Queue.
+// memory is a Store of one job, a Queue and a BackupStore.
 type memory struct {
 	mu     sync.Mutex
 	job    *event.Video
 	open   []string
 	err    error
 	queued []string
-	// full is the error of the queue; lists counts the looks for open jobs.
-	full  error
-	lists int
-	// kept are the states that were kept, with what was recorded at that time; unkept is the error of keeping.
-	kept   []string
-	unkept error
+	// queueErr is the error of the queue. sweeps counts the calls of Open.
+	queueErr error
+	sweeps   int
+	// backups has the backed-up states, each with the revision that was recorded at that time. backupErr makes backups fail.
+	backups   []string
+	backupErr error
 }
 
-// BackUpVideo notes the state together with the one that is recorded by then.
+// BackUpVideo adds a state, with the revision that is recorded at that time.
 func (m *memory) BackUpVideo(_ context.Context, v *event.Video) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,10 +49,10 @@ func (m *memory) BackUpVideo(_ context.Context, v *event.Video) error {
 	if m.job != nil {
 		recorded = m.job.Rev
 	}
-	if m.unkept == nil {
-		m.kept = append(m.kept, fmt.Sprintf("%d %s, recorded %d", v.Rev, v.Status, recorded))
+	if m.backupErr == nil {
+		m.backups = append(m.backups, fmt.Sprintf("%d %s, recorded %d", v.Rev, v.Status, recorded))
 	}
-	return m.unkept
+	return m.backupErr
 }
 
 func (m *memory) Insert(_ context.Context, v *event.Video) error {
@@ -102,7 +102,7 @@ func (m *memory) Open(_ context.Context, d time.Duration, after Place, limit int
 	from := int(after.UpdatedAt.UnixNano())
 	if after == (Place{}) {
 		from = 0
-		m.lists++
+		m.sweeps++
 	}
 	for i := from; i < len(m.open) && len(jobs) < limit; i++ {
 		jobs = append(jobs, Idle{Place{time.Unix(0, int64(i+1)), ident.UUID{}}, event.VideoPoll{V: event.Version, ID: m.open[i]}})
@@ -114,25 +114,25 @@ func (m *memory) EnqueuePolls(_ context.Context, polls ...event.VideoPoll) error
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, p := range polls {
-		if m.full == nil {
+		if m.queueErr == nil {
 			m.queued = append(m.queued, p.ID)
 		}
 	}
-	return m.full
+	return m.queueErr
 }
 
-// seen returns how often it was swept, and what was queued.
-func (m *memory) seen() (lists int, queued []string) {
+// seen returns the number of sweeps and the queued jobs.
+func (m *memory) seen() (sweeps int, queued []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.lists, slices.Clone(m.queued)
+	return m.sweeps, slices.Clone(m.queued)
 }
 
-// set changes it while a Service runs.
-func (m *memory) set(full, err error) {
+// set sets the errors while a Service runs.
+func (m *memory) set(queueErr, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.full, m.err = full, err
+	m.queueErr, m.err = queueErr, err
 }
 
 func newService(m *memory) (*Service, *bytes.Buffer) {
@@ -144,7 +144,7 @@ func job(rev int64, status string) *event.Video {
 	return &event.Video{V: event.Version, ID: jobID, RequestID: requestID, AccountID: accountID, KeyID: keyID, Provider: "prv_1", Status: status, Rev: rev}
 }
 
-func TestCreate(t *testing.T) {
+func TestCreateBacksUpRecordsAndQueues(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	s, _ := newService(m)
@@ -160,34 +160,34 @@ func TestCreate(t *testing.T) {
 		t.Errorf("queued (-want +got):\n%s", diff)
 	}
 
-	// Once recorded, a lost message is made good by the sweep: the job is made.
-	m = &memory{full: errDown}
+	// If the job cannot be queued, the next sweep queues it.
+	m = &memory{queueErr: errDown}
 	s, log := newService(m)
 	if reply, err := s.Create(t.Context(), job(0, event.VideoQueued)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), jobID) {
-		t.Errorf("with a full queue: got %+v, %v, log %s", reply, err, log)
+		t.Errorf("queue fails: got %+v, %v, log %s", reply, err, log)
 	}
 
-	// What cannot be kept is not made either: its provider was not called yet.
-	m = &memory{unkept: errDown}
+	// A job without a backup is not recorded.
+	m = &memory{backupErr: errDown}
 	s, _ = newService(m)
 	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || m.job != nil {
-		t.Errorf("not kept: got %v, recorded %v", err, m.job)
+		t.Errorf("backup fails: got %v, recorded %v", err, m.job)
 	}
 	none := job(0, event.VideoQueued)
 	none.ID = "video.>"
 	if _, err := s.Create(t.Context(), none); err == nil || errors.Is(err, errDown) || m.job != nil {
-		t.Errorf("an id that is none: got %v, recorded %v", err, m.job)
+		t.Errorf("invalid id: got %v, recorded %v", err, m.job)
 	}
 
-	// A job that was not recorded must be neither created nor polled.
+	// A job that was not recorded is not polled.
 	m = &memory{err: errDown}
 	s, _ = newService(m)
 	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || len(m.queued) != 0 {
-		t.Errorf("not recorded: got %v, queued %v", err, m.queued)
+		t.Errorf("store fails: got %v, queued %v", err, m.queued)
 	}
 }
 
-func TestGet(t *testing.T) {
+func TestGetChecksTheAccount(t *testing.T) {
 	t.Parallel()
 	m := &memory{job: job(1, event.VideoQueued)}
 	s, _ := newService(m)
@@ -208,7 +208,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-func TestUpdate(t *testing.T) {
+func TestUpdateRejectsOutdatedStates(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
@@ -217,7 +217,7 @@ func TestUpdate(t *testing.T) {
 		want   *event.VideoResponse
 	}{
 		{
-			"the state that was seen", job(3, event.VideoQueued), job(3, event.VideoInProgress),
+			"the current state", job(3, event.VideoQueued), job(3, event.VideoInProgress),
 			&event.VideoResponse{V: event.Version, Status: event.VideoDone, Video: job(4, event.VideoInProgress)},
 		},
 		{
@@ -225,10 +225,10 @@ func TestUpdate(t *testing.T) {
 			&event.VideoResponse{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoInProgress)},
 		},
 		{
-			"one that has ended", job(3, event.VideoCompleted), job(3, event.VideoFailed),
+			"an ended job", job(3, event.VideoCompleted), job(3, event.VideoFailed),
 			&event.VideoResponse{V: event.Version, Status: event.VideoConflict, Video: job(3, event.VideoCompleted)},
 		},
-		{"none", nil, job(3, event.VideoFailed), &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}},
+		{"no job", nil, job(3, event.VideoFailed), &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}},
 	}
 	for _, tt := range tests {
 		s, log := newService(&memory{job: tt.stored})
@@ -243,11 +243,11 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("%s: logged %s", tt.name, log)
 		}
 	}
-	// A state that cannot be kept is recorded, and said to be at risk.
-	m := &memory{job: job(3, event.VideoQueued), unkept: errDown}
+	// A state whose backup fails is recorded, and the failure is logged.
+	m := &memory{job: job(3, event.VideoQueued), backupErr: errDown}
 	s, log := newService(m)
 	if reply, err := s.Update(t.Context(), job(3, event.VideoCompleted)); err != nil || reply.Status != event.VideoDone || !strings.Contains(log.String(), jobID) {
-		t.Errorf("not kept: got %+v, %v, logged %s", reply, err, log)
+		t.Errorf("backup fails: got %+v, %v, logged %s", reply, err, log)
 	}
 	s, _ = newService(&memory{err: errDown})
 	if _, err := s.Update(t.Context(), job(1, event.VideoFailed)); !errors.Is(err, errDown) {
@@ -255,18 +255,18 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// A job that a proxy gave up is one that a person should look at, once.
-func TestGivenUpIsLogged(t *testing.T) {
+// A job that a proxy gave up needs an operator's attention.
+func TestGivenUpJobIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	s, log := newService(&memory{job: job(1, event.VideoQueued)})
 	given := job(1, event.VideoFailed)
-	given.Error = "nobody knows it"
-	for range 2 { // the second is a conflict
+	given.Error = "unknown to the provider"
+	for range 2 { // the second update is a conflict
 		if _, err := s.Update(t.Context(), given); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "nobody knows it") || !strings.Contains(got, jobID) {
+	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "unknown to the provider") || !strings.Contains(got, jobID) {
 		t.Errorf("logged %s", got)
 	}
 }
@@ -280,8 +280,8 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		defer s.Stop()
 		time.Sleep(sweepPause - 1)
 		synctest.Wait()
-		if lists, _ := m.seen(); lists != 0 {
-			t.Errorf("swept %d times before the pause was over", lists)
+		if sweeps, _ := m.seen(); sweeps != 0 {
+			t.Errorf("%d sweeps before the end of the interval; want none", sweeps)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -289,7 +289,7 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		if diff := cmp.Diff([]string{"video_1", "video_2"}, queued); diff != "" {
 			t.Errorf("queued (-want +got):\n%s", diff)
 		}
-		m.set(errDown, nil) // it goes on, and says so
+		m.set(errDown, nil) // errors are logged, and sweeps go on
 		time.Sleep(sweepPause)
 		synctest.Wait()
 		m.set(nil, errDown)
@@ -298,16 +298,15 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		m.set(nil, nil)
 		time.Sleep(sweepPause)
 		synctest.Wait()
-		lists, queued := m.seen()
-		if lists != 4 || len(queued) != 4 || strings.Count(log.String(), "level=ERROR") != 2 {
-			t.Errorf("swept %d times, queued %v, logged %s", lists, queued, log)
+		sweeps, queued := m.seen()
+		if sweeps != 4 || len(queued) != 4 || strings.Count(log.String(), "level=ERROR") != 2 {
+			t.Errorf("%d sweeps, queued %v, logged %s; want 4 sweeps, 4 jobs and 2 errors", sweeps, queued, log)
 		}
 	})
 }
 
-// A state is kept before it is recorded: none that was answered is missing
-// among what is kept.
-func TestStatesAreKeptFirst(t *testing.T) {
+// So every recorded state has a backup.
+func TestStatesAreBackedUpBeforeTheyAreRecorded(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	s, _ := newService(m)
@@ -320,14 +319,13 @@ func TestStatesAreKeptFirst(t *testing.T) {
 		}
 	}
 	want := []string{"1 queued, recorded 0", "2 in_progress, recorded 1", "3 completed, recorded 2"}
-	if diff := cmp.Diff(want, m.kept); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, m.backups); diff != "" {
+		t.Errorf("backups (-want +got):\n%s", diff)
 	}
 }
 
-// One sweep queues all idle jobs, also when they are more than are listed at
-// once and nothing ever changes the first ones.
-func TestSweepQueuesAll(t *testing.T) {
+// This includes more jobs than are listed at once.
+func TestSweepQueuesAllIdleJobs(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 1, sweepLimit - 1, sweepLimit, sweepLimit + 1, 5*sweepLimit + 7} {
 		m := &memory{}
@@ -339,7 +337,7 @@ func TestSweepQueuesAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(m.open, m.queued); diff != "" {
-			t.Errorf("of %d (-want +got):\n%s", n, diff)
+			t.Errorf("%d jobs (-want +got):\n%s", n, diff)
 		}
 	}
 }
