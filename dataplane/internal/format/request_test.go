@@ -43,7 +43,7 @@ var testSpec = Spec{
 			switch {
 			case kind == "" || kind == "function" || kind == "group":
 				return ClientTool
-			case kind == "second_model":
+			case kind == "secondary_model":
 				return UnpricedTool
 			}
 			return ProviderTool
@@ -85,7 +85,7 @@ func TestReadRequiresAModel(t *testing.T) {
 
 func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 	t.Parallel()
-	sells := testSpec.Policy.With(catalogkv.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"second_model"`)}})
+	offering := testSpec.Policy.With(catalogkv.Params{"tools": {Policy: "forward", Allow: raws(`"search*"`, `"secondary_model"`)}})
 	const (
 		unsupported = apierr.UnsupportedParameter
 		invalid     = apierr.InvalidValue
@@ -139,7 +139,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		{add: `,"tools":[{},{"type":"search_2"}]`, code: unsupported, param: "tools[1].type"},
 		{add: `,"tools":[{},{"type":"search_2"}]`, offersTools: true},
 		{add: `,"tools":[{"type":"shell"}]`, code: unsupported, param: "tools[0].type", offersTools: true},
-		{add: `,"tools":[{"type":"second_model"}]`, code: unsupported, param: "tools[0].type", offersTools: true},
+		{add: `,"tools":[{"type":"secondary_model"}]`, code: unsupported, param: "tools[0].type", offersTools: true},
 		{add: `,"tools":[{"type":"group","tools":[{},{"type":"shell"}]}]`, code: unsupported, param: "tools[0].tools[1].type"},
 		{add: `,"tools":{"type":"shell"}`, code: invalid, param: "tools"},
 	}
@@ -153,7 +153,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 			r := read(t, body)
 			policy, rules := testSpec.Policy, Rules{}
 			if tt.offersTools {
-				policy, rules = sells, Rules{HasToolPrice: true}
+				policy, rules = offering, Rules{HasToolPrice: true}
 			}
 			got := r.Check(policy, rules)
 			switch {
@@ -166,7 +166,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 	}
 	// A tool that the policy allows is refused without a price.
 	r := read(t, `{"model":"m","text":"x","tools":[{"type":"search"}]}`)
-	if e := r.Check(sells, Rules{}); e == nil || e.Param != "tools[0].type" {
+	if e := r.Check(offering, Rules{}); e == nil || e.Param != "tools[0].type" {
 		t.Errorf("a tool without a price: %v", e)
 	}
 }

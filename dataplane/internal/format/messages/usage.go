@@ -55,7 +55,8 @@ func (c *counts) set(name string, value []byte) {
 	}
 }
 
-// iterationUsage adds up the iterations that wrote a summary, and those of an advisor. The totals include all others.
+// iterationUsage adds up the usage of the iterations that wrote a summary and of those of an advisor. The totals
+// include all other iterations.
 func iterationUsage(raw []byte) (sum price.Usage) {
 	for iteration := range jsonspan.Elements(raw) {
 		kind, _ := jsonspan.Find(iteration, "type")
@@ -94,7 +95,8 @@ func addAdvisor(second *price.Secondary, u price.Usage, iteration []byte) {
 	second.Reasoning += u.Reasoning
 }
 
-// usage returns the normalised usage. oneHour is the lifetime of cache writes that no split covers.
+// usage returns the normalised usage. hourly reports whether cache writes that the split does not cover are for one
+// hour.
 func (c *counts) usage(hourly bool) price.Usage {
 	short, long := c.written5m, c.written1h
 	switch more := c.written - short - long; {

@@ -79,11 +79,11 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 	before := a.sequence
 	a.recordNumber(ev.Data)
-	dst, what := a.event(dst, ev, kind)
-	if what == format.Failure {
+	dst, result := a.event(dst, ev, kind)
+	if result == format.Failure {
 		a.sequence = before // the client does not get the event, so its number can be used again
 	}
-	return dst, what
+	return dst, result
 }
 
 func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {

@@ -12,7 +12,7 @@ import (
 // end of the stream truncated it.
 func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 	if !ev.Partial {
-		// The data stand after a few bytes of field name.
+		// In Raw the data follow a few bytes of field name.
 		if at := bytes.Index(ev.Raw, ev.Data); at >= 0 {
 			return ev.Raw, jsonspan.Span{Start: at, End: at + len(ev.Data)}
 		}
@@ -27,8 +27,7 @@ func eventFrame(buf *[]byte, ev sse.Event) (text []byte, data jsonspan.Span) {
 	data.Start = len(text)
 	text = append(text, ev.Data...)
 	data.End = len(text)
-	// Between the tokens of JSON a line end is white space, and inside of them
-	// there is none.
+	// In valid JSON a line end occurs only between tokens, where it is white space.
 	for i := data.Start; i < data.End; i++ {
 		if text[i] == '\n' || text[i] == '\r' {
 			text[i] = ' '
