@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/idempotency"
@@ -36,8 +37,13 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 		return fmt.Errorf("httpapi: the API document has no operation %s", operationID)
 	}
 	if limit := op.timeLimit(operationID, p.timeLimit); limit > 0 {
-		ctx, cancel := context.WithTimeout(c.Request().Context(), limit)
-		defer cancel()
+		outer := c.Request().Context()
+		ctx, cancel := context.WithTimeout(outer, limit)
+		defer func() {
+			// The error handler would take the end of this context for the client's and log nothing.
+			c.SetRequest(c.Request().WithContext(audit.WithActor(outer, audit.By(c.Request().Context()))))
+			cancel()
+		}()
 		c.SetRequest(c.Request().WithContext(ctx))
 	}
 	actor, err := p.authenticate(c, op.scope)
