@@ -13,8 +13,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Pusher sends messages to the proxies that they have not asked for, and records
-// revocations outside of Postgres.
+// Pusher pushes messages to the proxies, and records revocations outside of
+// Postgres.
 type Pusher interface {
 	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for it.
 	Recall(session wire.SessionID, r wire.Recall) error
@@ -37,10 +37,9 @@ var ErrChangeLost = errors.New("leasing: the change was lost with other commits 
 // pushInterval is the time between two pushes of an unconfirmed change.
 const pushInterval = 250 * time.Millisecond
 
-// Announce pushes a committed change to every proxy, again and again, until each
-// live session has acknowledged it or has expired, or until the time-out. It may
-// be called again for the same change. It returns ErrChangeLost if Postgres lost
-// the change.
+// Announce pushes a committed change to every proxy until each live session has
+// acknowledged it or has expired, or until the timeout. It may be called again for
+// the same change. It returns ErrChangeLost if Postgres lost the change.
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
