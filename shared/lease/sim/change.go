@@ -21,7 +21,7 @@ type key struct {
 const pushPause = 250 * time.Millisecond
 
 // some is a control plane that works, or nil.
-func (w *world) some() *replica {
+func (w *world) workingReplica() *replica {
 	for range 4 {
 		if c := w.replicas[w.r.IntN(len(w.replicas))]; c.alive && c.halted <= w.now {
 			return c
@@ -32,7 +32,7 @@ func (w *world) some() *replica {
 
 // revoke revokes a key; once that is confirmed, no proxy may admit it.
 func (w *world) revoke(cust *customer, k *key) {
-	c := w.some()
+	c := w.workingReplica()
 	if c == nil {
 		return
 	}
@@ -67,7 +67,7 @@ func (w *world) revoke(cust *customer, k *key) {
 // remember keeps a revocation outside of Postgres before it is confirmed.
 func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 	c.after(c.w.between(200*time.Microsecond, 3*time.Millisecond), func() {
-		if !c.w.rules.Remembers {
+		if !c.w.rules.KeepsRevocations {
 			then()
 			return
 		}
@@ -93,7 +93,7 @@ func (w *world) newKey(d *database) *key {
 	p := &allocator.Pool{ID: k.limit, Kind: wire.KeyLimit, Central: true, Generation: 1}
 	if w.r.IntN(2) == 0 {
 		p.Unlimited = true
-		w.oracle.boundless[k.limit] = true
+		w.oracle.everUnlimited[k.limit] = true
 	} else {
 		p.Total = w.r.Int64N(8000)
 		p.Free = p.Total
@@ -104,7 +104,7 @@ func (w *world) newKey(d *database) *key {
 
 // suspend suspends or reactivates an account.
 func (w *world) suspend(cust *customer, suspended bool) {
-	c := w.some()
+	c := w.workingReplica()
 	if c == nil {
 		return
 	}
@@ -134,7 +134,7 @@ func (w *world) suspend(cust *customer, suspended bool) {
 
 // adjust deposits, corrects, and changes slots and limits.
 func (w *world) adjust(cust *customer) {
-	c := w.some()
+	c := w.workingReplica()
 	if c == nil {
 		return
 	}
@@ -178,7 +178,7 @@ func (w *world) adjust(cust *customer) {
 			d.pools[pool].SetLimit(limit)
 			w.oracle.taken[pool] += max(before-d.pools[pool].Total, 0)
 			if d.pools[pool].Unlimited {
-				w.oracle.boundless[pool] = true
+				w.oracle.everUnlimited[pool] = true
 			}
 			announce(wire.KeyUpdated, k.hash)
 		}
@@ -195,7 +195,7 @@ const topUp = 6000
 
 // topUp deposits if the balance is nearly spent.
 func (w *world) topUp(cust *customer) {
-	c := w.some()
+	c := w.workingReplica()
 	if c == nil {
 		return
 	}
@@ -224,7 +224,7 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 		if over || barrier == nil {
 			return
 		}
-		if w.rules.Down(barrier, c.clock().Mono) {
+		if w.rules.BarrierDone(barrier, c.clock().Mono) {
 			over = true
 			confirmed()
 		}
@@ -241,12 +241,12 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 			for _, each := range d.changes {
 				kept = kept || each == change
 			}
-			for _, t := range d.active(d.now(w)) {
+			for _, t := range d.activeSessions(d.now(w)) {
 				if t.Behind(change.Revision) {
 					pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
 				}
 			}
-			pending = append(pending, w.rules.Unknown(d.now(w)-d.lostAt, sessionValid, margin)...)
+			pending = append(pending, w.rules.UnknownSessions(d.now(w)-d.lostAt, sessionValid, margin)...)
 		}, func(ok bool) {
 			now := c.clock().Mono
 			switch {
@@ -255,13 +255,13 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 				over = true
 				return
 			case ok && barrier == nil:
-				barrier = w.rules.Barrier(change.Revision, pending, margin, now)
+				barrier = w.rules.NewBarrier(change.Revision, pending, margin, now)
 			case ok:
 				barrier.Refresh(pending, now)
 			}
 			for _, p := range w.proxies {
 				w.push(c, p, "change", func() {
-					p.pushed(change, func(a wire.Ack) {
+					p.handlePushed(change, func(a wire.Ack) {
 						w.carry(&p.actor, &c.actor, "ack", func() {
 							acks(a)
 							check()

@@ -16,7 +16,7 @@ type oracle struct {
 	w     *world
 	owner map[wire.SessionID]*proxy
 	// born is the server that a session was opened on, no loss being declared since.
-	born map[wire.SessionID]int
+	server map[wire.SessionID]int
 	// events are those that exist, by request.
 	events  map[[16]byte]*outcome
 	altered map[[16]byte]bool
@@ -25,13 +25,13 @@ type oracle struct {
 	suspended map[string]bool
 	released  map[string]int
 	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
-	taken     map[wire.PoolID]int64
-	boundless map[wire.PoolID]bool
-	slots     map[wire.PoolID][]*resize
-	issued    map[wire.SessionID]bool
-	pools     map[wire.PoolID]bool
-	lost      bool // Postgres has lost commits
-	answered  answered
+	taken         map[wire.PoolID]int64
+	everUnlimited map[wire.PoolID]bool
+	slots         map[wire.PoolID][]*resize
+	issued        map[wire.SessionID]bool
+	pools         map[wire.PoolID]bool
+	lost          bool // Postgres has lost commits
+	answered      answeredCommits
 }
 
 // resize is a number of slots, and from when on every proxy keeps to it:
@@ -52,11 +52,11 @@ type outcome struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		w: w, owner: map[wire.SessionID]*proxy{}, born: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
+		w: w, owner: map[wire.SessionID]*proxy{}, server: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
-		taken: map[wire.PoolID]int64{}, boundless: map[wire.PoolID]bool{}, slots: map[wire.PoolID][]*resize{},
+		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, slots: map[wire.PoolID][]*resize{},
 		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
-		answered: answered{},
+		answered: answeredCommits{},
 	}
 }
 
@@ -68,7 +68,7 @@ func (o *oracle) resized(pool wire.PoolID, total int64) *resize {
 
 // spoolLost notes what a lost spool held.
 func (o *oracle) spoolLost(d *disk) {
-	for _, l := range d.lives {
+	for _, l := range d.sessions {
 		for _, e := range l.events {
 			o.events[e.id].spoolLost = true
 		}
@@ -82,7 +82,7 @@ func (o *oracle) spoolLost(d *disk) {
 func (o *oracle) destroyed() {
 	kept := map[[16]byte]bool{}
 	for _, p := range o.w.proxies {
-		for _, l := range p.disk.lives {
+		for _, l := range p.disk.sessions {
 			for _, e := range l.events {
 				kept[e.id] = true
 			}
@@ -142,7 +142,7 @@ func (w *world) checkPool(p *allocator.Pool) {
 	if p.Settled != w.pg.spent[p.ID] {
 		w.fail("I3: pool %d: settled %d, usage %d", p.ID, p.Settled, w.pg.spent[p.ID])
 	}
-	if !p.Unlimited && !w.oracle.boundless[p.ID] && p.Free < -(p.Overrun+p.Late+w.oracle.taken[p.ID]) {
+	if !p.Unlimited && !w.oracle.everUnlimited[p.ID] && p.Free < -(p.Overrun+p.Late+w.oracle.taken[p.ID]) {
 		w.fail("I7: pool %d: free %d below overrun %d, late %d and what was taken %d", p.ID, p.Free, p.Overrun, p.Late, w.oracle.taken[p.ID])
 	}
 }
@@ -162,20 +162,20 @@ func (w *world) checkAdmission(r *request) {
 	if o.revoked[r.key.hash] {
 		w.fail("I4: %s admits key %s after its revocation was confirmed", p.name, r.key.name)
 	}
-	if o.suspended[r.cust.name] {
-		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.cust.name)
+	if o.suspended[r.customer.name] {
+		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.customer.name)
 	}
-	if p.used() > w.profile.Spool {
-		w.fail("I9: %s has %d places and %d taken", p.name, w.profile.Spool, p.used())
+	if p.usedCapacity() > w.profile.SpoolCapacity {
+		w.fail("I9: %s has %d places and %d taken", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}
-	if o.born[r.session] != w.pg.server {
+	if o.server[r.session] != w.pg.server {
 		return // Postgres has lost commits since: what it knows of the session is older
 	}
 	if t := w.pg.sessions[r.session]; t == nil || t.state != session.Active {
 		w.fail("I2: %s admits in session %d, which is over", p.name, r.session)
 	}
 	needs := []wire.PoolID{r.record.BalancePool}
-	if r.slotted {
+	if r.needsSlot {
 		needs = append(needs, r.record.SlotsPool)
 	}
 	for _, pool := range needs {
@@ -193,27 +193,27 @@ func (w *world) checkAdmission(r *request) {
 // checkSlots counts what runs against the most slots that the account has had
 // since the oldest of it began.
 func (w *world) checkSlots(r *request) {
-	if !r.slotted || w.oracle.lost {
+	if !r.needsSlot || w.oracle.lost {
 		return
 	}
 	running, since := int64(0), w.now
 	for _, p := range w.proxies {
 		for _, x := range p.running {
 			t := w.pg.sessions[x.session]
-			if x.started && !x.gone && x.slotted && x.cust == r.cust && t != nil && t.state != session.Closed {
-				running, since = running+1, min(since, x.begun)
+			if x.started && !x.lost && x.needsSlot && x.customer == r.customer && t != nil && t.state != session.Closed {
+				running, since = running+1, min(since, x.admittedAt)
 			}
 		}
 	}
 	most := int64(0)
-	for _, s := range slices.Backward(w.oracle.slots[r.cust.slots]) {
+	for _, s := range slices.Backward(w.oracle.slots[r.customer.slots]) {
 		most = max(most, s.total)
 		if s.at >= 0 && s.at < since-time.Second {
 			break // what was before is over
 		}
 	}
 	if running > most {
-		w.fail("I2: %d requests of %s run on %d slots", running, r.cust.name, most)
+		w.fail("I2: %d requests of %s run on %d slots", running, r.customer.name, most)
 	}
 }
 
@@ -225,8 +225,8 @@ func (w *world) checkClosing(id wire.SessionID) {
 		return
 	}
 	for _, r := range p.running {
-		if r.session == id && r.started && !r.gone && w.now-r.begun < maxRequest {
-			w.fail("I2: session %d is closed while a request of it has run for %s", id, w.now-r.begun)
+		if r.session == id && r.started && !r.lost && w.now-r.admittedAt < maxRequest {
+			w.fail("I2: session %d is closed while a request of it has run for %s", id, w.now-r.admittedAt)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, rep
 		if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
 			w.checkIdle(docket, n.Pool, op, reply)
 		}
-		short = short || p.Free+promised(op, reply, n.Pool, i+1) < n.Amount
+		short = short || p.Free+grantedFrom(op, reply, n.Pool, i+1) < n.Amount
 	}
 	if !short {
 		w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.Number, op.Session, d.Reason)
@@ -264,7 +264,7 @@ func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, rep
 }
 
 // promised is what an op was granted of a pool for its requests from one on.
-func promised(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
+func grantedFrom(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
 	for i := from; i < len(reply.Decisions); i++ {
 		for _, n := range op.Needs[i] {
 			if reply.Decisions[i].Granted && n.Pool == pool {
@@ -282,7 +282,7 @@ func promised(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID
 // Pools that were without limit once are left out: proxies did not count what
 // was charged to them then.
 func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
-	if w.oracle.boundless[pool] {
+	if w.oracle.everUnlimited[pool] {
 		return
 	}
 	for _, p := range w.proxies {
@@ -290,7 +290,7 @@ func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.Le
 			continue
 		}
 		for _, q := range p.allQueues {
-			if q.account == op.Account && w.oracle.born[q.session] == w.pg.server {
+			if q.account == op.Account && w.oracle.server[q.session] == w.pg.server {
 				w.checkIdleOf(q, docket, pool, op, reply)
 			}
 		}
@@ -324,7 +324,7 @@ func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.
 	at := q.queue.LeaseView(pool)
 	used := at.Returned + at.Charged + at.Running
 	if answer := w.lastAnswer(docket, q, op, reply); answer != nil {
-		used += promised(q.request, answer, pool, 0)
+		used += grantedFrom(q.request, answer, pool, 0)
 	}
 	// Units that come back to a lease that was charged for more than it was granted make up for that.
 	if back := min(w.returnedBefore(op, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
@@ -372,7 +372,7 @@ func (w *world) checkNothingHeld() {
 	for _, pool := range sortedKeys(w.pg.leases) {
 		for _, id := range sortedKeys(w.pg.leases[pool]) {
 			l, p, t := w.pg.leases[pool][id], w.oracle.owner[id], w.pg.sessions[id]
-			if p == nil || t == nil || t.state == session.Closed || w.oracle.boundless[pool] {
+			if p == nil || t == nil || t.state == session.Closed || w.oracle.everUnlimited[pool] {
 				continue
 			}
 			if own := p.usage.Session(id); own != nil && own.BootID == p.boot && own.Running == 0 && l.Outstanding() > 0 {
@@ -385,7 +385,7 @@ func (w *world) checkNothingHeld() {
 // checkEscrowAgain: pools that have plenty are in escrow mode after a while of
 // small requests, whatever happened before.
 func (w *world) checkEscrowAgain() {
-	if w.profile.Calm < 0 {
+	if w.profile.HeadroomPeriod < 0 {
 		return
 	}
 	for _, c := range w.customers {
@@ -397,13 +397,13 @@ func (w *world) checkEscrowAgain() {
 		clear(admitted)
 		for end := w.now + seconds; w.now < end; w.runUntil(w.now + 20*time.Millisecond) {
 			for _, c := range w.customers {
-				r := &request{id: w.id(), cust: c, key: c.keys[w.r.IntN(len(c.keys))], amount: need, cost: 1, lasts: 5 * time.Millisecond, slotted: true}
+				r := &request{id: w.newRequestID(), customer: c, key: c.keys[w.r.IntN(len(c.keys))], amount: need, cost: 1, duration: 5 * time.Millisecond, needsSlot: true}
 				r.admitted = func() { admitted[c]++ }
-				w.proxies[w.r.IntN(len(w.proxies))].arrive(r)
+				w.proxies[w.r.IntN(len(w.proxies))].accept(r)
 			}
 		}
 	}
-	small(w.profile.Calm + 2*time.Second)
+	small(w.profile.HeadroomPeriod + 2*time.Second)
 	small(time.Second)
 	for _, c := range w.customers {
 		p := w.pg.pools[c.balance]
@@ -440,7 +440,7 @@ func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.Le
 }
 
 // checkRestated: what a session tells is taken over.
-func (w *world) checkRestated(docket *allocator.Batch, r *wire.Return, status wire.Status) {
+func (w *world) checkReported(docket *allocator.Batch, r *wire.Return, status wire.Status) {
 	if status != wire.Done {
 		return
 	}
@@ -461,7 +461,7 @@ func (w *world) checkNewPool(id wire.PoolID) {
 }
 
 // checkVerdict: an altered event is not taken for the one that was settled.
-func (w *world) checkVerdict(e *usage, v settlement.Outcome) {
+func (w *world) checkOutcome(e *usage, v settlement.Outcome) {
 	settled, ok := w.pg.usage[e.id]
 	if ok && v != settlement.Invalid && settled.fingerprint != e.fingerprint && v != settlement.Conflicting {
 		w.fail("I3: an altered event of a settled request counts as %d", v)
@@ -472,7 +472,7 @@ func (w *world) checkVerdict(e *usage, v settlement.Outcome) {
 func (w *world) checkLate(d *database, s *settlement.Batch, tenures map[wire.SessionID]*session.Record) {
 	for i, v := range s.Outcomes {
 		r := d.sessions[s.Charges[i].Session]
-		if v == settlement.Inserted && r != nil && r.asked && tenures[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
+		if v == settlement.Inserted && r != nil && r.closedByProxy && tenures[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
 			w.fail("I6: session %d was closed before its usage was settled", s.Charges[i].Session)
 		}
 	}

@@ -31,11 +31,11 @@ type database struct {
 	clock       time.Duration
 	lostAt      time.Duration
 	incarnation int64
-	sessions    map[wire.SessionID]*row
+	sessions    map[wire.SessionID]*sessionRow
 	pools       map[wire.PoolID]*allocator.Pool
 	leases      map[wire.PoolID]map[wire.SessionID]*allocator.Lease
 	results     map[allocator.RequestKey]*allocator.Result
-	usage       map[[16]byte]record
+	usage       map[[16]byte]usageRecord
 	spent       map[wire.PoolID]int64
 	quarantine  map[[16]byte]int
 	suspended   map[string]bool
@@ -44,18 +44,18 @@ type database struct {
 }
 
 // row is a session as stored.
-type row struct {
+type sessionRow struct {
 	boot    string
 	state   session.State
 	until   time.Duration
 	applied int64
 	settled settlement.IntervalSet
 	// asked: it was closed because its proxy said so; lost: it was made known after a loss.
-	asked, lost bool
+	closedByProxy, restored bool
 }
 
 // record is settled usage.
-type record struct {
+type usageRecord struct {
 	cost        int64
 	fingerprint [32]byte
 }
@@ -64,8 +64,8 @@ func newDatabase() *database {
 	return &database{
 		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
 		markers: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
-		sessions: map[wire.SessionID]*row{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
-		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]record{}, spent: map[wire.PoolID]int64{},
+		sessions: map[wire.SessionID]*sessionRow{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
+		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]usageRecord{}, spent: map[wire.PoolID]int64{},
 		quarantine: map[[16]byte]int{}, suspended: map[string]bool{}, revoked: map[apikey.Hash]int64{},
 	}
 }
@@ -73,7 +73,7 @@ func newDatabase() *database {
 // clone is a copy that shares nothing which changes.
 func (d *database) clone() *database {
 	c := *d
-	c.sessions, c.pools = map[wire.SessionID]*row{}, map[wire.PoolID]*allocator.Pool{}
+	c.sessions, c.pools = map[wire.SessionID]*sessionRow{}, map[wire.PoolID]*allocator.Pool{}
 	for id, r := range d.sessions {
 		stored := *r
 		stored.settled = slices.Clone(r.settled)
@@ -102,7 +102,7 @@ func (d *database) clone() *database {
 func (d *database) now(w *world) time.Duration { return w.now + d.clock }
 
 // tenure reads a session.
-func (d *database) tenure(id wire.SessionID, now time.Duration) *session.Record {
+func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.Record {
 	r := d.sessions[id]
 	if r == nil {
 		return &session.Record{ID: id}
@@ -111,27 +111,27 @@ func (d *database) tenure(id wire.SessionID, now time.Duration) *session.Record 
 }
 
 // save writes a session that has changed.
-func (d *database) save(t *session.Record, now time.Duration) {
+func (d *database) saveSession(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
 	r.state, r.until, r.applied = t.State, now+t.Remaining, t.AppliedRevision
 }
 
-func (d *database) tenures(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {
+func (d *database) sessionRecords(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {
 	tenures := map[wire.SessionID]*session.Record{}
 	for id := range ids {
 		if d.sessions[id] != nil {
-			tenures[id] = d.tenure(id, now)
+			tenures[id] = d.sessionRecord(id, now)
 		}
 	}
 	return tenures
 }
 
 // active lists the sessions that may admit, in order.
-func (d *database) active(now time.Duration) []*session.Record {
+func (d *database) activeSessions(now time.Duration) []*session.Record {
 	var active []*session.Record
 	for id, r := range d.sessions {
 		if r.state == session.Active {
-			active = append(active, d.tenure(id, now))
+			active = append(active, d.sessionRecord(id, now))
 		}
 	}
 	slices.SortFunc(active, func(a, b *session.Record) int { return cmp.Compare(a.ID, b.ID) })
@@ -139,7 +139,7 @@ func (d *database) active(now time.Duration) []*session.Record {
 }
 
 // book loads pools and what the sessions hold of them.
-func (d *database) book(pools map[wire.PoolID]bool, sessions map[wire.SessionID]bool) *allocator.Allocator {
+func (d *database) loadAllocator(pools map[wire.PoolID]bool, sessions map[wire.SessionID]bool) *allocator.Allocator {
 	b := allocator.New()
 	for id := range pools {
 		stored := d.pools[id]
@@ -176,7 +176,7 @@ func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64)
 }
 
 // saveBook writes a book, and checks what must hold of every pool in it.
-func (w *world) saveBook(b *allocator.Allocator) {
+func (w *world) saveAllocator(b *allocator.Allocator) {
 	for key, l := range b.Leases {
 		leases := w.pg.leases[key.Pool]
 		if leases == nil {

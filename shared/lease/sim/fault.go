@@ -50,7 +50,7 @@ func (w *world) breakSomething() {
 		{f.PostgresDown, w.restartPostgres},
 		{f.LoseTail, func() { w.loseTail(w.between(50*time.Millisecond, 2*time.Second)) }},
 		{f.DeleteStream, w.deleteStream},
-		{f.Fleet, func() {
+		{f.KillFleet, func() {
 			w.stats.count("whole fleet killed")
 			for _, p := range w.proxies {
 				if p.alive {

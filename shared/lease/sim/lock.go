@@ -47,7 +47,7 @@ func overlap[K comparable](a, b map[K]bool) bool {
 // locked returns until when rows are locked by another transaction; zero if they
 // are not.
 func (w *world) locked(r rows) (until time.Duration) {
-	if !w.rules.Locks {
+	if !w.rules.LocksRows {
 		return 0
 	}
 	for holder, l := range w.locks {
@@ -116,7 +116,7 @@ func (c *replica) lockedTx(name string, r rows, read, write func(d *database), d
 func (c *replica) commitRows(name string, transaction rollback.Transaction, mine *lock, write func(d *database), done func(ok bool)) {
 	w := c.w
 	c.commit(name, transaction, func(d *database) bool {
-		if w.locks[transaction.CommitMarker] != mine || (w.rules.Locks && mine.until <= w.now) {
+		if w.locks[transaction.CommitMarker] != mine || (w.rules.LocksRows && mine.until <= w.now) {
 			w.stats.count("transactions ended by the server")
 			return false
 		}

@@ -22,13 +22,13 @@ type Mutation struct {
 	Name string
 	// Budget is how many seeds it may take to find it.
 	Budget uint64
-	put    func(r *Rules)
+	apply  func(r *Rules)
 }
 
 // Rules are the correct ones with the fault.
 func (m Mutation) Rules() *Rules {
 	r := Correct()
-	m.put(r)
+	m.apply(r)
 	return r
 }
 
@@ -46,11 +46,11 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 
 // Mutations lists them all.
 func Mutations() []Mutation {
-	return append(append(leaseFaults(), sessionFaults()...), append(usageFaults(), lossFaults()...)...)
+	return append(append(leaseMutations(), sessionMutations()...), append(usageMutations(), recoveryMutations()...)...)
 }
 
 // reporting puts a fault into how reports are taken in, of returns and of ops.
-func reporting(change func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport) func(r *Rules) {
+func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport) func(r *Rules) {
 	return func(r *Rules) {
 		views := func(d *allocator.Batch, s wire.SessionID, views []wire.LeaseReport) []wire.LeaseReport {
 			changed := make([]wire.LeaseReport, len(views))
@@ -59,12 +59,12 @@ func reporting(change func(b *allocator.Allocator, s wire.SessionID, v wire.Leas
 			}
 			return changed
 		}
-		r.Return = func(d *allocator.Batch, ret *wire.Return) wire.Status {
+		r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.Status {
 			copied := *ret
 			copied.Reports = views(d, ret.Session, ret.Reports)
 			return d.ApplyReturn(&copied)
 		}
-		r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+		r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 			copied := *op
 			copied.Reports = views(d, op.Session, op.Reports)
 			return d.Decide(&copied, stay, ease)
@@ -73,7 +73,7 @@ func reporting(change func(b *allocator.Allocator, s wire.SessionID, v wire.Leas
 }
 
 // uncovered undoes what do has granted afterwards.
-func uncovered(b *allocator.Allocator, do func()) {
+func undoOverrun(b *allocator.Allocator, do func()) {
 	type state struct{ overrun int64 }
 	before := map[wire.PoolID]state{}
 	granted := map[allocator.LeaseKey]int64{}
@@ -93,7 +93,7 @@ func uncovered(b *allocator.Allocator, do func()) {
 }
 
 // noBarrier has every recall count as answered.
-func noBarrier(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipRecalls(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
 			l.RecalledGeneration = max(l.RecalledGeneration, p.Generation+1)
@@ -105,7 +105,7 @@ func noBarrier(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.Pendin
 
 // unconfirmed has every session that has answered a recall count as having
 // answered the next one too.
-func unconfirmed(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipLastRecall(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
 		if gen == now {
 			gen++
@@ -126,7 +126,7 @@ func unconfirmed(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.Pend
 }
 
 // prefix stops at the first request that does not fit.
-func prefix(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	reply, recalling := d.Decide(op, stay, ease)
 	if reply == nil || reply.Status != wire.Done {
 		return reply, recalling
@@ -148,7 +148,7 @@ func prefix(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRe
 }
 
 // returnedTwice adds to what is returned with each return that comes.
-func returnedTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
+func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	for _, v := range ret.Reports {
 		if p, l := d.Allocator.Pools[v.Pool], d.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.Returned > 0 && v.Returned <= l.Returned {
 			p.Free++
@@ -158,43 +158,43 @@ func returnedTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	return d.ApplyReturn(ret)
 }
 
-func leaseFaults() []Mutation {
+func leaseMutations() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way (noGSeen)", 6000, reporting(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"an answer to a recall counts although a grant is on its way (noGSeen)", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GrantedSeen = max(v.GrantedSeen, l.Granted)
 			}
 			return v
 		})},
-		{"an answer to an older recall counts (old generation)", 1500, reporting(func(b *allocator.Allocator, _ wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"an answer to an older recall counts (old generation)", 1500, mutateReports(func(b *allocator.Allocator, _ wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			if p := b.Pools[v.Pool]; p != nil {
 				v.Generation = max(v.Generation, p.Generation)
 			}
 			return v
 		})},
-		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Op = noBarrier }},
-		{"a refusal does not wait for what is on its way back", 60, func(r *Rules) { r.Op = unconfirmed }},
-		{"a return counts as often as it comes", 20, func(r *Rules) { r.Return = returnedTwice }},
+		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Decide = skipRecalls }},
+		{"a refusal does not wait for what is on its way back", 60, func(r *Rules) { r.Decide = skipLastRecall }},
+		{"a return counts as often as it comes", 20, func(r *Rules) { r.ApplyReturn = countReturnsTwice }},
 		{"a cost is charged twice", 20, func(r *Rules) {
-			r.Post = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
+			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
 				s.ApplyCharges(b, t)
 				s.ApplyCharges(b, t)
 			}
 		}},
 		{"a cost beyond the grants is not covered (overrun in settle)", 20, func(r *Rules) {
-			r.Post = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
-				uncovered(b, func() { s.ApplyCharges(b, t) })
+			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
+				undoOverrun(b, func() { s.ApplyCharges(b, t) })
 			}
 		}},
 		{"a return beyond the grants is not covered (overrun in return)", 30, func(r *Rules) {
-			r.Return = func(d *allocator.Batch, ret *wire.Return) (status wire.Status) {
-				uncovered(d.Allocator, func() { status = d.ApplyReturn(ret) })
+			r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) (status wire.Status) {
+				undoOverrun(d.Allocator, func() { status = d.ApplyReturn(ret) })
 				return status
 			}
 		}},
-		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Op = prefix }},
+		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
 		{"the result of an op is not stored", 30, func(r *Rules) {
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				delete(d.Results, allocator.RequestKey{Session: op.Session, Account: op.Account})
 				return d.Decide(op, stay, ease)
 			}
@@ -202,7 +202,7 @@ func leaseFaults() []Mutation {
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
 		{"headroom is compared with all that was ever deposited", 60, func(r *Rules) {
-			r.In = "top-ups"
+			r.Profile = "top-ups"
 			r.Policy = func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch)) {
 				for _, needs := range request.Needs {
 					for _, n := range needs {
@@ -215,8 +215,8 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"every lease request reports every lease of the session", 90, func(r *Rules) {
-			r.In = "many keys"
-			r.Requested = func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest {
+			r.Profile = "many keys"
+			r.OutgoingRequest = func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest {
 				copied := *request
 				copied.Reports = nil
 				for _, pool := range q.pools() {
@@ -226,10 +226,10 @@ func leaseFaults() []Mutation {
 				return &copied
 			}
 		}},
-		{"rows are read without a lock", 20, func(r *Rules) { r.Locks = false }},
-		{"a closed session keeps what it holds", 20, func(r *Rules) { r.Free = func(*allocator.Allocator, wire.SessionID) {} }},
+		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
+		{"a closed session keeps what it holds", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"what is granted is not taken from what is free", 20, func(r *Rules) {
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				reply, recalling := d.Decide(op, stay, ease)
 				if reply != nil && reply.Status == wire.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
 					d.Allocator.Pools[op.Needs[0][0].Pool].Free++
@@ -238,7 +238,7 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"more is believed than was granted", 10, func(r *Rules) {
-			r.Answer = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
+			r.HandleResponse = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
 				for i := range reply.Leases {
 					reply.Leases[i].Granted++
 				}
@@ -246,12 +246,12 @@ func leaseFaults() []Mutation {
 			}
 		}},
 		{"a recall is not heeded", 400, func(r *Rules) {
-			r.Recall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
+			r.HandleRecall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
 				if q.LeaseView(pool).Central {
 					q.HandleRecall(pool, generation)
 				}
 			}
-			r.Op = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				for i := range op.Reports {
 					op.Reports[i].Generation = max(op.Reports[i].Generation, 1<<30)
 				}
@@ -261,11 +261,11 @@ func leaseFaults() []Mutation {
 	}
 }
 
-func sessionFaults() []Mutation {
+func sessionMutations() []Mutation {
 	return []Mutation{
 		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
-			r.In = "stalls"
-			r.Heartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+			r.Profile = "stalls"
+			r.HandleHeartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
 				without := *a
 				without.Changes, without.More = nil, false
 				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
@@ -275,11 +275,11 @@ func sessionFaults() []Mutation {
 			}
 		}},
 		{"the deadline counts from the reply instead of the request", 4000, func(r *Rules) {
-			r.In = "stalls"
-			r.Registered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
+			r.Profile = "stalls"
+			r.HandleRegistered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
 				_ = p.client.HandleRegistered(p.clock(), p.clock(), a)
 			}
-			r.Heartbeat = func(p *proxy, _ session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+			r.HandleHeartbeat = func(p *proxy, _ session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
 				_ = p.client.HandleHeartbeat(p.clock(), p.clock(), request, a)
 			}
 		}},
@@ -287,10 +287,10 @@ func sessionFaults() []Mutation {
 			r.Before = func(now, deadline session.Instant) bool { return now.Mono < deadline.Mono }
 		}},
 		{"nothing is asked again after the wait", 90, func(r *Rules) {
-			r.Complete = func(holder.AdmissionGate) holder.Outcome { return holder.Admitted }
+			r.GateAfter = func(holder.AdmissionGate) holder.Outcome { return holder.Admitted }
 		}},
 		{"the key is not asked again after the wait", 90, func(r *Rules) {
-			r.Complete = func(e holder.AdmissionGate) holder.Outcome {
+			r.GateAfter = func(e holder.AdmissionGate) holder.Outcome {
 				if !e.SessionValid() {
 					return holder.NoSession
 				}
@@ -298,17 +298,17 @@ func sessionFaults() []Mutation {
 			}
 		}},
 		{"a record is used whatever revision it was read at (no floor)", 90, func(r *Rules) {
-			r.Current = func(k *session.Invalidations, reading session.RecordVersion) bool {
+			r.IsCurrent = func(k *session.Invalidations, reading session.RecordVersion) bool {
 				reading.Revision, reading.Session = 1<<60, k.Session()
 				return k.IsCurrent(reading)
 			}
 		}},
 		{"revoked keys are forgotten", 60, func(r *Rules) {
-			r.Current = func(_ *session.Invalidations, _ session.RecordVersion) bool { return true }
+			r.IsCurrent = func(_ *session.Invalidations, _ session.RecordVersion) bool { return true }
 		}},
 		{"a change is acknowledged although one before it is missing", 8000, func(r *Rules) {
-			r.In = "stalls"
-			r.Pushed = func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) bool {
+			r.Profile = "stalls"
+			r.HandlePushed = func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) bool {
 				change.PreviousRevision = 0
 				return c.HandlePushed(change, ack)
 			}
@@ -318,7 +318,7 @@ func sessionFaults() []Mutation {
 				a.Revision = 1 << 60
 				b.Ack(a)
 			}
-			r.Pushed = func(c *session.Client, _ wire.KeyChange, ack func(wire.Ack)) bool {
+			r.HandlePushed = func(c *session.Client, _ wire.KeyChange, ack func(wire.Ack)) bool {
 				if id, _ := c.Session(); id != 0 {
 					ack(wire.Ack{Session: id, Revision: c.Applied()})
 				}
@@ -326,15 +326,15 @@ func sessionFaults() []Mutation {
 			}
 		}},
 		{"a revocation waits for no session", 150, func(r *Rules) {
-			r.Down = func(*session.Barrier, time.Duration) bool { return true }
+			r.BarrierDone = func(*session.Barrier, time.Duration) bool { return true }
 		}},
 		{"a session counts as over before it is", 300, func(r *Rules) {
-			r.Barrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
+			r.NewBarrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
 				return session.NewBarrier(rev, pending, -sessionValid/3, now)
 			}
 		}},
 		{"a zombie is renewed and served (not fenced)", 20, func(r *Rules) {
-			r.Renew = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
+			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
 				}
@@ -343,28 +343,28 @@ func sessionFaults() []Mutation {
 			}
 		}},
 		{"the margin for clocks that differ is missing", 4000, func(r *Rules) {
-			r.In = "stalls"
-			r.Barrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
+			r.Profile = "stalls"
+			r.NewBarrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
 				return session.NewBarrier(rev, pending, 0, now)
 			}
-			r.Fence = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
+			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
 		}},
 		{"a session is fenced before it must take itself for over", 150, func(r *Rules) {
-			r.Fence = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
+			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
 		{"a silent session is closed while requests of it run", 20, func(r *Rules) {
-			r.Outlived = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
+			r.SessionExpired = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
-			r.Close = func(t *session.Record, c *wire.CloseRequest, _ int64) bool { return t.Close(c, c.FinalCount) }
+			r.CloseSession = func(t *session.Record, c *wire.CloseRequest, _ int64) bool { return t.Close(c, c.FinalCount) }
 		}},
 	}
 }
 
-func usageFaults() []Mutation {
+func usageMutations() []Mutation {
 	return []Mutation{
 		{"no place is reserved in the spool", 90, func(r *Rules) {
-			r.Begin = func(e holder.AdmissionGate) (holder.Outcome, error) {
+			r.GateBefore = func(e holder.AdmissionGate) (holder.Outcome, error) {
 				if !e.SessionValid() {
 					return holder.NoSession, nil
 				}
@@ -372,14 +372,14 @@ func usageFaults() []Mutation {
 			}
 		}},
 		{"an event is forgotten when the stream has taken it (ack trusted)", 60, func(r *Rules) {
-			r.Stored = func(u *usagelog.Log[*usage], batch []*usage) {
+			r.OnStored = func(u *usagelog.Log[*usage], batch []*usage) {
 				for _, e := range batch {
 					u.MarkSettled(event.Settled{Session: int64(e.Session), Beyond: [][2]int64{{e.n, e.n}}}, func(*usage) {})
 				}
 			}
 		}},
 		{"a settled request is settled again (ids not deduped)", 20, func(r *Rules) {
-			r.Took = func(s *settlement.Batch, _ map[[16]byte]bool) []int {
+			r.MarkInserted = func(s *settlement.Batch, _ map[[16]byte]bool) []int {
 				all := map[[16]byte]bool{}
 				for _, c := range s.Charges {
 					all[c.Request] = true
@@ -388,7 +388,7 @@ func usageFaults() []Mutation {
 			}
 		}},
 		{"an altered duplicate passes for a repetition", 90, func(r *Rules) {
-			r.Compare = func(s *settlement.Batch, settled map[[16]byte][32]byte) {
+			r.ResolveDuplicates = func(s *settlement.Batch, settled map[[16]byte][32]byte) {
 				for _, c := range s.Charges {
 					settled[c.Request] = c.Fingerprint
 				}
@@ -398,7 +398,7 @@ func usageFaults() []Mutation {
 			}
 		}},
 		{"charges of closed sessions are booked on their leases", 20, func(r *Rules) {
-			r.Post = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
+			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
 				for _, tenure := range t {
 					tenure.State = session.Fenced
 				}
@@ -414,7 +414,7 @@ func usageFaults() []Mutation {
 	}
 }
 
-func lossFaults() []Mutation {
+func recoveryMutations() []Mutation {
 	return []Mutation{
 		{"a loss of commits is not noticed", 90, func(r *Rules) {
 			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
@@ -433,7 +433,7 @@ func lossFaults() []Mutation {
 				return a.Observe(members, f, now)
 			}
 		}},
-		{"a silent replica is removed from the membership and goes on committing", 1500, func(r *Rules) { r.Fences = false }},
+		{"a silent replica is removed from the membership and goes on committing", 1500, func(r *Rules) { r.FencesReplicas = false }},
 		{"a fenced replica leaves no marker", 600, func(r *Rules) {
 			r.AfterCheckpoint = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool) {
 				next, ok := a.AfterCheckpoint(members, f, checkpoint, fenced)
@@ -444,12 +444,12 @@ func lossFaults() []Mutation {
 			}
 		}},
 		{"ids go on where the copy left off", 90, func(r *Rules) {
-			r.Next = func(m, now rollback.HighWaterMark) rollback.HighWaterMark {
+			r.NextMark = func(m, now rollback.HighWaterMark) rollback.HighWaterMark {
 				now.Epoch = max(m.Epoch, now.Epoch) + 1
 				return now
 			}
 		}},
-		{"totals that Postgres has lost are not merged by the greater one", 250, reporting(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"totals that Postgres has lost are not merged by the greater one", 250, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]
 			if l == nil {
 				v.GrantedSeen = 0
@@ -458,11 +458,11 @@ func lossFaults() []Mutation {
 			}
 			return v
 		})},
-		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.Remembers = false }},
-		{"a lost revocation is not made again", 300, func(r *Rules) { r.Revoke = func(*database, string, apikey.Hash) {} }},
+		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.KeepsRevocations = false }},
+		{"a lost revocation is not made again", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
 		{"a change waits for no session from before the loss", 1500, func(r *Rules) {
-			r.In = "stalls"
-			r.Unknown = func(_, _, _ time.Duration) []session.PendingSession { return nil }
+			r.Profile = "stalls"
+			r.UnknownSessions = func(_, _, _ time.Duration) []session.PendingSession { return nil }
 		}},
 	}
 }

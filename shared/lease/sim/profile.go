@@ -13,32 +13,32 @@ type Profile struct {
 	Replicas, Proxies int
 	Customers         int
 	// Keys is the number of keys of each account.
-	Keys                        int
-	Drop, Double, Late          float64
-	LateBy                      time.Duration
-	TxTime                      time.Duration
-	TxFail, TxUnknown           float64
-	AnswerTime                  time.Duration
-	CrashAfterCommit            float64
-	Slow, Alter                 float64
-	SettleEvery, Calm           time.Duration
-	Spool                       int
-	Lasts                       time.Duration
-	Overrun                     float64
-	RequestEvery                time.Duration
-	AdjustEvery, RevokeEvery    time.Duration
-	SuspendEvery                time.Duration
-	FaultEvery                  time.Duration
-	Poor                        bool
-	KillProxy, LoseSpool, Drain float64
-	KillReplica                 float64
-	Halt, Suspend, Cut          float64
-	BusDown, PostgresDown       float64
-	LoseTail, DeleteStream      float64
-	Fleet                       float64
-	LoseCommits                 float64
-	RenewEvery                  time.Duration
-	Stall, Pushless             float64
+	Keys                                     int
+	LoseMessage, DoubleMessage, DelayMessage float64
+	MaxDelay                                 time.Duration
+	TxTime                                   time.Duration
+	TxFail, TxUnknown                        float64
+	AnswerTime                               time.Duration
+	CrashAfterCommit                         float64
+	SlowStart, AlterEvent                    float64
+	SettleEvery, HeadroomPeriod              time.Duration
+	SpoolCapacity                            int
+	RequestDuration                          time.Duration
+	Overrun                                  float64
+	RequestEvery                             time.Duration
+	AdjustEvery, RevokeEvery                 time.Duration
+	SuspendEvery                             time.Duration
+	FaultEvery                               time.Duration
+	Poor                                     bool
+	KillProxy, LoseSpool, Drain              float64
+	KillReplica                              float64
+	Halt, Suspend, Cut                       float64
+	BusDown, PostgresDown                    float64
+	LoseTail, DeleteStream                   float64
+	KillFleet                                float64
+	LoseCommits                              float64
+	HeartbeatInterval                        time.Duration
+	Stall, LosePushes                        float64
 	// HaltInTx is how likely a control plane stands still inside a transaction, with its rows locked.
 	HaltInTx float64
 	// Bystanders checks that a lease request does not fail because rows of other accounts are locked.
@@ -61,54 +61,56 @@ func draw(r *rand.Rand) Profile {
 	between := func(low, high time.Duration) time.Duration { return low + time.Duration(r.Int64N(int64(high-low))) }
 	p := Profile{
 		Name: "swarm", Replicas: 1 + r.IntN(3), Proxies: 1 + r.IntN(4), Customers: 1 + r.IntN(2), Keys: 3,
-		Drop: some(.7, .15), Double: some(.6, .1), Late: some(.6, .15), LateBy: between(5*time.Millisecond, 800*time.Millisecond),
+		LoseMessage: some(.7, .15), DoubleMessage: some(.6, .1), DelayMessage: some(.6, .15), MaxDelay: between(5*time.Millisecond, 800*time.Millisecond),
 		TxTime: between(time.Millisecond, 20*time.Millisecond), TxFail: some(.4, .05), TxUnknown: some(.4, .05), CrashAfterCommit: some(.4, .01),
-		Slow: some(.5, .4), Alter: some(.2, .05), SettleEvery: between(20*time.Millisecond, 300*time.Millisecond),
-		Calm: between(20*time.Millisecond, 2*time.Second), Spool: 10 + r.IntN(60), Lasts: between(30*time.Millisecond, 1500*time.Millisecond), Overrun: some(.5, .3),
+		SlowStart: some(.5, .4), AlterEvent: some(.2, .05), SettleEvery: between(20*time.Millisecond, 300*time.Millisecond),
+		HeadroomPeriod: between(20*time.Millisecond, 2*time.Second), SpoolCapacity: 10 + r.IntN(60), RequestDuration: between(30*time.Millisecond, 1500*time.Millisecond), Overrun: some(.5, .3),
 		RequestEvery: between(15*time.Millisecond, 120*time.Millisecond), AdjustEvery: between(300*time.Millisecond, 5*time.Second),
 		RevokeEvery: between(300*time.Millisecond, 4*time.Second), SuspendEvery: between(2*time.Second, 20*time.Second),
 		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
 		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
-		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), Fleet: some(.2, .3),
+		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), KillFleet: some(.2, .3),
 		Length: between(6*time.Second, 16*time.Second),
 	}
-	p.RenewEvery, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
-	p.Pushless = some(.4, .5)
+	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
+	p.LosePushes = some(.4, .5)
 	p.HaltInTx = some(.3, .02)
 	p.ClockSkew = time.Duration(some(.5, float64(margin/4)))
 	if r.IntN(4) == 0 {
-		p.Calm = -1 // every pool stays central
+		p.HeadroomPeriod = -1 // every pool stays central
 	}
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
-	if i := r.IntN(12); i < len(directed) {
-		p.direct(r, directed[i].name)
+	if i := r.IntN(12); i < len(directedProfiles) {
+		p.direct(r, directedProfiles[i].name)
 	}
 	return p
 }
 
 // directed shapes worlds for what a blind draw meets too rarely.
-var directed = []struct {
+var directedProfiles = []struct {
 	name  string
 	shape func(p *Profile, r *rand.Rand)
 }{
-	{"lossy", func(p *Profile, _ *rand.Rand) { p.Drop = .15 }},
-	{"slow replies", func(p *Profile, _ *rand.Rand) { p.Late, p.LateBy, p.Drop = .4, 1500*time.Millisecond, .02 }},
+	{"lossy", func(p *Profile, _ *rand.Rand) { p.LoseMessage = .15 }},
+	{"slow replies", func(p *Profile, _ *rand.Rand) {
+		p.DelayMessage, p.MaxDelay, p.LoseMessage = .4, 1500*time.Millisecond, .02
+	}},
 	{"pauses", func(p *Profile, _ *rand.Rand) { p.Halt, p.Suspend, p.FaultEvery = 1, 1, 700*time.Millisecond }},
 	{"scarce", func(p *Profile, _ *rand.Rand) {
-		p.Customers, p.Proxies, p.Poor, p.Calm, p.RequestEvery = 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
+		p.Customers, p.Proxies, p.Poor, p.HeadroomPeriod, p.RequestEvery = 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
 	}},
 	// Accounts with plenty, so that the proxies admit from what they hold.
 	{"escrow", func(p *Profile, r *rand.Rand) {
-		p.Poor, p.Calm, p.RequestEvery, p.Lasts = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
-		p.AdjustEvery, p.SuspendEvery, p.Spool, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
+		p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
+		p.AdjustEvery, p.SuspendEvery, p.SpoolCapacity, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
 	}},
 	// Accounts that spend much more over time than they ever have at once.
 	{"top-ups", func(p *Profile, r *rand.Rand) {
 		p.Poor, p.TopUps, p.Customers, p.RequestEvery = false, true, 1, 20*time.Millisecond
-		p.SuspendEvery, p.AdjustEvery, p.Lasts = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
-		p.Calm, p.Spool = min(max(p.Calm, 20*time.Millisecond), 500*time.Millisecond), 400
+		p.SuspendEvery, p.AdjustEvery, p.RequestDuration = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
+		p.HeadroomPeriod, p.SpoolCapacity = min(max(p.HeadroomPeriod, 20*time.Millisecond), 500*time.Millisecond), 400
 	}},
 	// An account with a key for each of its own customers.
 	{"many keys", func(p *Profile, _ *rand.Rand) {
@@ -117,20 +119,20 @@ var directed = []struct {
 	}},
 	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
 	{"stalls", func(p *Profile, r *rand.Rand) {
-		p.Stall, p.Pushless, p.RenewEvery = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
+		p.Stall, p.LosePushes, p.HeartbeatInterval = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
 		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
 	}},
 }
 
 // unsolved shapes worlds in which the protocol is known to fail. No seed draws
 // them by itself.
-var unsolved = []struct {
+var knownWeaknesses = []struct {
 	name  string
 	shape func(p *Profile, r *rand.Rand)
 }{
 	// Servers of Postgres whose clocks differ by more than the margin: sessions count as expired while their proxies admit.
 	{"clock steps", func(p *Profile, _ *rand.Rand) {
-		p.ClockSkew, p.PostgresDown, p.FaultEvery, p.Pushless, p.RevokeEvery = sessionValid, 1, 600*time.Millisecond, .9, 400*time.Millisecond
+		p.ClockSkew, p.PostgresDown, p.FaultEvery, p.LosePushes, p.RevokeEvery = sessionValid, 1, 600*time.Millisecond, .9, 400*time.Millisecond
 	}},
 	// A control plane that stands still inside a transaction: the batches of the others fail as a whole.
 	{"row locks", func(p *Profile, _ *rand.Rand) {
@@ -141,7 +143,7 @@ var unsolved = []struct {
 // Profiles lists the names of the profiles that can be played by name.
 func Profiles() []string {
 	var names []string
-	for _, d := range slices.Concat(directed, unsolved) {
+	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
 		names = append(names, d.name)
 	}
 	return names
@@ -149,7 +151,7 @@ func Profiles() []string {
 
 // direct makes the profile one of the directed ones.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range slices.Concat(directed, unsolved) {
+	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

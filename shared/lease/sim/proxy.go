@@ -28,10 +28,10 @@ type proxy struct {
 	// wake is when the timer of the two calls pump; session.Never if it does not.
 	wake time.Duration
 	// session is the current one, zero if there is none.
-	session  wire.SessionID
-	deadline session.Instant
-	known    session.Invalidations
-	cache    map[apikey.Hash]*cached
+	session       wire.SessionID
+	deadline      session.Instant
+	invalidations session.Invalidations
+	cache         map[apikey.Hash]*cached
 	// queues are those of the current session, by account, allQueues those of earlier ones too.
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
@@ -42,28 +42,28 @@ type proxy struct {
 	reserved, started int
 	draining          bool
 	// pushless is until when pushes do not reach it although replies do.
-	pushless time.Duration
+	pushesLostUntil time.Duration
 }
 
 type cached struct {
 	record  wire.KeyRecord
-	reading session.RecordVersion
+	version session.RecordVersion
 }
 
 // disk is what survives a proxy's process.
 type disk struct {
-	lives   map[wire.SessionID]*life
-	started map[[16]byte]*request
+	sessions map[wire.SessionID]*diskSession
+	started  map[[16]byte]*request
 }
 
-type life struct {
+type diskSession struct {
 	boot            string
 	last, watermark int64
 	events          map[int64]*usage
 }
 
 func newDisk() *disk {
-	return &disk{map[wire.SessionID]*life{}, map[[16]byte]*request{}}
+	return &disk{map[wire.SessionID]*diskSession{}, map[[16]byte]*request{}}
 }
 
 // usage is a usage event.
@@ -86,20 +86,20 @@ func (w *world) newProxy(name string) *proxy {
 func (p *proxy) start() {
 	w := p.w
 	p.alive = true
-	p.life++
-	p.boot = fmt.Sprintf("%s/%d", p.name, p.life)
+	p.process++
+	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
 	p.usage, p.schedule = usagelog.New[*usage](), nil
 	p.session, p.deadline, p.wake = 0, session.Instant{}, session.Never
-	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), host{p})
-	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), host{p})
-	p.known = session.Invalidations{}
-	p.known.BeginSession(0)
+	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), proxyHost{p})
+	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), proxyHost{p})
+	p.invalidations = session.Invalidations{}
+	p.invalidations.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
 	p.timing.IdleTimeout = w.rules.IdleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
-	for _, id := range sortedKeys(p.disk.lives) {
-		kept := p.disk.lives[id]
+	for _, id := range sortedKeys(p.disk.sessions) {
+		kept := p.disk.sessions[id]
 		l := p.usage.Open(id, kept.boot)
 		l.Last = kept.watermark
 		for _, n := range sortedKeys(kept.events) {
@@ -114,12 +114,12 @@ func (p *proxy) start() {
 	for _, id := range sortedIDs(p.disk.started) { // what never finished is billed as far as it is known
 		r := p.disk.started[id]
 		delete(p.disk.started, id)
-		p.record(r, r.progress())
+		p.recordUsage(r, r.progress())
 		w.stats.count("requests aborted")
 	}
 	p.pump()
 	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
-	if len(p.disk.lives) > 0 {
+	if len(p.disk.sessions) > 0 {
 		p.schedule.EventQueued(p.clock().Mono)
 	}
 	p.publish()
@@ -141,7 +141,7 @@ func (p *proxy) kill(keep bool) {
 	w.stats.count("proxies killed")
 	w.log("%s killed, spool kept: %v", p.name, keep)
 	for _, r := range p.running {
-		r.gone = true
+		r.lost = true
 	}
 	if !keep {
 		w.stats.count("spools lost")
@@ -149,9 +149,9 @@ func (p *proxy) kill(keep bool) {
 		p.disk = newDisk()
 		w.oracle.destroyed()
 	}
-	life := p.life
+	life := p.process
 	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
-		if p.life == life {
+		if p.process == life {
 			p.start()
 		}
 	})
@@ -160,7 +160,7 @@ func (p *proxy) kill(keep bool) {
 // sessionTiming has the intervals of production at the scale of the sessions.
 func (p *proxy) sessionTiming() session.Timing {
 	return session.Timing{
-		HeartbeatInterval: p.w.profile.RenewEvery, MinHeartbeatInterval: 2 * time.Millisecond, HeartbeatsPerSession: 2, RetryInterval: 200 * time.Millisecond,
+		HeartbeatInterval: p.w.profile.HeartbeatInterval, MinHeartbeatInterval: 2 * time.Millisecond, HeartbeatsPerSession: 2, RetryInterval: 200 * time.Millisecond,
 		CloseInterval: 400 * time.Millisecond, LeaveInterval: 50 * time.Millisecond,
 		Jitter: func(below time.Duration) time.Duration { return p.w.between(0, below) },
 	}
@@ -182,7 +182,7 @@ func (p *proxy) drain() {
 		case p.clock().Mono >= deadline || p.closer.Done():
 			p.alive = false
 			for _, r := range p.running {
-				r.gone = true
+				r.lost = true
 			}
 			p.start()
 			return
@@ -235,7 +235,7 @@ func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
 	}
 	ask(p, "registration", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
 		p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
-		p.w.rules.Registered(p, sentAt, &a)
+		p.w.rules.HandleRegistered(p, sentAt, &a)
 		p.pump()
 	}, func() {
 		p.client.RegisterFailed(p.clock())
@@ -248,22 +248,22 @@ func (p *proxy) open(id wire.SessionID) {
 	w := p.w
 	w.stats.count("sessions opened")
 	p.usage.Open(id, p.boot)
-	p.disk.lives[id] = &life{boot: p.boot, events: map[int64]*usage{}}
+	p.disk.sessions[id] = &diskSession{boot: p.boot, events: map[int64]*usage{}}
 	w.oracle.owner[id] = p
-	w.oracle.born[id] = w.pg.server
+	w.oracle.server[id] = w.pg.server
 	p.client.HandleOpened(p.clock(), nil)
-	if w.chance(w.profile.Pushless) {
+	if w.chance(w.profile.LosePushes) {
 		w.stats.count("sessions that pushes do not reach")
-		p.pushless = w.now + w.between(0, 3*sessionValid)
+		p.pushesLostUntil = w.now + w.between(0, 3*sessionValid)
 	}
 	p.pump()
 }
 
 func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
-	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.renew(r, reply) }, func(a wire.HeartbeatResponse) {
-		p.w.rules.Heartbeat(p, sentAt, r, &a)
+	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.heartbeat(r, reply) }, func(a wire.HeartbeatResponse) {
+		p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
 		if len(a.Changes) > 0 {
-			p.stall()
+			p.stallUntilDeadline()
 		}
 		p.pump()
 	}, func() {
@@ -283,53 +283,53 @@ func (p *proxy) close(r wire.CloseRequest) {
 }
 
 // host is the rest of the proxy as the client and the closer see it.
-type host struct{ p *proxy }
+type proxyHost struct{ p *proxy }
 
 // ResetKeys implements session.Proxy.
-func (h host) ResetKeys(floor int64) { h.p.known.BeginSession(floor) }
+func (h proxyHost) ResetKeys(floor int64) { h.p.invalidations.BeginSession(floor) }
 
 // ApplyChange implements session.Proxy.
-func (h host) ApplyChange(c wire.KeyChange) { h.p.change(c) }
+func (h proxyHost) ApplyChange(c wire.KeyChange) { h.p.applyChange(c) }
 
 // StreamLost implements session.Proxy.
-func (h host) StreamLost() { h.p.w.rules.Seen(h.p.usage) }
+func (h proxyHost) StreamLost() { h.p.w.rules.Republish(h.p.usage) }
 
 // CommitsLost implements session.Proxy.
-func (h host) CommitsLost(int64) {
+func (h proxyHost) CommitsLost(int64) {
 	p := h.p
 	p.usage.Republish()
 	seen := map[*accountQueue]bool{}
 	for _, r := range p.running {
 		if q := r.queue; q != nil && !seen[q] {
 			seen[q] = true
-			p.w.rules.Restate(q.queue)
+			p.w.rules.Resync(q.queue)
 			q.pump()
 		}
 	}
 }
 
 // SessionStarted implements session.Proxy.
-func (h host) SessionStarted(id wire.SessionID, deadline session.Instant) {
+func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	h.p.endQueues()
 	h.p.session, h.p.deadline = id, deadline
 }
 
 // SessionExtended implements session.Proxy.
-func (h host) SessionExtended(deadline session.Instant) { h.p.deadline = deadline }
+func (h proxyHost) SessionExtended(deadline session.Instant) { h.p.deadline = deadline }
 
 // SessionEnded implements session.Proxy.
-func (h host) SessionEnded(id wire.SessionID, reason session.EndReason) {
+func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
 	h.p.session, h.p.deadline = 0, session.Instant{}
 }
 
 // FinishedSessions implements session.Usage.
-func (h host) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+func (h proxyHost) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 	return h.p.usage.FinishedSessions(current)
 }
 
 // SessionClosed implements session.Usage.
-func (h host) SessionClosed(r wire.CloseRequest) {
+func (h proxyHost) SessionClosed(r wire.CloseRequest) {
 	l := h.p.usage.Session(r.Session)
 	if forgotten := h.p.usage.MarkClosed(r.Session); l != nil && forgotten {
 		h.p.trim(r.Session, l.Last, true)
@@ -339,7 +339,7 @@ func (h host) SessionClosed(r wire.CloseRequest) {
 // stall has the process stand still from some moment soon until shortly before
 // its session ends: what it has not done by then comes last, and what others
 // wait for no longer it may still do.
-func (p *proxy) stall() {
+func (p *proxy) stallUntilDeadline() {
 	w := p.w
 	if !w.chance(w.profile.Stall) {
 		return
@@ -355,16 +355,16 @@ func (p *proxy) stall() {
 }
 
 // pushed takes a change that was pushed.
-func (p *proxy) pushed(c wire.KeyChange, ack func(wire.Ack)) {
-	if p.w.rules.Pushed(p.client, c, ack) {
+func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
+	if p.w.rules.HandlePushed(p.client, c, ack) {
 		p.w.stats.count("gaps in pushed changes")
 	}
 	p.pump()
 }
 
 // change applies one change.
-func (p *proxy) change(c wire.KeyChange) {
-	p.known.Apply(c)
+func (p *proxy) applyChange(c wire.KeyChange) {
+	p.invalidations.Apply(c)
 	delete(p.cache, c.KeyHash)
 	if q := p.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
 		q.queue.DisableEscrow()
@@ -380,27 +380,27 @@ func (p *proxy) change(c wire.KeyChange) {
 	}
 }
 
-func (p *proxy) recalled(session wire.SessionID, r wire.Recall) {
+func (p *proxy) handleRecall(session wire.SessionID, r wire.Recall) {
 	if q := p.queues[r.Account]; q != nil && p.session == session {
-		p.w.rules.Recall(q.queue, r.Pool, r.Generation)
+		p.w.rules.HandleRecall(q.queue, r.Pool, r.Generation)
 		q.pump()
 	}
 }
 
-var errFull = errors.New("the spool is full")
+var errSpoolFull = errors.New("the spool is full")
 
-func (p *proxy) used() int { return p.reserved + p.started + int(p.usage.Pending()) }
+func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage.Pending()) }
 
 // record turns a request into an event.
-func (p *proxy) record(r *request, cost int64) {
+func (p *proxy) recordUsage(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
-	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.cust.balance, limit: r.key.limit}
+	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
-	kept := p.disk.lives[r.session]
+	kept := p.disk.sessions[r.session]
 	if kept == nil {
-		kept = &life{boot: l.BootID, events: map[int64]*usage{}}
-		p.disk.lives[r.session] = kept
+		kept = &diskSession{boot: l.BootID, events: map[int64]*usage{}}
+		p.disk.sessions[r.session] = kept
 	}
 	kept.last = e.n
 	kept.events[e.n] = e
@@ -443,7 +443,7 @@ func (p *proxy) publish() {
 	p.w.alter(sent[0])
 	usage, schedule := p.usage, p.schedule
 	p.w.publish(p, sent, func() {
-		p.w.rules.Stored(usage, batch)
+		p.w.rules.OnStored(usage, batch)
 		schedule.Published(p.clock().Mono, true)
 		p.publish()
 	}, func() {
@@ -455,7 +455,7 @@ func (p *proxy) publish() {
 
 // alter has an event come again with another cost, from a proxy at fault.
 func (w *world) alter(e *usage) {
-	if !w.chance(w.profile.Alter) {
+	if !w.chance(w.profile.AlterEvent) {
 		return
 	}
 	altered := *e
@@ -471,7 +471,7 @@ func (w *world) alter(e *usage) {
 }
 
 // settled takes in a watermark.
-func (p *proxy) settled(m event.Settled) {
+func (p *proxy) handleSettled(m event.Settled) {
 	id := wire.SessionID(m.Session)
 	l := p.usage.Session(id)
 	if l == nil {
@@ -483,7 +483,7 @@ func (p *proxy) settled(m event.Settled) {
 
 // trim drops from the disk what is settled.
 func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
-	kept := p.disk.lives[id]
+	kept := p.disk.sessions[id]
 	if kept == nil {
 		return
 	}
@@ -494,6 +494,6 @@ func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	}
 	kept.watermark = max(kept.watermark, watermark)
 	if forgotten {
-		delete(p.disk.lives, id)
+		delete(p.disk.sessions, id)
 	}
 }

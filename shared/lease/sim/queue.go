@@ -118,14 +118,14 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 // sendRequest is one attempt to get a response to a lease request.
 func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.Duration) {
 	q.p.w.stats.Messages++
-	request := q.p.w.rules.Requested(q, outstanding)
+	request := q.p.w.rules.OutgoingRequest(q, outstanding)
 	if !q.p.w.fits(len(request.Reports), needCount(request)) {
 		return
 	}
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
-		if q.p.w.rules.Answer(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
+		if q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
 			q.pump()
 		}

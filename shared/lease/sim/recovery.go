@@ -101,7 +101,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 				delete(d.markers, marker)
 			}
 		}
-		if w.rules.Fences {
+		if w.rules.FencesReplicas {
 			for _, id := range silent {
 				delete(d.replicas, id) // it cannot commit any more
 			}
@@ -215,7 +215,7 @@ func (w *world) restartPostgres() {
 // recoverLoss declares that Postgres has lost commits.
 func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	d := w.pg
-	d.mark = w.rules.Next(before, d.mark)
+	d.mark = w.rules.NextMark(before, d.mark)
 	d.lostAt = d.now(w)
 	w.renewServer(d)
 	clear(d.replicas)
@@ -226,7 +226,7 @@ func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	}
 	for _, key := range sortedHashes(w.bucket.revoked) {
 		if d.revoked[key] == 0 {
-			w.rules.Revoke(d, w.bucket.revoked[key], key)
+			w.rules.RestoreRevocation(d, w.bucket.revoked[key], key)
 		}
 	}
 	w.stream.replay()
@@ -242,7 +242,7 @@ func (w *world) renewServer(d *database) {
 }
 
 // answered has the last commits that were answered, by server.
-type answered map[int]int64
+type answeredCommits map[int]int64
 
 // committed records a commit that was answered.
 func (o *oracle) committed(server int, number, epoch int64) {
@@ -276,7 +276,7 @@ func (o *oracle) declared() {
 }
 
 // checkNoticed checks that a Postgres that lacks answered commits is not used.
-func (w *world) checkNoticed() {
+func (w *world) checkLossDeclared() {
 	if w.oracle.lostCommits(w.pg) {
 		w.fail("I1: Postgres is used although answered commits are missing: answered %v, present %v and %d of server %d",
 			w.oracle.answered, w.pg.past, w.pg.commits, w.pg.server)

@@ -40,12 +40,12 @@ func (w *world) newReplica(name string) *replica {
 
 func (c *replica) start() {
 	c.alive, c.running = true, nil
-	c.life++
+	c.process++
 	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
 		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
-		Escrow: c.w.profile.Calm >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.Calm},
+		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
-	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.life), silence), false
+	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.process), silence), false
 	c.every(sweepEvery, c.sweep)
 	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
@@ -65,9 +65,9 @@ func (c *replica) kill() {
 	c.releaseRows()
 	c.w.stats.count("control planes killed")
 	c.w.log("%s killed", c.name)
-	life := c.life
+	life := c.process
 	c.w.after(c.w.between(50*time.Millisecond, time.Second), func() {
-		if c.life == life {
+		if c.process == life {
 			c.start()
 		}
 	})
@@ -109,7 +109,7 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 			failed()
 			return
 		}
-		w.checkNoticed()
+		w.checkLossDeclared()
 		if !do(w.pg) {
 			failed()
 			return
@@ -178,7 +178,7 @@ func (c *replica) pump() {
 	batcher := c.batcher
 	c.running = tx
 	var batch *allocator.Batch
-	c.lockedTx("batch", rowsOf(tx), func(d *database) { batch = c.decide(d, tx) }, func(d *database) { c.save(d, batch) }, func(ok bool) {
+	c.lockedTx("batch", rowsOf(tx), func(d *database) { batch = c.decide(d, tx) }, func(d *database) { c.saveBatch(d, batch) }, func(ok bool) {
 		c.running = nil
 		var responses []func()
 		var recalls map[wire.SessionID][]wire.Recall
@@ -208,8 +208,8 @@ type decider struct {
 
 // ApplyReturn implements allocator.Decider.
 func (d *decider) ApplyReturn(ret *wire.Return) wire.Status {
-	status := d.c.w.rules.Return(d.batch, ret)
-	d.c.w.checkRestated(d.batch, ret, status)
+	status := d.c.w.rules.ApplyReturn(d.batch, ret)
+	d.c.w.checkReported(d.batch, ret, status)
 	return status
 }
 
@@ -217,7 +217,7 @@ func (d *decider) ApplyReturn(ret *wire.Return) wire.Status {
 func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	w := d.c.w
 	before := d.batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
-	response, recalling := w.rules.Op(d.batch, request, pending, func(b *allocator.Batch) { w.rules.Policy(b, request, applyPolicy) })
+	response, recalling := w.rules.Decide(d.batch, request, pending, func(b *allocator.Batch) { w.rules.Policy(b, request, applyPolicy) })
 	if response == nil {
 		return nil, recalling
 	}
@@ -269,14 +269,14 @@ func rowsOfRequest(request *wire.LeaseRequest) rows {
 
 // decide reads what a batch works on, and decides it.
 func (c *replica) decide(d *database, tx *allocator.Transaction) *allocator.Batch {
-	batch := c.docket(d, tx)
+	batch := c.loadBatch(d, tx)
 	tx.Decide(&decider{c, batch})
 	return batch
 }
 
 // save writes what a batch has changed.
-func (c *replica) save(d *database, batch *allocator.Batch) {
-	c.w.saveBook(batch.Allocator)
+func (c *replica) saveBatch(d *database, batch *allocator.Batch) {
+	c.w.saveAllocator(batch.Allocator)
 	for key, result := range batch.Results {
 		if result.New {
 			stored := *result
@@ -287,7 +287,7 @@ func (c *replica) save(d *database, batch *allocator.Batch) {
 }
 
 // docket loads what a batch works on.
-func (c *replica) docket(d *database, tx *allocator.Transaction) *allocator.Batch {
+func (c *replica) loadBatch(d *database, tx *allocator.Transaction) *allocator.Batch {
 	w := c.w
 	r := rowsOf(tx)
 	pools, sessions := r.pools, r.shared
@@ -304,22 +304,22 @@ func (c *replica) docket(d *database, tx *allocator.Transaction) *allocator.Batc
 			results[key] = &stored
 		}
 	}
-	book := d.book(pools, sessions)
-	tenures := d.tenures(sessions, d.now(w))
+	book := d.loadAllocator(pools, sessions)
+	tenures := d.sessionRecords(sessions, d.now(w))
 	for id := range sessions {
 		t := tenures[id]
 		book.EndedSessions[id] = t == nil || !t.MayAdmit()
 	}
 	d.holders(book, wanted)
 	live := int64(0)
-	for _, t := range d.active(d.now(w)) {
+	for _, t := range d.activeSessions(d.now(w)) {
 		if t.CanRequest() {
 			live++
 		}
 	}
 	return &allocator.Batch{
 		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live,
-		Recovering: w.rules.Recovers(d.now(w)-d.lostAt, sessionValid, margin),
+		Recovering: w.rules.InRecoveryWait(d.now(w)-d.lostAt, sessionValid, margin),
 	}
 }
 
@@ -329,7 +329,7 @@ func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 		return
 	}
 	c.w.stats.count("recalls")
-	c.w.push(c, p, "recall", func() { p.recalled(session, r) })
+	c.w.push(c, p, "recall", func() { p.handleRecall(session, r) })
 }
 
 // sweep fences what has expired and closes what has been silent for long.
@@ -337,16 +337,16 @@ func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {
 		for _, id := range sortedKeys(d.sessions) {
-			t := d.tenure(id, d.now(w))
+			t := d.sessionRecord(id, d.now(w))
 			switch {
-			case w.rules.Fence(t, margin):
+			case w.rules.FenceSession(t, margin):
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
-				d.save(t, d.now(w))
-			case w.rules.Outlived(t, rest) && w.locked(d.rowsOfSession(id)) == 0:
+				d.saveSession(t, d.now(w))
+			case w.rules.SessionExpired(t, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
 				t.State = session.Closed
-				d.save(t, d.now(w))
+				d.saveSession(t, d.now(w))
 				w.free(id)
 			}
 		}
@@ -362,9 +362,9 @@ func (w *world) free(id wire.SessionID) {
 			pools[pool] = true
 		}
 	}
-	b := w.pg.book(pools, map[wire.SessionID]bool{id: true})
-	w.rules.Free(b, id)
-	w.saveBook(b)
+	b := w.pg.loadAllocator(pools, map[wire.SessionID]bool{id: true})
+	w.rules.CloseLeases(b, id)
+	w.saveAllocator(b)
 	for key := range w.pg.results {
 		if key.Session == id {
 			delete(w.pg.results, key)
@@ -378,10 +378,10 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 	c.tx("register", func(d *database) {
 		d.mark.Session++
 		id := wire.SessionID(d.mark.Session)
-		d.sessions[id] = &row{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: d.mark.Revision}
-		for _, e := range w.rules.Earlier(r) {
+		d.sessions[id] = &sessionRow{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: d.mark.Revision}
+		for _, e := range w.rules.EarlierSessions(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
-				d.sessions[e.Session] = &row{boot: e.BootID, state: session.Fenced, until: d.now(w), lost: true}
+				d.sessions[e.Session] = &sessionRow{boot: e.BootID, state: session.Fenced, until: d.now(w), restored: true}
 			}
 		}
 		answer = wire.RegisterResponse{
@@ -401,16 +401,16 @@ func incarnation(n int64) string { return string(rune('a' + n)) }
 // maxChanges bounds the changes in one renewal.
 const maxChanges = 4
 
-func (c *replica) renew(r *wire.HeartbeatRequest, reply func(wire.HeartbeatResponse)) {
+func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatResponse)) {
 	w := c.w
 	var answer wire.HeartbeatResponse
 	c.tx("renew", func(d *database) {
-		t := d.tenure(r.Session, d.now(w))
-		if !w.rules.Renew(t, r, sessionValid) {
+		t := d.sessionRecord(r.Session, d.now(w))
+		if !w.rules.ExtendSession(t, r, sessionValid) {
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
-		d.save(t, d.now(w))
+		d.saveSession(t, d.now(w))
 		answer = wire.HeartbeatResponse{
 			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
 			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
@@ -432,12 +432,12 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 	w := c.w
 	status := wire.Wait
 	c.tx("close", func(d *database) {
-		t := d.tenure(r.Session, d.now(w))
+		t := d.sessionRecord(r.Session, d.now(w))
 		before, settled := t.State, int64(0)
 		if stored := d.sessions[r.Session]; stored != nil {
 			settled = stored.settled.Count()
 		}
-		if w.rules.Close(t, r, settled) {
+		if w.rules.CloseSession(t, r, settled) {
 			status = wire.Done
 		}
 		if d.sessions[r.Session] == nil {
@@ -448,10 +448,10 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 			status = wire.Wait // the proxy repeats it
 			return
 		}
-		d.save(t, d.now(w))
+		d.saveSession(t, d.now(w))
 		if closes {
 			w.stats.count("sessions closed")
-			d.sessions[r.Session].asked = true
+			d.sessions[r.Session].closedByProxy = true
 			w.free(r.Session)
 		}
 	}, func(ok bool) {

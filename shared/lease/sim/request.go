@@ -20,30 +20,30 @@ type customer struct {
 
 // request is one request of a client.
 type request struct {
-	id      [16]byte
-	p       *proxy
-	cust    *customer
-	key     *key
-	amount  int64
-	cost    int64
-	lasts   time.Duration
-	slotted bool
+	id        [16]byte
+	p         *proxy
+	customer  *customer
+	key       *key
+	amount    int64
+	cost      int64
+	duration  time.Duration
+	needsSlot bool
 
 	session wire.SessionID
 	record  wire.KeyRecord
-	reading session.RecordVersion
+	version session.RecordVersion
 	queue   *accountQueue
 	waiter  *holder.Waiter
 	// begun is when it was admitted, by the world's clock. gone: its process is dead.
-	begun                time.Duration
-	started, ended, gone bool
+	admittedAt           time.Duration
+	started, ended, lost bool
 	// admitted is called when the request is admitted, if it is set.
 	admitted func()
 }
 
 // progress is what the request has cost so far.
 func (r *request) progress() int64 {
-	return r.cost * int64(min(r.p.w.now-r.begun, r.lasts)) / int64(max(r.lasts, 1))
+	return r.cost * int64(min(r.p.w.now-r.admittedAt, r.duration)) / int64(max(r.duration, 1))
 }
 
 // SessionValid implements lease.Checks.
@@ -53,26 +53,26 @@ func (r *request) SessionValid() bool {
 
 // KeyCurrent implements lease.Checks.
 func (r *request) KeyCurrent() bool {
-	return r.record.Active && r.p.w.rules.Current(&r.p.known, r.reading)
+	return r.record.Active && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
 }
 
 // Reserve implements lease.Checks.
 func (r *request) ReserveSpool() error {
-	if r.p.used() >= r.p.w.profile.Spool*9/10 {
-		return errFull
+	if r.p.usedCapacity() >= r.p.w.profile.SpoolCapacity*9/10 {
+		return errSpoolFull
 	}
 	return nil
 }
 
 // arrive begins a request at a proxy. Some clients wait for one that stands
 // still.
-func (p *proxy) arrive(r *request) {
+func (p *proxy) accept(r *request) {
 	switch {
 	case !p.alive || p.draining:
 		return
 	case p.halted > p.w.now:
 		if p.w.r.IntN(4) == 0 {
-			p.after(0, func() { p.arrive(r) })
+			p.after(0, func() { p.accept(r) })
 		}
 		return
 	}
@@ -84,18 +84,18 @@ func (p *proxy) arrive(r *request) {
 // lookup finds the record of the request's key.
 func (p *proxy) lookup(r *request, attempts int) {
 	w := p.w
-	if found := p.cache[r.key.hash]; found != nil && w.rules.Current(&p.known, found.reading) {
-		r.record, r.reading = found.record, found.reading
-		p.begin(r)
+	if found := p.cache[r.key.hash]; found != nil && w.rules.IsCurrent(&p.invalidations, found.version) {
+		r.record, r.version = found.record, found.version
+		p.admit(r)
 		return
 	}
-	if p.known.Revoked(r.key.hash) || attempts == 0 {
+	if p.invalidations.Revoked(r.key.hash) || attempts == 0 {
 		return
 	}
-	asked := p.known.Session()
-	ask(p, "load", callTimeout, func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.cust, r.key, reply) }, func(a wire.LoadKeyResponse) {
-		reading := session.RecordVersion{Hash: r.key.hash, Account: r.cust.name, Revision: a.ReadRevision, Session: asked}
-		if !w.rules.Current(&p.known, reading) {
+	asked := p.invalidations.Session()
+	ask(p, "load", callTimeout, func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, reply) }, func(a wire.LoadKeyResponse) {
+		reading := session.RecordVersion{Hash: r.key.hash, Account: r.customer.name, Revision: a.ReadRevision, Session: asked}
+		if !w.rules.IsCurrent(&p.invalidations, reading) {
 			w.stats.count("loads overtaken")
 			p.lookup(r, attempts-1)
 			return
@@ -105,19 +105,19 @@ func (p *proxy) lookup(r *request, attempts int) {
 			return
 		}
 		p.cache[r.key.hash] = &cached{*a.Record, reading}
-		r.record, r.reading = *a.Record, reading
-		p.begin(r)
+		r.record, r.version = *a.Record, reading
+		p.admit(r)
 	}, nil)
 }
 
 // begin admits a request, in the order of the protocol.
-func (p *proxy) begin(r *request) {
+func (p *proxy) admit(r *request) {
 	w := p.w
 	if !r.record.Active {
 		return
 	}
 	r.session = p.session
-	switch outcome, _ := w.rules.Begin(holder.AdmissionGate{GateChecks: r}); outcome {
+	switch outcome, _ := w.rules.GateBefore(holder.AdmissionGate{GateChecks: r}); outcome {
 	case holder.Admitted:
 	case holder.SpoolFull:
 		w.stats.count("requests refused by a full spool")
@@ -127,15 +127,15 @@ func (p *proxy) begin(r *request) {
 		return
 	}
 	p.reserved++
-	q := p.queues[r.cust.name]
+	q := p.queues[r.customer.name]
 	if q == nil {
-		q = p.newQueue(r.cust.name)
+		q = p.newQueue(r.customer.name)
 	}
 	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
 	if r.record.LimitPool != 0 {
 		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
 	}
-	if r.slotted {
+	if r.needsSlot {
 		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
 	}
 	for _, n := range needs {
@@ -160,25 +160,25 @@ func (p *proxy) granted(r *request) {
 	w := p.w
 	p.running = append(p.running, r)
 	d := w.between(0, 50*time.Microsecond)
-	if w.chance(w.profile.Slow) {
+	if w.chance(w.profile.SlowStart) {
 		d = w.between(0, 200*time.Millisecond)
 	}
-	p.after(d, func() { p.complete(r) })
+	p.after(d, func() { p.checkAfterWait(r) })
 }
 
 // complete asks again what may have changed, and starts the request.
-func (p *proxy) complete(r *request) {
+func (p *proxy) checkAfterWait(r *request) {
 	w := p.w
 	l := p.usage.Session(r.session)
-	if w.rules.Complete(holder.AdmissionGate{GateChecks: r}) != holder.Admitted || !l.AcceptsRequests() {
+	if w.rules.GateAfter(holder.AdmissionGate{GateChecks: r}) != holder.Admitted || !l.AcceptsRequests() {
 		w.stats.count("requests overtaken")
 		p.reserved--
-		p.over(r, 0)
+		p.release(r, 0)
 		return
 	}
 	p.reserved--
 	p.started++
-	r.begun = w.now
+	r.admittedAt = w.now
 	w.stats.Admitted++
 	if r.admitted != nil {
 		r.admitted()
@@ -187,25 +187,25 @@ func (p *proxy) complete(r *request) {
 	l.Running++
 	r.started = true
 	p.disk.started[r.id] = r
-	p.after(r.lasts, func() { p.finish(r, r.cost) })
+	p.after(r.duration, func() { p.finish(r, r.cost) })
 }
 
 // finish ends a running request with its cost.
 func (p *proxy) finish(r *request, cost int64) {
-	if r.ended || r.gone {
+	if r.ended || r.lost {
 		return
 	}
 	p.started--
 	p.usage.Session(r.session).Running--
 	delete(p.disk.started, r.id)
-	p.record(r, cost)
-	p.over(r, cost)
+	p.recordUsage(r, cost)
+	p.release(r, cost)
 }
 
-func (p *proxy) over(r *request, cost int64) {
+func (p *proxy) release(r *request, cost int64) {
 	r.ended = true
 	p.running = slices.DeleteFunc(p.running, func(x *request) bool { return x == r })
-	p.w.rules.Finish(r.queue.queue, r.waiter, cost)
+	p.w.rules.Release(r.queue.queue, r.waiter, cost)
 	r.queue.pump()
 }
 

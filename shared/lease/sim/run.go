@@ -50,7 +50,7 @@ type Result struct {
 func Run(seed uint64, rules *Rules, trace bool) Result {
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
 	profile := draw(r)
-	profile.direct(r, rules.In)
+	profile.direct(r, rules.Profile)
 	return play(seed, r, profile, rules, trace)
 }
 
@@ -143,14 +143,14 @@ func (w *world) client(c *customer) {
 			cost = amount + w.r.Int64N(amount+1)
 		}
 		r := &request{
-			id: w.id(), cust: c, key: c.keys[w.r.IntN(len(c.keys))], amount: amount, cost: cost,
-			lasts: min(w.between(time.Millisecond, w.profile.Lasts*2), maxRequest-time.Second), slotted: w.r.IntN(8) > 0,
+			id: w.newRequestID(), customer: c, key: c.keys[w.r.IntN(len(c.keys))], amount: amount, cost: cost,
+			duration: min(w.between(time.Millisecond, w.profile.RequestDuration*2), maxRequest-time.Second), needsSlot: w.r.IntN(8) > 0,
 		}
 		if n := len(w.retired); n > 0 && w.r.IntN(6) == 0 {
 			old := w.retired[w.r.IntN(n)]
-			r.cust, r.key = old.cust, old.key
+			r.customer, r.key = old.cust, old.key
 		}
-		w.proxies[w.r.IntN(len(w.proxies))].arrive(r)
+		w.proxies[w.r.IntN(len(w.proxies))].accept(r)
 	}
 }
 
@@ -180,7 +180,7 @@ func (w *world) heal() {
 	for _, p := range w.proxies {
 		p.leave()
 	}
-	w.runUntil(w.now + sessionValid + rest + 2*sessionValid)
+	w.runUntil(w.now + sessionValid + closeAfter + 2*sessionValid)
 	w.checkEnd()
 }
 

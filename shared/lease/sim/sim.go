@@ -26,7 +26,7 @@ const (
 	sessionValid = 3 * time.Second
 	margin       = 500*time.Millisecond + sessionValid/20
 	maxRequest   = 6 * time.Second
-	rest         = 12 * time.Second
+	closeAfter   = 12 * time.Second
 	callTimeout  = 400 * time.Millisecond
 	idleTimeout  = 2 * time.Second
 )
@@ -38,7 +38,7 @@ type world struct {
 	r       *rand.Rand
 	now     time.Duration
 	steps   int64
-	queue   events
+	queue   eventHeap
 	seq     uint64
 	// healed: nothing fails any more.
 	healed bool
@@ -65,26 +65,26 @@ type world struct {
 	server, incarnations int
 }
 
-type planned struct {
+type scheduledEvent struct {
 	at  time.Duration
 	seq uint64
 	do  func()
 }
 
 // events is a heap by time, then by order of planning.
-type events []planned
+type eventHeap []scheduledEvent
 
-func (e *events) Len() int { return len(*e) }
-func (e *events) Less(i, j int) bool {
+func (e *eventHeap) Len() int { return len(*e) }
+func (e *eventHeap) Less(i, j int) bool {
 	x, y := &(*e)[i], &(*e)[j]
 	return x.at < y.at || (x.at == y.at && x.seq < y.seq)
 }
-func (e *events) Swap(i, j int) { (*e)[i], (*e)[j] = (*e)[j], (*e)[i] }
-func (e *events) Push(x any)    { *e = append(*e, x.(planned)) }
-func (e *events) Pop() any {
+func (e *eventHeap) Swap(i, j int) { (*e)[i], (*e)[j] = (*e)[j], (*e)[i] }
+func (e *eventHeap) Push(x any)    { *e = append(*e, x.(scheduledEvent)) }
+func (e *eventHeap) Pop() any {
 	old := *e
 	last := old[len(old)-1]
-	old[len(old)-1] = planned{}
+	old[len(old)-1] = scheduledEvent{}
 	*e = old[:len(old)-1]
 	return last
 }
@@ -92,13 +92,13 @@ func (e *events) Pop() any {
 // after plans something by the world's own clock.
 func (w *world) after(d time.Duration, do func()) {
 	w.seq++
-	heap.Push(&w.queue, planned{w.now + max(d, 0), w.seq, do})
+	heap.Push(&w.queue, scheduledEvent{w.now + max(d, 0), w.seq, do})
 }
 
 // runUntil plays all that is planned up to a moment.
 func (w *world) runUntil(end time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= end {
-		e := heap.Pop(&w.queue).(planned)
+		e := heap.Pop(&w.queue).(scheduledEvent)
 		w.now = e.at
 		w.steps++
 		e.do()
@@ -134,7 +134,7 @@ func (w *world) between(low, high time.Duration) time.Duration {
 }
 
 // id is a request id that was not given before.
-func (w *world) id() (id [16]byte) {
+func (w *world) newRequestID() (id [16]byte) {
 	w.nextID++
 	for i := range 8 {
 		id[15-i] = byte(w.nextID >> (8 * i))
@@ -149,7 +149,7 @@ type actor struct {
 	name  string
 	alive bool
 	// life counts the processes of this name: what was planned by an earlier one is void.
-	life int
+	process int
 	// halted is until when it is stopped; slept how long its machine was suspended so far.
 	halted, slept time.Duration
 	offset        time.Duration
@@ -173,13 +173,13 @@ const awakening = 2 * time.Millisecond
 // after plans something by the process's clock. A halted process does it when
 // it goes on, a dead one never.
 func (a *actor) after(d time.Duration, do func()) {
-	a.plan(time.Duration(float64(d)/a.rate), a.life, do)
+	a.plan(time.Duration(float64(d)/a.rate), a.process, do)
 }
 
 func (a *actor) plan(d time.Duration, life int, do func()) {
 	a.w.after(d, func() {
 		switch {
-		case !a.alive || a.life != life:
+		case !a.alive || a.process != life:
 		case a.halted > a.w.now:
 			a.plan(a.halted-a.w.now+a.w.between(0, awakening), life, do)
 		default:
@@ -194,23 +194,23 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 		w.stats.count("messages cut off")
 		return
 	}
-	if w.chance(w.profile.Drop) {
+	if w.chance(w.profile.LoseMessage) {
 		w.stats.count("messages lost")
 		w.log("lost: %s of %s to %s", what, from.name, to.name)
 		return
 	}
 	n := 1
-	if w.chance(w.profile.Double) {
+	if w.chance(w.profile.DoubleMessage) {
 		w.stats.count("messages duplicated")
 		n = 2
 	}
 	for range n {
 		d := w.between(100*time.Microsecond, time.Millisecond)
-		if w.chance(w.profile.Late) {
+		if w.chance(w.profile.DelayMessage) {
 			w.stats.count("messages delayed")
-			d = w.between(0, w.profile.LateBy)
+			d = w.between(0, w.profile.MaxDelay)
 		}
-		life := to.life
+		life := to.process
 		w.after(d, func() {
 			if w.busDown || to.deaf {
 				w.stats.count("messages cut off")
@@ -223,7 +223,7 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 
 // push carries a message that no proxy has asked for.
 func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
-	if to.pushless > w.now && !w.healed {
+	if to.pushesLostUntil > w.now && !w.healed {
 		w.stats.count("pushes cut off")
 		return
 	}

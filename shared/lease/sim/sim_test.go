@@ -6,7 +6,7 @@ import (
 )
 
 // gate is how many worlds the tests play; `make sim` plays more.
-const gate = 300
+const seedsInTest = 300
 
 // regressions are seeds that once found a fault, by what it was.
 var regressions = map[string]uint64{}
@@ -16,21 +16,21 @@ func TestInvariantsHold(t *testing.T) {
 	t.Parallel()
 	var total Stats
 	begun := time.Now()
-	Search(1, gate, Correct, func(r Result) bool {
+	Search(1, seedsInTest, Correct, func(r Result) bool {
 		total.Add(r.Stats)
 		if r.Violation != "" {
 			t.Errorf("seed %d (%s): %s\nplay it again: make sim SEED=%d TRACE=1", r.Seed, r.Profile.Name, r.Violation, r.Seed)
 		}
 		return true
 	})
-	t.Logf("%d worlds in %s, %d steps, %d admitted, %d refused", gate, time.Since(begun), total.Steps, total.Admitted, total.Refused)
+	t.Logf("%d worlds in %s, %d steps, %d admitted, %d refused", seedsInTest, time.Since(begun), total.Steps, total.Admitted, total.Refused)
 	for _, what := range []string{
 		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "whole fleet killed", "pools adjusted",
 	} {
 		if total.Faults[what] == 0 {
-			t.Errorf("%s: none in %d worlds, so that nothing is shown about it", what, gate)
+			t.Errorf("%s: none in %d worlds, so that nothing is shown about it", what, seedsInTest)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestSeedsAreReproducible(t *testing.T) {
 
 // quick is the largest budget that the tests give a seeded fault; `make
 // sim/mutations` gives each its own.
-const quick = 100
+const quickBudget = 100
 
 // TestFaultsAreFound: a checker that finds nothing proves nothing.
 func TestFaultsAreFound(t *testing.T) {
@@ -71,7 +71,7 @@ func TestFaultsAreFound(t *testing.T) {
 			t.Errorf("%s: twice, or without a budget", m.Name)
 		}
 		names[m.Name] = true
-		if m.Budget > quick {
+		if m.Budget > quickBudget {
 			continue
 		}
 		t.Run(m.Name, func(t *testing.T) {

@@ -101,11 +101,11 @@ func (w *world) publish(p *proxy, batch []*usage, stored, failed func()) {
 }
 
 func (w *world) carryToBus(from *actor, deliver func()) {
-	if w.busDown || from.mute || w.chance(w.profile.Drop) {
+	if w.busDown || from.mute || w.chance(w.profile.LoseMessage) {
 		return
 	}
 	n := 1
-	if w.chance(w.profile.Double) {
+	if w.chance(w.profile.DoubleMessage) {
 		n = 2
 	}
 	for range n {
@@ -118,7 +118,7 @@ func (w *world) carryToBus(from *actor, deliver func()) {
 }
 
 func (w *world) carryFromBus(to *actor, deliver func()) {
-	if w.busDown || to.deaf || w.chance(w.profile.Drop) {
+	if w.busDown || to.deaf || w.chance(w.profile.LoseMessage) {
 		return
 	}
 	to.after(w.between(100*time.Microsecond, time.Millisecond), deliver)
@@ -157,14 +157,14 @@ func (c *replica) settle() {
 			return
 		}
 		for _, i := range ids { // the stream may be another one by now
-			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at && !w.chance(w.profile.Drop) {
+			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at && !w.chance(w.profile.LoseMessage) {
 				w.stream.messages[i].acked = true
 				delete(w.stream.taken, i)
 			}
 		}
 		for _, mark := range marks {
 			if p := w.oracle.owner[wire.SessionID(mark.Session)]; p != nil {
-				w.carry(&c.actor, &p.actor, "watermark", func() { p.settled(mark) })
+				w.carry(&c.actor, &p.actor, "watermark", func() { p.handleSettled(mark) })
 			}
 		}
 	})
@@ -188,9 +188,9 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 			took[charges[i].Request] = true
 		}
 	}
-	for _, i := range w.rules.Took(s, took) {
+	for _, i := range w.rules.MarkInserted(s, took) {
 		c := &charges[i]
-		d.usage[c.Request] = record{c.Cost, c.Fingerprint}
+		d.usage[c.Request] = usageRecord{c.Cost, c.Fingerprint}
 		d.spent[c.Pools[0]] += c.Cost
 		d.spent[c.Pools[1]] += c.Cost
 	}
@@ -200,18 +200,18 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 			known[charges[i].Request] = r.fingerprint
 		}
 	}
-	w.rules.Compare(s, known)
+	w.rules.ResolveDuplicates(s, known)
 	for i, v := range s.Outcomes {
-		w.checkVerdict(events[i], v)
+		w.checkOutcome(events[i], v)
 		if v == settlement.Conflicting || v == settlement.Invalid {
 			d.quarantine[events[i].id]++
 		}
 	}
-	b := d.book(pools, sessions)
-	tenures := d.tenures(sessions, d.now(w))
+	b := d.loadAllocator(pools, sessions)
+	tenures := d.sessionRecords(sessions, d.now(w))
 	w.checkLate(d, s, tenures)
-	w.rules.Post(s, b, tenures)
-	w.saveBook(b)
+	w.rules.ApplyCharges(s, b, tenures)
+	w.saveAllocator(b)
 	return w.number(d, events)
 }
 
