@@ -20,7 +20,7 @@ type key struct {
 // pushPause is the time between two pushes of an unconfirmed change.
 const pushPause = 250 * time.Millisecond
 
-// some is a control plane that works, or nil.
+// workingReplica returns a control plane that works, or nil.
 func (w *world) workingReplica() *replica {
 	for range 4 {
 		if c := w.replicas[w.r.IntN(len(w.replicas))]; c.alive && c.halted <= w.now {
@@ -72,7 +72,7 @@ func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 			return
 		}
 		if c.w.busDown || c.mute || c.deaf {
-			return // the caller is told that it is not confirmed
+			return // it is not confirmed
 		}
 		c.w.bucket.revoked[hash] = account
 		then()
@@ -190,7 +190,7 @@ func (w *world) adjust(cust *customer) {
 	})
 }
 
-// topUp is what an account deposits when its balance is nearly spent.
+// topUp is the deposit of an account whose balance is nearly spent.
 const topUp = 6000
 
 // topUp deposits if the balance is nearly spent.

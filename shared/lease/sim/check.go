@@ -11,7 +11,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// oracle knows what nobody in the world knows: what must come out.
+// oracle has the expected results, which no process of the world knows.
 type oracle struct {
 	w     *world
 	owner map[wire.SessionID]*proxy
@@ -24,7 +24,7 @@ type oracle struct {
 	revoked   map[apikey.Hash]bool
 	suspended map[string]bool
 	released  map[string]int
-	// taken is what was taken away from pools, or lost with Postgres. boundless pools were without limit once.
+	// taken are the units taken away from pools, or lost with Postgres. everUnlimited pools were without limit once.
 	taken         map[wire.PoolID]int64
 	everUnlimited map[wire.PoolID]bool
 	slots         map[wire.PoolID][]*resize
@@ -41,7 +41,7 @@ type resize struct {
 	total int64
 }
 
-// outcome is what must become of one request's usage.
+// outcome is the expected settlement of one request's usage.
 type outcome struct {
 	cost    int64
 	session wire.SessionID
@@ -66,7 +66,7 @@ func (o *oracle) resized(pool wire.PoolID, total int64) *resize {
 	return r
 }
 
-// spoolLost notes what a lost spool held.
+// spoolLost records the events of a lost spool.
 func (o *oracle) spoolLost(d *disk) {
 	for _, l := range d.sessions {
 		for _, e := range l.events {
@@ -101,7 +101,7 @@ func (o *oracle) destroyed() {
 	}
 }
 
-// restored notes what Postgres has lost.
+// restored records the usage that Postgres has lost.
 func (o *oracle) restored(before, after *database) {
 	o.lost = true
 	for id := range before.usage {
@@ -147,8 +147,8 @@ func (w *world) checkPool(p *allocator.Pool) {
 	}
 }
 
-// checkNewSession is I10 of session ids, when one is told of. One that nobody
-// was told of may be lost, and given again.
+// checkNewSession is I10 of session ids, when a response carries one. An id that
+// no response carried may be lost, and given again.
 func (w *world) checkNewSession(id wire.SessionID) {
 	if w.oracle.issued[id] {
 		w.fail("I10: session %d is given twice", id)
@@ -169,7 +169,7 @@ func (w *world) checkAdmission(r *request) {
 		w.fail("I9: %s has %d places and %d taken", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}
 	if o.server[r.session] != w.pg.server {
-		return // Postgres has lost commits since: what it knows of the session is older
+		return // Postgres has lost commits since: its data of the session is older
 	}
 	if t := w.pg.sessions[r.session]; t == nil || t.state != session.Active {
 		w.fail("I2: %s admits in session %d, which is over", p.name, r.session)
@@ -190,8 +190,8 @@ func (w *world) checkAdmission(r *request) {
 	w.checkSlots(r)
 }
 
-// checkSlots counts what runs against the most slots that the account has had
-// since the oldest of it began.
+// checkSlots compares the running requests with the most slots that the account
+// has had since the oldest of them was admitted.
 func (w *world) checkSlots(r *request) {
 	if !r.needsSlot || w.oracle.lost {
 		return
@@ -209,7 +209,7 @@ func (w *world) checkSlots(r *request) {
 	for _, s := range slices.Backward(w.oracle.slots[r.customer.slots]) {
 		most = max(most, s.total)
 		if s.at >= 0 && s.at < since-time.Second {
-			break // what was before is over
+			break // earlier totals no longer count
 		}
 	}
 	if running > most {
@@ -217,8 +217,8 @@ func (w *world) checkSlots(r *request) {
 	}
 }
 
-// checkClosing is the other half of I2: what is closed runs nothing that its
-// proxy could still finish in time.
+// checkClosing is the other half of I2: a closed session has no running request
+// that could still finish in time.
 func (w *world) checkClosing(id wire.SessionID) {
 	p := w.oracle.owner[id]
 	if p == nil || !p.alive {
@@ -233,10 +233,10 @@ func (w *world) checkClosing(id wire.SessionID) {
 
 var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
-// checkDecisions is I5 at the moment when an op is decided.
+// checkDecisions is I5 when a lease request is decided.
 func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if docket.Recovering {
-		w.fail("grants are made while what was granted before is not known")
+		w.fail("units are granted during the recovery wait")
 	}
 	for i, d := range reply.Decisions {
 		if !d.Granted {
@@ -245,7 +245,7 @@ func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, r
 	}
 }
 
-// checkRefusal: some pool had less than was needed, and nobody idled it.
+// checkRefusal: some pool had less than was needed, and no session idled it.
 func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse, i int) {
 	d, short := reply.Decisions[i], false
 	for _, n := range op.Needs[i] {
@@ -259,11 +259,12 @@ func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, rep
 		short = short || p.Free+grantedFrom(op, reply, n.Pool, i+1) < n.Amount
 	}
 	if !short {
-		w.fail("I5: request %d of op %d of session %d was refused (%s) with enough of everything", i, op.Number, op.Session, d.Reason)
+		w.fail("I5: request %d of lease request %d of session %d was refused (%s) with enough of everything", i, op.Number, op.Session, d.Reason)
 	}
 }
 
-// promised is what an op was granted of a pool for its requests from one on.
+// grantedFrom returns the units of a pool that a lease request was granted for its
+// requests from one on.
 func grantedFrom(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
 	for i := from; i < len(reply.Decisions); i++ {
 		for _, n := range op.Needs[i] {
@@ -336,8 +337,8 @@ func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.
 	}
 }
 
-// returnedSoFar is what each session has returned of the pools that a lease
-// request needs.
+// returnedSoFar returns the returned totals of each session for the pools that a
+// lease request needs.
 func (w *world) returnedSoFar(op *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
 	returned := map[wire.SessionID]map[wire.PoolID]int64{}
 	for _, p := range w.proxies {
@@ -355,8 +356,8 @@ func (w *world) returnedSoFar(op *wire.LeaseRequest) map[wire.SessionID]map[wire
 	return returned
 }
 
-// returnedBefore is what a session had returned of a pool when a lease request
-// was made that has no response yet.
+// returnedBefore returns the returned total of a session when an outstanding lease
+// request was made.
 func (w *world) returnedBefore(op *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
 	if p := w.oracle.owner[op.Session]; p != nil {
 		if q := p.queues[op.Account]; q != nil && q.request == op {
@@ -382,7 +383,7 @@ func (w *world) checkNothingHeld() {
 	}
 }
 
-// checkEscrowAgain: pools that have plenty are in escrow mode after a while of
+// checkEscrowAgain: pools with headroom are in escrow mode after some seconds of
 // small requests, whatever happened before.
 func (w *world) checkEscrowAgain() {
 	if w.profile.HeadroomPeriod < 0 {
@@ -408,15 +409,16 @@ func (w *world) checkEscrowAgain() {
 	for _, c := range w.customers {
 		p := w.pg.pools[c.balance]
 		if admitted[c] > 10 && p.Central && p.Free > (p.Total-p.Settled)*3/4 && p.Free > 100*need*int64(len(w.proxies)) {
-			w.fail("liveness: pool %d has plenty and stays in central mode: %+v", p.ID, *p)
+			w.fail("liveness: pool %d has headroom and stays in central mode: %+v", p.ID, *p)
 		}
 		if p := w.pg.pools[c.slots]; admitted[c] > 10 && p.Central && p.Total >= 40*int64(len(w.proxies)) && p.Free > p.Total*3/4 {
-			w.fail("liveness: pool %d has plenty and stays in central mode: %+v", p.ID, *p)
+			w.fail("liveness: pool %d has headroom and stays in central mode: %+v", p.ID, *p)
 		}
 	}
 }
 
-// lastAnswer is what was decided of the op that a queue waits for, if it was.
+// lastAnswer returns the decision of a queue's outstanding lease request, if there
+// is one.
 func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
 	if q.request == nil {
 		return nil
@@ -439,7 +441,7 @@ func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.Le
 	return nil
 }
 
-// checkRestated: what a session tells is taken over.
+// checkReported: the totals that a session reports are taken over.
 func (w *world) checkReported(docket *allocator.Batch, r *wire.Return, status wire.Status) {
 	if status != wire.Done {
 		return
@@ -447,7 +449,7 @@ func (w *world) checkReported(docket *allocator.Batch, r *wire.Return, status wi
 	for _, v := range r.Reports {
 		l := docket.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
 		if docket.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
-			w.fail("I2: session %d tells %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
+			w.fail("I2: session %d reports %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
 		}
 	}
 }

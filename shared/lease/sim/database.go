@@ -14,8 +14,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// database is the modelled Postgres. A transaction is one function at one
-// moment; a copy of it is what can be restored.
+// database is the modelled Postgres. It can be restored from a copy.
 type database struct {
 	// server changes with each restore and each declared loss, incarnation with each start too: earlier connections break.
 	server            int
@@ -24,7 +23,7 @@ type database struct {
 	// markers and replicas show a loss: see rollback.Detector.
 	markers  map[rollback.CommitMarker]bool
 	replicas map[string]bool
-	// commits counts them, past are those of the servers before that are kept: what the oracle knows a loss by.
+	// commits counts them, past those of earlier servers that are kept: the oracle detects a loss by them.
 	commits int64
 	past    map[int]int64
 	// clock is by how far the clock of the server is ahead of the world's; lostAt is on it, as the ends of sessions are.
@@ -43,18 +42,18 @@ type database struct {
 	changes     []wire.KeyChange
 }
 
-// row is a session as stored.
+// sessionRow is a session as stored.
 type sessionRow struct {
 	boot    string
 	state   session.State
 	until   time.Duration
 	applied int64
 	settled settlement.IntervalSet
-	// asked: it was closed because its proxy said so; lost: it was made known after a loss.
+	// closedByProxy: its proxy asked to close it. restored: it was reported by its proxy after a loss.
 	closedByProxy, restored bool
 }
 
-// record is settled usage.
+// usageRecord is settled usage.
 type usageRecord struct {
 	cost        int64
 	fingerprint [32]byte
@@ -98,10 +97,10 @@ func (d *database) clone() *database {
 	return &c
 }
 
-// now is what the clock of the server shows.
+// now returns the reading of the server's clock.
 func (d *database) now(w *world) time.Duration { return w.now + d.clock }
 
-// tenure reads a session.
+// sessionRecord reads a session.
 func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.Record {
 	r := d.sessions[id]
 	if r == nil {
@@ -110,7 +109,7 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied}
 }
 
-// save writes a session that has changed.
+// saveSession writes a session that has changed.
 func (d *database) saveSession(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
 	r.state, r.until, r.applied = t.State, now+t.Remaining, t.AppliedRevision
@@ -126,7 +125,7 @@ func (d *database) sessionRecords(ids map[wire.SessionID]bool, now time.Duration
 	return tenures
 }
 
-// active lists the sessions that may admit, in order.
+// activeSessions lists the active sessions in order.
 func (d *database) activeSessions(now time.Duration) []*session.Record {
 	var active []*session.Record
 	for id, r := range d.sessions {
@@ -138,7 +137,7 @@ func (d *database) activeSessions(now time.Duration) []*session.Record {
 	return active
 }
 
-// book loads pools and what the sessions hold of them.
+// loadAllocator loads pools and the leases of sessions on them.
 func (d *database) loadAllocator(pools map[wire.PoolID]bool, sessions map[wire.SessionID]bool) *allocator.Allocator {
 	b := allocator.New()
 	for id := range pools {
@@ -158,8 +157,8 @@ func (d *database) loadAllocator(pools map[wire.PoolID]bool, sessions map[wire.S
 	return b
 }
 
-// holders fills in who holds units of pools that are not central, or short of
-// what is wanted.
+// holders fills in the live holders of pools that are in escrow mode, or have
+// less free than is needed.
 func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64) {
 	for id, p := range b.Pools {
 		if p.Central && p.Free >= wanted[id] {
@@ -175,7 +174,7 @@ func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64)
 	}
 }
 
-// saveBook writes a book, and checks what must hold of every pool in it.
+// saveAllocator writes pools and leases, and checks the invariants of each pool.
 func (w *world) saveAllocator(b *allocator.Allocator) {
 	for key, l := range b.Leases {
 		leases := w.pg.leases[key.Pool]

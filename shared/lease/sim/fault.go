@@ -51,7 +51,7 @@ func (w *world) breakSomething() {
 		{f.LoseTail, func() { w.loseTail(w.between(50*time.Millisecond, 2*time.Second)) }},
 		{f.DeleteStream, w.deleteStream},
 		{f.KillFleet, func() {
-			w.stats.count("whole fleet killed")
+			w.stats.count("all proxies killed")
 			for _, p := range w.proxies {
 				if p.alive {
 					p.kill(true)
@@ -60,7 +60,7 @@ func (w *world) breakSomething() {
 		}},
 		{f.LoseCommits, w.loseCommits},
 		{f.LoseCommits / 2, func() { w.strand(c) }},
-		{f.LoseCommits / 2, func() { w.loseWhatLeaves(c) }},
+		{f.LoseCommits / 2, func() { w.loseLastCommits(c) }},
 	}
 	total := 0.0
 	for _, x := range faults {
@@ -120,8 +120,7 @@ func (w *world) backUp() {
 	}
 }
 
-// loseCommits puts an older copy in the place of Postgres, however little it
-// lacks: one of the copies kept, or that of a moment ago.
+// loseCommits restores Postgres from an older copy, however recent: one of the copies kept, or that of a moment ago.
 func (w *world) loseCommits() {
 	if w.r.IntN(3) == 0 {
 		w.restore(w.copies[w.r.IntN(len(w.copies))])
@@ -132,7 +131,7 @@ func (w *world) loseCommits() {
 }
 
 // strand cuts a control plane off from the bus until the others take it for
-// dead. Then they end in order, and what it may have committed since is lost.
+// dead. Then they stop in order, and the commits since then are lost.
 func (w *world) strand(c *replica) {
 	c.deaf, c.mute = true, true
 	w.log("%s is stranded", c.name)
@@ -148,8 +147,8 @@ func (w *world) strand(c *replica) {
 	w.after(d+w.between(checkpointInterval, silence), func() { c.deaf, c.mute = false, false })
 }
 
-// loseWhatLeaves ends a control plane in order, and loses what it did last.
-func (w *world) loseWhatLeaves(c *replica) {
+// loseLastCommits stops a control plane in order, and loses its last commits.
+func (w *world) loseLastCommits(c *replica) {
 	copied := w.pg.clone()
 	w.after(w.between(0, checkpointInterval), func() {
 		if c.alive && !w.healed {

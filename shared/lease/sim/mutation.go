@@ -16,16 +16,16 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Mutation is a fault put into the protocol on purpose: a checker that finds
-// nothing proves nothing.
+// Mutation is a seeded fault of the protocol. A checker that finds no fault proves
+// nothing.
 type Mutation struct {
 	Name string
-	// Budget is how many seeds it may take to find it.
+	// Budget is the number of seeds in which it must be found.
 	Budget uint64
 	apply  func(r *Rules)
 }
 
-// Rules are the correct ones with the fault.
+// Rules returns the correct rules with the fault.
 func (m Mutation) Rules() *Rules {
 	r := Correct()
 	m.apply(r)
@@ -44,12 +44,12 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 	return found, played
 }
 
-// Mutations lists them all.
+// Mutations lists all mutations.
 func Mutations() []Mutation {
 	return append(append(leaseMutations(), sessionMutations()...), append(usageMutations(), recoveryMutations()...)...)
 }
 
-// reporting puts a fault into how reports are taken in, of returns and of ops.
+// mutateReports changes the lease reports of returns and lease requests.
 func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport) func(r *Rules) {
 	return func(r *Rules) {
 		views := func(d *allocator.Batch, s wire.SessionID, views []wire.LeaseReport) []wire.LeaseReport {
@@ -72,7 +72,7 @@ func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.
 	}
 }
 
-// uncovered undoes what do has granted afterwards.
+// undoOverrun undoes the grants by which do covers overruns.
 func undoOverrun(b *allocator.Allocator, do func()) {
 	type state struct{ overrun int64 }
 	before := map[wire.PoolID]state{}
@@ -92,7 +92,7 @@ func undoOverrun(b *allocator.Allocator, do func()) {
 	}
 }
 
-// noBarrier has every recall count as answered.
+// skipRecalls counts every recall as answered.
 func skipRecalls(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
@@ -103,7 +103,7 @@ func skipRecalls(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.Pend
 	return d.Decide(op, stay, ease)
 }
 
-// unconfirmed has every session that has answered a recall count as having
+// skipLastRecall counts every session that has answered a recall as having
 // answered the next one too.
 func skipLastRecall(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
@@ -125,7 +125,7 @@ func skipLastRecall(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.P
 	return d.Decide(op, stay, ease)
 }
 
-// prefix stops at the first request that does not fit.
+// refuseBehindFirst refuses all requests behind the first one that does not fit.
 func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	reply, recalling := d.Decide(op, stay, ease)
 	if reply == nil || reply.Status != wire.Done {
@@ -147,7 +147,7 @@ func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocato
 	return reply, recalling
 }
 
-// returnedTwice adds to what is returned with each return that comes.
+// countReturnsTwice adds to the returned total with each repeated return.
 func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	for _, v := range ret.Reports {
 		if p, l := d.Allocator.Pools[v.Pool], d.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.Returned > 0 && v.Returned <= l.Returned {
@@ -173,7 +173,7 @@ func leaseMutations() []Mutation {
 			return v
 		})},
 		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Decide = skipRecalls }},
-		{"a refusal does not wait for what is on its way back", 60, func(r *Rules) { r.Decide = skipLastRecall }},
+		{"a refusal does not wait for returns on their way", 60, func(r *Rules) { r.Decide = skipLastRecall }},
 		{"a return counts as often as it comes", 20, func(r *Rules) { r.ApplyReturn = countReturnsTwice }},
 		{"a cost is charged twice", 20, func(r *Rules) {
 			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
@@ -193,7 +193,7 @@ func leaseMutations() []Mutation {
 			}
 		}},
 		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
-		{"the result of an op is not stored", 30, func(r *Rules) {
+		{"the result of a lease request is not stored", 30, func(r *Rules) {
 			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				delete(d.Results, allocator.RequestKey{Session: op.Session, Account: op.Account})
 				return d.Decide(op, stay, ease)
@@ -228,7 +228,7 @@ func leaseMutations() []Mutation {
 		}},
 		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
-		{"what is granted is not taken from what is free", 20, func(r *Rules) {
+		{"granted units are not taken from the free ones", 20, func(r *Rules) {
 			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				reply, recalling := d.Decide(op, stay, ease)
 				if reply != nil && reply.Status == wire.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
@@ -237,7 +237,7 @@ func leaseMutations() []Mutation {
 				return reply, recalling
 			}
 		}},
-		{"more is believed than was granted", 10, func(r *Rules) {
+		{"a proxy reads more than was granted", 10, func(r *Rules) {
 			r.HandleResponse = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, reply *wire.LeaseResponse) bool {
 				for i := range reply.Leases {
 					reply.Leases[i].Granted++
@@ -245,7 +245,7 @@ func leaseMutations() []Mutation {
 				return q.HandleResponse(now, sentAt, request, reply)
 			}
 		}},
-		{"a recall is not heeded", 400, func(r *Rules) {
+		{"recalls are ignored", 400, func(r *Rules) {
 			r.HandleRecall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
 				if q.LeaseView(pool).Central {
 					q.HandleRecall(pool, generation)
@@ -283,13 +283,13 @@ func sessionMutations() []Mutation {
 				_ = p.client.HandleHeartbeat(p.clock(), p.clock(), request, a)
 			}
 		}},
-		{"the boot-time clock is not looked at", 600, func(r *Rules) {
+		{"the boot-time clock is ignored", 600, func(r *Rules) {
 			r.Before = func(now, deadline session.Instant) bool { return now.Mono < deadline.Mono }
 		}},
-		{"nothing is asked again after the wait", 90, func(r *Rules) {
+		{"nothing is checked after the wait", 90, func(r *Rules) {
 			r.GateAfter = func(holder.AdmissionGate) holder.Outcome { return holder.Admitted }
 		}},
-		{"the key is not asked again after the wait", 90, func(r *Rules) {
+		{"the key is not checked after the wait", 90, func(r *Rules) {
 			r.GateAfter = func(e holder.AdmissionGate) holder.Outcome {
 				if !e.SessionValid() {
 					return holder.NoSession
@@ -333,7 +333,7 @@ func sessionMutations() []Mutation {
 				return session.NewBarrier(rev, pending, -sessionValid/3, now)
 			}
 		}},
-		{"a zombie is renewed and served (not fenced)", 20, func(r *Rules) {
+		{"an expired session is extended and served (not fenced)", 20, func(r *Rules) {
 			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
@@ -363,7 +363,7 @@ func sessionMutations() []Mutation {
 
 func usageMutations() []Mutation {
 	return []Mutation{
-		{"no place is reserved in the spool", 90, func(r *Rules) {
+		{"no spool capacity is reserved", 90, func(r *Rules) {
 			r.GateBefore = func(e holder.AdmissionGate) (holder.Outcome, error) {
 				if !e.SessionValid() {
 					return holder.NoSession, nil
@@ -387,7 +387,7 @@ func usageMutations() []Mutation {
 				return s.MarkInserted(all)
 			}
 		}},
-		{"an altered duplicate passes for a repetition", 90, func(r *Rules) {
+		{"an altered duplicate counts as a repetition", 90, func(r *Rules) {
 			r.ResolveDuplicates = func(s *settlement.Batch, settled map[[16]byte][32]byte) {
 				for _, c := range s.Charges {
 					settled[c.Request] = c.Fingerprint
@@ -403,7 +403,7 @@ func usageMutations() []Mutation {
 					tenure.State = session.Fenced
 				}
 				s.ApplyCharges(b, t)
-				for key, l := range b.Leases { // and what is over is held for ever
+				for key, l := range b.Leases { // units of an ended session are held for ever
 					if l.Outstanding() == 0 && key.Session%2 == 0 {
 						l.Granted++
 						b.Pools[key.Pool].Free--
@@ -416,18 +416,18 @@ func usageMutations() []Mutation {
 
 func recoveryMutations() []Mutation {
 	return []Mutation{
-		{"a loss of commits is not noticed", 90, func(r *Rules) {
+		{"a loss of commits is not detected", 90, func(r *Rules) {
 			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
 				f.Mark, f.MissingMarkers = members.Mark.Merge(f.Mark), nil
 				return a.Observe(members, f, now)
 			}
 		}},
-		{"nobody asks for the commits that he has answered", 1000, func(r *Rules) {
+		{"a replica does not verify the commits that it has answered", 1000, func(r *Rules) {
 			r.MarkersToVerify = func(a *rollback.Detector, members rollback.Membership) []rollback.CommitMarker {
 				return slices.DeleteFunc(a.MarkersToVerify(members), func(w rollback.CommitMarker) bool { return w.Replica == a.ID() && w != members.LastMarker })
 			}
 		}},
-		{"Postgres is used before the others have asked for their commits", 600, func(r *Rules) {
+		{"Postgres is used before the other replicas have verified their commits", 600, func(r *Rules) {
 			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
 				maps.DeleteFunc(members.Members, func(_ string, p rollback.Member) bool { return p.Incarnation != f.Incarnation })
 				return a.Observe(members, f, now)
@@ -443,7 +443,7 @@ func recoveryMutations() []Mutation {
 				return next, ok
 			}
 		}},
-		{"ids go on where the copy left off", 90, func(r *Rules) {
+		{"ids continue where the restored copy ends", 90, func(r *Rules) {
 			r.NextMark = func(m, now rollback.HighWaterMark) rollback.HighWaterMark {
 				now.Epoch = max(m.Epoch, now.Epoch) + 1
 				return now
@@ -459,7 +459,7 @@ func recoveryMutations() []Mutation {
 			return v
 		})},
 		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.KeepsRevocations = false }},
-		{"a lost revocation is not made again", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
+		{"a lost revocation is not restored", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
 		{"a change waits for no session from before the loss", 1500, func(r *Rules) {
 			r.Profile = "stalls"
 			r.UnknownSessions = func(_, _, _ time.Duration) []session.PendingSession { return nil }

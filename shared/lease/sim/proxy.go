@@ -13,7 +13,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// proxy is one data plane. What is on its disk outlives it.
+// proxy is one data plane. Its disk outlives its process.
 type proxy struct {
 	actor
 	boot  string
@@ -37,11 +37,11 @@ type proxy struct {
 	allQueues    []*accountQueue
 	timing       holder.Timing
 	responseTime holder.ResponseTime
-	// running are the requests that hold something, in order; reserved and started count their places in the spool.
+	// running are the granted requests, in order; reserved and started count their spool capacity.
 	running           []*request
 	reserved, started int
 	draining          bool
-	// pushless is until when pushes do not reach it although replies do.
+	// pushesLostUntil is the end of a time in which pushes are lost although responses arrive.
 	pushesLostUntil time.Duration
 }
 
@@ -50,7 +50,7 @@ type cached struct {
 	version session.RecordVersion
 }
 
-// disk is what survives a proxy's process.
+// disk survives the process of a proxy.
 type disk struct {
 	sessions map[wire.SessionID]*diskSession
 	started  map[[16]byte]*request
@@ -82,7 +82,7 @@ func (w *world) newProxy(name string) *proxy {
 	return p
 }
 
-// start begins a new process with what the disk holds.
+// start begins a new process from the disk.
 func (p *proxy) start() {
 	w := p.w
 	p.alive = true
@@ -111,7 +111,7 @@ func (p *proxy) start() {
 		}
 		l.Last = max(l.Last, kept.last)
 	}
-	for _, id := range sortedIDs(p.disk.started) { // what never finished is billed as far as it is known
+	for _, id := range sortedIDs(p.disk.started) { // unfinished requests are billed by their progress
 		r := p.disk.started[id]
 		delete(p.disk.started, id)
 		p.recordUsage(r, r.progress())
@@ -166,7 +166,7 @@ func (p *proxy) sessionTiming() session.Timing {
 	}
 }
 
-// drain lets what runs finish, hands everything back, and starts anew.
+// drain lets running requests finish, closes the sessions, and restarts.
 func (p *proxy) drain() {
 	p.w.stats.count("proxies restarted gracefully")
 	p.draining = true
@@ -192,7 +192,7 @@ func (p *proxy) drain() {
 	wait()
 }
 
-// leave ends the session for good: nothing is admitted any more.
+// leave ends the session; no request is admitted any more.
 func (p *proxy) leave() {
 	p.draining = true
 	p.client.Leave(p.clock())
@@ -200,7 +200,7 @@ func (p *proxy) leave() {
 	p.pump()
 }
 
-// pump does what the client and the closer want done now.
+// pump carries out the output of the client and the closer.
 func (p *proxy) pump() {
 	now := p.clock()
 	out := p.client.Next(now)
@@ -336,9 +336,8 @@ func (h proxyHost) SessionClosed(r wire.CloseRequest) {
 	}
 }
 
-// stall has the process stand still from some moment soon until shortly before
-// its session ends: what it has not done by then comes last, and what others
-// wait for no longer it may still do.
+// stallUntilDeadline stops the process until shortly before its session ends:
+// changes that are not applied by then come last.
 func (p *proxy) stallUntilDeadline() {
 	w := p.w
 	if !w.chance(w.profile.Stall) {
@@ -354,7 +353,7 @@ func (p *proxy) stallUntilDeadline() {
 	})
 }
 
-// pushed takes a change that was pushed.
+// handlePushed takes a change that was pushed.
 func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
 	if p.w.rules.HandlePushed(p.client, c, ack) {
 		p.w.stats.count("gaps in pushed changes")
@@ -362,7 +361,7 @@ func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
 	p.pump()
 }
 
-// change applies one change.
+// applyChange applies one change.
 func (p *proxy) applyChange(c wire.KeyChange) {
 	p.invalidations.Apply(c)
 	delete(p.cache, c.KeyHash)
@@ -391,7 +390,7 @@ var errSpoolFull = errors.New("the spool is full")
 
 func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage.Pending()) }
 
-// record turns a request into an event.
+// recordUsage turns a request into an event.
 func (p *proxy) recordUsage(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
 	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
@@ -413,7 +412,7 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit}
 }
 
-// publish publishes what the schedule wants published now.
+// publish publishes a message if the schedule has one due.
 func (p *proxy) publish() {
 	now := p.clock().Mono
 	due, wake := p.schedule.Next(now)
@@ -470,7 +469,7 @@ func (w *world) alter(e *usage) {
 	})
 }
 
-// settled takes in a watermark.
+// handleSettled takes a watermark.
 func (p *proxy) handleSettled(m event.Settled) {
 	id := wire.SessionID(m.Session)
 	l := p.usage.Session(id)
@@ -481,7 +480,7 @@ func (p *proxy) handleSettled(m event.Settled) {
 	p.trim(id, l.Watermark(), forgotten)
 }
 
-// trim drops from the disk what is settled.
+// trim drops settled events from the disk.
 func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	kept := p.disk.sessions[id]
 	if kept == nil {

@@ -52,7 +52,7 @@ func (p *proxy) endQueues() {
 	})
 }
 
-// pump does what the queue wants done now.
+// pump carries out the output of the queue.
 func (q *accountQueue) pump() {
 	p := q.p
 	now := p.clock().Mono
@@ -109,7 +109,7 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 			w.stats.count("refused: " + string(t.Decision().Reason))
 			q.p.reserved--
 		default:
-			w.stats.count("requests in doubt")
+			w.stats.count("requests without a decision")
 			q.p.reserved--
 		}
 	}

@@ -18,8 +18,8 @@ const (
 	silence            = 1500 * time.Millisecond
 )
 
-// replica is one control plane: stateless but for what it remembers for speed
-// and the commits that it has answered.
+// replica is one control plane: stateless except for its queue and the commits
+// that it has answered.
 type replica struct {
 	actor
 	batcher *allocator.Batcher
@@ -128,7 +128,7 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 		default:
 			c.after(w.between(0, w.profile.AnswerTime), func() {
 				if !c.detector.Committed(commit) {
-					w.stats.count("commits overtaken by another incarnation of Postgres")
+					w.stats.count("commits of an earlier server incarnation")
 					done(false)
 					return
 				}
@@ -267,14 +267,14 @@ func rowsOfRequest(request *wire.LeaseRequest) rows {
 	return r
 }
 
-// decide reads what a batch works on, and decides it.
+// decide loads a batch and decides it.
 func (c *replica) decide(d *database, tx *allocator.Transaction) *allocator.Batch {
 	batch := c.loadBatch(d, tx)
 	tx.Decide(&decider{c, batch})
 	return batch
 }
 
-// save writes what a batch has changed.
+// saveBatch writes the changes of a batch.
 func (c *replica) saveBatch(d *database, batch *allocator.Batch) {
 	c.w.saveAllocator(batch.Allocator)
 	for key, result := range batch.Results {
@@ -286,7 +286,7 @@ func (c *replica) saveBatch(d *database, batch *allocator.Batch) {
 	}
 }
 
-// docket loads what a batch works on.
+// loadBatch loads the state that a batch works on.
 func (c *replica) loadBatch(d *database, tx *allocator.Transaction) *allocator.Batch {
 	w := c.w
 	r := rowsOf(tx)
@@ -332,7 +332,7 @@ func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 	c.w.push(c, p, "recall", func() { p.handleRecall(session, r) })
 }
 
-// sweep fences what has expired and closes what has been silent for long.
+// sweep fences expired sessions, and closes those that have expired long ago.
 func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {
@@ -353,7 +353,7 @@ func (c *replica) sweep() {
 	}, func(bool) {})
 }
 
-// free gives back what the leases of a closed session hold.
+// free returns the outstanding units of a closed session.
 func (w *world) free(id wire.SessionID) {
 	w.checkClosing(id)
 	pools := map[wire.PoolID]bool{}
@@ -398,7 +398,7 @@ func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResp
 
 func incarnation(n int64) string { return string(rune('a' + n)) }
 
-// maxChanges bounds the changes in one renewal.
+// maxChanges bounds the changes in one heartbeat response.
 const maxChanges = 4
 
 func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatResponse)) {

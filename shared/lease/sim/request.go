@@ -41,7 +41,7 @@ type request struct {
 	admitted func()
 }
 
-// progress is what the request has cost so far.
+// progress returns the cost of the request so far.
 func (r *request) progress() int64 {
 	return r.cost * int64(min(r.p.w.now-r.admittedAt, r.duration)) / int64(max(r.duration, 1))
 }
@@ -64,8 +64,7 @@ func (r *request) ReserveSpool() error {
 	return nil
 }
 
-// arrive begins a request at a proxy. Some clients wait for one that stands
-// still.
+// accept starts a request at a proxy. Some clients wait for a stopped one.
 func (p *proxy) accept(r *request) {
 	switch {
 	case !p.alive || p.draining:
@@ -96,7 +95,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 	ask(p, "load", callTimeout, func(c *replica, reply func(wire.LoadKeyResponse)) { c.load(r.customer, r.key, reply) }, func(a wire.LoadKeyResponse) {
 		reading := session.RecordVersion{Hash: r.key.hash, Account: r.customer.name, Revision: a.ReadRevision, Session: asked}
 		if !w.rules.IsCurrent(&p.invalidations, reading) {
-			w.stats.count("loads overtaken")
+			w.stats.count("key lookups out of date")
 			p.lookup(r, attempts-1)
 			return
 		}
@@ -110,7 +109,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 	}, nil)
 }
 
-// begin admits a request, in the order of the protocol.
+// admit admits a request, in the order of the protocol.
 func (p *proxy) admit(r *request) {
 	w := p.w
 	if !r.record.Active {
@@ -123,7 +122,7 @@ func (p *proxy) admit(r *request) {
 		w.stats.count("requests refused by a full spool")
 		return
 	default:
-		w.stats.count("requests in doubt")
+		w.stats.count("requests without a decision")
 		return
 	}
 	p.reserved++
@@ -155,7 +154,7 @@ func (p *proxy) admit(r *request) {
 	}
 }
 
-// granted has the request run soon: its goroutine may be slow.
+// granted starts the request soon: its goroutine may be slow.
 func (p *proxy) granted(r *request) {
 	w := p.w
 	p.running = append(p.running, r)
@@ -166,12 +165,13 @@ func (p *proxy) granted(r *request) {
 	p.after(d, func() { p.checkAfterWait(r) })
 }
 
-// complete asks again what may have changed, and starts the request.
+// checkAfterWait checks again what may have changed during the wait, and starts
+// the request.
 func (p *proxy) checkAfterWait(r *request) {
 	w := p.w
 	l := p.usage.Session(r.session)
 	if w.rules.GateAfter(holder.AdmissionGate{GateChecks: r}) != holder.Admitted || !l.AcceptsRequests() {
-		w.stats.count("requests overtaken")
+		w.stats.count("requests rejected after their wait")
 		p.reserved--
 		p.release(r, 0)
 		return

@@ -13,10 +13,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Rules are the steps of the protocol as a world takes them: those of
-// shared/lease, unless a fault is put in to see that it is found.
+// Rules are the steps of the protocol in a world: those of shared/lease, unless a
+// mutation replaces some to see that the checks find it.
 type Rules struct {
-	// In names the directed profile of the worlds that they are played in: that where a fault shows. Empty for any.
+	// Profile names the directed profile of the worlds; empty for the profile of each seed.
 	Profile string
 
 	// The control plane's.

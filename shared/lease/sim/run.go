@@ -13,10 +13,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Stats is what happened in a world.
+// Stats counts the events of a world.
 type Stats struct {
 	Steps, Requests, Admitted, Refused, Messages int64
-	// Faults counts what really happened, by name.
+	// Faults counts events by name, faults among them.
 	Faults map[string]int64
 }
 
@@ -37,7 +37,7 @@ func (s *Stats) Add(o Stats) {
 	}
 }
 
-// Result is what became of a seed.
+// Result is the outcome of a seed.
 type Result struct {
 	Seed    uint64
 	Profile Profile
@@ -154,7 +154,7 @@ func (w *world) client(c *customer) {
 	}
 }
 
-// heal ends all failing, lets everything drain, and closes what is open.
+// heal ends all faults, lets everything drain, and closes the sessions.
 func (w *world) heal() {
 	w.healed = true
 	w.pgDown, w.busDown = false, false
@@ -195,13 +195,13 @@ func (w *world) actors() []*actor {
 	return all
 }
 
-// probe asks once more of every proxy: with everything healed, each request is
-// decided, whatever was lost before.
+// probe sends more requests to every proxy: after healing, each one is decided,
+// whatever was lost before.
 func (w *world) probe() {
 	before := maps.Clone(w.stats.Faults)
 	for _, p := range w.proxies {
 		if p.session == 0 || !w.rules.Before(p.clock(), p.deadline) {
-			w.fail("%s has no session when everything has healed", p.name)
+			w.fail("%s has no session after healing", p.name)
 		}
 	}
 	asked := w.stats.Requests
@@ -212,7 +212,7 @@ func (w *world) probe() {
 		}
 	}
 	w.runUntil(w.now + w.proxies[0].timing.DecisionTimeout + time.Second)
-	if n := w.stats.Faults["requests in doubt"] - before["requests in doubt"]; n > 0 {
-		w.fail("%d of %d requests are in doubt when everything has healed", n, w.stats.Requests-asked)
+	if n := w.stats.Faults["requests without a decision"] - before["requests without a decision"]; n > 0 {
+		w.fail("%d of %d requests have no decision after healing", n, w.stats.Requests-asked)
 	}
 }

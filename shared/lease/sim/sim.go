@@ -59,9 +59,9 @@ type world struct {
 	oracle    *oracle
 	nextID    uint64
 	nextKey   int
-	// retired are revoked keys that clients still try.
+	// retired are revoked keys that clients still use.
 	retired []client
-	// server counts the histories of Postgres, lives its starts.
+	// server counts the histories of Postgres, incarnations its starts.
 	server, incarnations int
 }
 
@@ -106,14 +106,14 @@ func (w *world) runUntil(end time.Duration) {
 	w.now = end
 }
 
-// violation is what a world panics with when an invariant is broken.
+// violation is the panic value of a world in which an invariant is broken.
 type violation string
 
 func (w *world) fail(format string, args ...any) {
 	panic(violation(fmt.Sprintf(format, args...)))
 }
 
-// log notes a step when the trace is wanted.
+// log adds a line to the trace, if there is one.
 func (w *world) log(format string, args ...any) {
 	if w.trace != nil {
 		fmt.Fprintf(w.trace, "%12s  ", w.now)
@@ -133,7 +133,7 @@ func (w *world) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.r.Int64N(int64(high-low)))
 }
 
-// id is a request id that was not given before.
+// newRequestID returns a request id that was not given before.
 func (w *world) newRequestID() (id [16]byte) {
 	w.nextID++
 	for i := range 8 {
@@ -148,7 +148,7 @@ type actor struct {
 	w     *world
 	name  string
 	alive bool
-	// life counts the processes of this name: what was planned by an earlier one is void.
+	// process counts the processes of this name: events that an earlier one planned have no effect.
 	process int
 	// halted is until when it is stopped; slept how long its machine was suspended so far.
 	halted, slept time.Duration
@@ -158,7 +158,7 @@ type actor struct {
 	deaf, mute bool
 }
 
-// clock is what the machine's two clocks show.
+// clock returns the reading of the machine's two clocks.
 func (a *actor) clock() session.Instant {
 	return session.Instant{
 		Mono: a.offset + time.Duration(float64(a.w.now-a.slept)*a.rate),
@@ -166,8 +166,8 @@ func (a *actor) clock() session.Instant {
 	}
 }
 
-// awakening is the time within which a process that goes on does what was due
-// meanwhile, in no order.
+// awakening is the time within which a process that goes on handles the events
+// that were due meanwhile, in no order.
 const awakening = 2 * time.Millisecond
 
 // after plans something by the process's clock. A halted process does it when

@@ -27,7 +27,7 @@ func TestInvariantsHold(t *testing.T) {
 	for _, what := range []string{
 		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
-		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "whole fleet killed", "pools adjusted",
+		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("%s: none in %d worlds, so that nothing is shown about it", what, seedsInTest)

@@ -54,7 +54,7 @@ func (s *stream) fetch(limit int, now time.Duration) []int {
 	return batch
 }
 
-// loseTail loses what came last.
+// loseTail loses the last messages.
 func (w *world) loseTail(d time.Duration) {
 	s := &w.stream
 	n := len(s.messages)
@@ -124,7 +124,7 @@ func (w *world) carryFromBus(to *actor, deliver func()) {
 	to.after(w.between(100*time.Microsecond, time.Millisecond), deliver)
 }
 
-// settle settles what is in the stream.
+// settle settles messages of the stream.
 func (c *replica) settle() {
 	w := c.w
 	if w.busDown || c.deaf || c.mute {
