@@ -16,7 +16,7 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- The lowest UUID of version 7 of a moment.
+-- The lowest UUID of version 7 of a time.
 create function uuid_floor(moment timestamptz) returns uuid language sql immutable as $$
     select (lpad(to_hex((extract(epoch from moment) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
 $$;
@@ -30,8 +30,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- When the oldest transaction that still runs began. Rows are dated with the beginning of their transaction, so none
--- can appear any more with a date before this moment.
+-- The time at which the oldest running transaction began. Rows have the time at which their transaction began, so no row
+-- with an earlier time can appear any more.
 create function oldest_transaction() returns timestamptz language sql volatile as $$
     select least(min(a.xact_start), clock_timestamp())
     from pg_stat_activity a
@@ -39,7 +39,7 @@ create function oldest_transaction() returns timestamptz language sql volatile a
 $$;
 -- +goose StatementEnd
 
--- Sums bigint in bigint: exact, with an error where the sum is out of range. The built-in sum computes in numeric, which
+-- Sums bigint in bigint: the sum is exact, and a sum out of range is an error. The built-in sum computes in numeric, which
 -- takes longer than the rest of a query over many rows. It has no combine function: with many groups, passing on the
 -- sums of parallel workers costs more than it saves.
 create aggregate bigint_sum(bigint) (sfunc = int8pl, stype = bigint);
@@ -50,11 +50,11 @@ create aggregate bigint_sum(bigint) (sfunc = int8pl, stype = bigint);
 create table cluster_state (
     one boolean primary key default true check (one),
     revision bigint not null default 1,
-    -- counts the declared losses of commits; the time of the last one, and from when on usage is settled again since
+    -- the number of declared losses of commits; the time of the last one; the time from which usage is settled again after it
     cluster_epoch bigint not null default 1,
     lost_at timestamptz,
     usage_replay_from timestamptz,
-    -- changes when the usage stream was created anew
+    -- changes when the usage stream is created again
     stream_incarnation uuid not null default gen_random_uuid()
 );
 insert into cluster_state default values;
@@ -73,7 +73,7 @@ create table accounts (
     name text not null,
     status text not null default 'active' check (status in ('active', 'suspended')),
     max_concurrent_requests integer not null check (max_concurrent_requests >= 0),
-    -- in parts per million of the list price; the second by model, in place of the first
+    -- in parts per million of the list price; a multiplier of a model replaces that of the account
     price_multiplier bigint not null default 1000000 constraint accounts_price_multiplier_range check (price_multiplier between 1 and 100000000),
     model_multipliers jsonb not null default '{}',
     revision bigint not null,
@@ -89,10 +89,10 @@ create table api_keys (
     lookup_hash bytea not null unique check (length(lookup_hash) = 32),
     -- the pepper of lookup_hash; null if it is not known
     pepper_id text,
-    -- the sealed text, which can be shown again, and the key that it is sealed with; null for hash-only keys
+    -- the encrypted text, which can be shown again, and the id of the encryption key; null for hash-only keys
     ciphertext bytea,
     cipher_key_id text,
-    -- the last characters, to tell keys apart in a list
+    -- the last characters, to distinguish keys in a list
     hint text not null default '',
     -- null: no spend limit
     spend_limit bigint check (spend_limit >= 0),
@@ -104,7 +104,7 @@ create table api_keys (
     unique (account_id, external_id)
 );
 create index api_keys_account_idx on api_keys (account_id, id);
--- Keys that are sealed with a master key directly, not with a data key.
+-- Keys that are encrypted directly under a master key, not under a data key.
 create index api_keys_direct_idx on api_keys (id) where cipher_key_id not like 'dk\_%';
 
 -- +goose StatementBegin
@@ -132,7 +132,7 @@ create table key_hashes (
 create table key_changes (
     revision bigint primary key,
     previous_revision bigint not null,
-    -- keys_added: hashes that a proxy did not find may be known now
+    -- keys_added: hashes that a proxy did not find may exist now
     kind text not null check (kind in ('key_revoked', 'key_updated', 'account_updated', 'keys_added')),
     key_id uuid references api_keys (id),
     account_id uuid not null references accounts (id),
@@ -149,7 +149,7 @@ create table pools (
     -- 1 balance of the account, 2 spend limit of a key, 3 slots of the account
     kind smallint not null check (kind in (1, 2, 3)),
     key_id uuid references api_keys (id),
-    -- an unlimited pool has total 0, refuses nothing and still counts what is settled
+    -- an unlimited pool has total 0 and refuses nothing; its settled amount is counted
     unlimited boolean not null default false,
     total bigint not null default 0,
     free bigint not null default 0,
@@ -160,8 +160,8 @@ create table pools (
     generation bigint not null default 1,
     -- of a balance: the alert is raised below this amount; null for no alert
     low_balance_threshold bigint check (low_balance_threshold > 0),
-    -- of a spend limit: the alert is raised when this share is spent, 0 for no alert; of a balance: what new keys of the
-    -- account get
+    -- of a spend limit: the alert is raised when this share is spent, 0 for no alert; of a balance: the share for new keys of
+    -- the account
     limit_alert_percent smallint not null default 80 check (limit_alert_percent between 0 and 100),
     -- bits of the alerts that are raised: 1 low balance or limit near, 2 balance exhausted or limit reached
     raised_alarms smallint not null default 0,
@@ -182,7 +182,7 @@ create table proxy_sessions (
     valid_until timestamptz not null,
     registered_at timestamptz not null default clock_timestamp(),
     last_heartbeat_at timestamptz not null default clock_timestamp(),
-    -- what the proxy said in its last heartbeat; refused credentials are objects with `credential` and `reason`
+    -- the proxy's report in its last heartbeat; refused credentials are objects with `credential` and `reason`
     applied_revision bigint not null,
     catalog_revision bigint not null default 0,
     spool_capacity bigint not null default 0,
@@ -190,7 +190,7 @@ create table proxy_sessions (
     running bigint not null default 0,
     draining boolean not null default false,
     refused_credentials jsonb not null default '[]',
-    -- the sequence numbers of the usage events that are settled, and how many there are of a session that has ended
+    -- the sequence numbers of the settled usage events; the final number of events of a session that has ended
     settled_seqs int8multirange not null default '{}',
     final_count bigint,
     -- the leases and lease responses of the closed session are removed
@@ -199,7 +199,8 @@ create table proxy_sessions (
 create index proxy_sessions_open_idx on proxy_sessions (state, valid_until) where state < 3;
 create index proxy_sessions_closed_idx on proxy_sessions (cleared, id) where state = 3;
 
--- Leases and lease responses come and go: dead rows are vacuumed long before they are a large share of the table.
+-- Leases and lease responses are updated and deleted often, so dead rows are vacuumed before they are a large share of the
+-- table.
 create table leases (
     pool_id bigint not null references pools (id),
     session_id bigint not null references proxy_sessions (id),
@@ -227,13 +228,13 @@ create table lease_responses (
 create table ledger_transactions (
     id uuid primary key,
     kind text not null check (kind in ('credit', 'correction', 'usage')),
-    -- what the transaction is for: unique per kind, so that nothing is booked twice
+    -- the reference of the transaction: unique per kind, so that nothing is booked twice
     reference text not null,
     reason text not null default '',
     actor text not null default '',
-    -- the request that a correction is about
+    -- the request that a correction refers to
     request_id uuid,
-    -- the beginning of the database transaction, so that the usage records of a batch and its entries are of one day
+    -- the beginning of the database transaction, so that the usage records of a batch and its entries have the same day
     created_at timestamptz not null default now(),
     unique (kind, reference)
 );
@@ -243,12 +244,12 @@ create index ledger_transactions_request_idx on ledger_transactions (request_id)
 create table ledger_entries (
     transaction_id uuid not null references ledger_transactions (id),
     line integer not null,
-    -- that of the transaction, so that an account's credits are found among its many charges
+    -- the kind of the transaction, so that an index finds an account's top-ups among its many charges
     kind text not null,
     -- 'customer' entries belong to an account; the other ledger accounts are those of the operator
     ledger_account text not null check (ledger_account in ('customer', 'funding', 'adjustment', 'revenue')),
     account_id uuid references accounts (id),
-    -- positive: in favour of the ledger account
+    -- positive: raises the balance of the ledger account
     amount bigint not null check (amount <> 0),
     primary key (transaction_id, line),
     check ((ledger_account = 'customer') = (account_id is not null))
@@ -308,20 +309,20 @@ create table usage_records (
     cost bigint not null check (cost >= 0),
     reservation bigint not null check (reservation >= 0),
     video_job text not null default '',
-    -- the hash of the event: a repeated event is the same, or it goes into quarantine
+    -- the hash of the event: a repeated event with another hash goes into quarantine
     fingerprint bytea not null,
     -- the ledger transaction; null if the request costs nothing
     transaction_id uuid,
     settled_at timestamptz not null default clock_timestamp(),
     primary key (request_id)
 ) partition by range (request_id);
--- What settling a record costs is mostly what its indexes cost. There is none by account: an account's records are found
--- by those of its few keys.
+-- Most of the cost of settling a record is the cost of its indexes. There is no index by account: the records of an account
+-- are found by its few keys.
 create index usage_records_key_idx on usage_records (key_id, request_id);
 create index usage_records_model_idx on usage_records (model, request_id);
--- Records are written in the order of this time, so an index of page ranges finds the newest and costs next to nothing.
+-- Records are written in the order of this time, so an index of page ranges finds the newest records at very little cost.
 create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
--- Each partition has the same trigger: a statement fires only those of the table that it names.
+-- Each partition has the same trigger, because a statement fires only the statement triggers of the table that it names.
 create trigger usage_records_append_only before update or delete on usage_records
     for each statement execute function reject_change();
 
@@ -351,14 +352,14 @@ end $$;
 -- +goose StatementEnd
 select ensure_usage_partitions(now() - interval '40 days', now() + interval '70 days');
 
--- One row for each month of usage that has been closed, for ever.
+-- One row for each closed month of usage. The rows are kept for ever.
 create table usage_months (
     month date primary key check (extract(day from month) = 1),
     closed_at timestamptz not null default now(),
-    -- what it held when it was closed
+    -- the totals when the month was closed
     records bigint not null,
     cost bigint not null,
-    -- when and where it was exported to; an operator's name and no file if an operator exported it
+    -- the time of the export, and its file; if an operator exported the month, the operator's name and no file
     exported_at timestamptz,
     exported_by text not null default '',
     file text not null default '',
@@ -368,7 +369,7 @@ create table usage_months (
 );
 
 -- +goose StatementBegin
--- The range of request ids that can be stored begins here: nothing of a closed month, and nothing older.
+-- The lowest request id that can be stored: that of the first partition whose month is not closed.
 create function usage_lowest() returns uuid language sql stable as $$
     select greatest(
         (select min(substring(pg_get_expr(c.relpartbound, c.oid) from 'FROM \(''([0-9a-f-]+)''\)'))
@@ -380,7 +381,7 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- The range of request ids that can be stored ends before this one.
+-- The upper bound of the request ids that can be stored; the bound itself cannot be stored.
 create function usage_highest() returns uuid language sql stable as $$
     select max(substring(pg_get_expr(c.relpartbound, c.oid) from 'TO \(''([0-9a-f-]+)''\)'))::uuid
     from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -398,8 +399,8 @@ $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Closes a month of usage to settlement for ever: events of it that still come go into quarantine. A constraint of the
--- partition refuses inserts, so that one that is under way cannot slip in behind the export.
+-- Closes a month of usage for ever: its events that are settled later go into quarantine. A constraint of the partition
+-- refuses inserts, so that a concurrent settlement cannot add a record after the export.
 create function close_usage_month(which date) returns boolean language plpgsql as $$
 declare
     part text := 'usage_records_' || to_char(which, 'YYYYMM');
@@ -430,7 +431,7 @@ end $$;
 
 create table usage_daily (
     account_id uuid not null,
-    -- the UTC day of the ledger transaction, which statements go by, and that of the request, which totals and partitions go by
+    -- the UTC day of the ledger transaction, used by statements, and that of the request, used by totals and partitions
     booked_on date not null,
     used_on date not null,
     key_id uuid not null,
@@ -455,7 +456,7 @@ create table usage_daily (
 create index usage_daily_used_idx on usage_daily (used_on);
 create index usage_daily_model_idx on usage_daily (model, used_on);
 
--- For sums over a long time, which need not read each day then.
+-- For sums over a long time, which then need not read each day.
 create table usage_weekly (
     -- the Monday that the week of the requests begins with
     week date not null,
@@ -484,7 +485,7 @@ create table usage_weekly (
 create table usage_daily_models (
     used_on date not null,
     model text not null,
-    -- settlements that run at the same time write different rows, so that they do not wait for one another
+    -- concurrent settlements write rows with different numbers, so that they do not wait for one another
     shard smallint not null,
     requests bigint not null,
     estimated bigint not null,
@@ -551,7 +552,7 @@ begin
 end $$;
 -- +goose StatementEnd
 
----- ledger check: sums of everything written before a moment, to which each check adds what is newer
+---- ledger check: sums of all rows written before a time, to which each check adds the newer rows
 
 create table ledger_check_state (
     one boolean primary key default true check (one),
@@ -562,7 +563,7 @@ create table ledger_check_sums (
     owner_id uuid primary key,
     -- the cost of its usage records
     used bigint not null default 0,
-    -- what the ledger charged it for usage, and all of its entries; keys have none
+    -- the sum of its usage charges in the ledger, and the sum of all its entries; 0 for keys
     charged bigint not null default 0,
     entries bigint not null default 0
 ) with (fillfactor = 70);
@@ -577,12 +578,12 @@ create table quarantine (
     reason text not null,
     payload bytea not null,
     created_at timestamptz not null default clock_timestamp(),
-    -- what the operator decided
+    -- the operator's decision
     resolved_at timestamptz,
     resolution text not null default '' check (resolution in ('', 'released', 'dismissed')),
     note text not null default ''
 );
--- By a hash, since an index entry has no room for a whole event.
+-- By a hash, since a whole event can exceed the size limit of an index entry.
 create unique index quarantine_once_idx on quarantine (session_id, seq, sha256(payload));
 create index quarantine_open_idx on quarantine (id) where resolved_at is null;
 
@@ -605,7 +606,7 @@ create table provider_credentials (
     sealed bytea not null,
     cipher_key_id text not null,
     enabled boolean not null default true,
-    -- since when the provider refuses it at some live proxy, and why; null while none reports it
+    -- since when and why the provider refuses it, as a live proxy reports; null while no proxy does
     refused_at timestamptz,
     refused_reason text not null default '',
     created_at timestamptz not null default now(),
@@ -638,7 +639,7 @@ create index model_prices_model_idx on model_prices (model_id, version);
 create trigger model_prices_append_only before update or delete on model_prices
     for each statement execute function reject_change();
 
--- Prices of the future. When its time comes a row becomes the next version in model_prices.
+-- Scheduled prices. At its time, a row becomes the next version in model_prices.
 create table scheduled_prices (
     id uuid primary key,
     model_id text not null references models (id),
@@ -685,7 +686,7 @@ create index video_jobs_open_idx on video_jobs (updated_at) where ended_at is nu
 
 ---- outbox: messages written with a change and published after it, in order
 
--- Rows come and go: dead ones are vacuumed long before they are a large share of the table.
+-- Rows are deleted soon after they were inserted, so dead rows are vacuumed before they are a large share of the table.
 create table outbox (
     id bigint generated always as identity primary key,
     subject text not null,
@@ -705,7 +706,7 @@ create table webhook_endpoints (
     enabled boolean not null default true,
     -- why the control plane disabled it; empty if it did not
     disabled_reason text not null default '',
-    -- attempts that failed since the last success, when the first of them was, and until when no other is made
+    -- the failed attempts since the last success, the time of the first of them, and the time before which no other is made
     failures integer not null default 0,
     failing_since timestamptz,
     paused_until timestamptz,
@@ -719,7 +720,7 @@ create table webhook_secrets (
     sealed bytea not null,
     cipher_key_id text not null,
     created_at timestamptz not null default now(),
-    -- a secret that was replaced signs beside the new one until then
+    -- until this time, events are also signed with a replaced secret
     expires_at timestamptz
 );
 create index webhook_secrets_endpoint_idx on webhook_secrets (endpoint_id, id);
@@ -730,13 +731,13 @@ create table webhook_events (
     -- no references: checking them would lock rows that changes of accounts and keys hold while they wait for pools
     account_id uuid,
     key_id uuid,
-    -- what was known in the transaction of the cause
+    -- the facts that were known in the transaction of the cause
     facts jsonb not null,
-    -- there is at most one event with this key; null for any number
+    -- at most one event with this key is stored; null disables deduplication
     deduplication_key text unique,
     -- the endpoint that a test event is for; null for all
     endpoint_id uuid references webhook_endpoints (id) on delete cascade,
-    -- what is sent, the same at every attempt; null until deliveries are created
+    -- the body, the same in every attempt; null until deliveries are created
     body bytea,
     created_at timestamptz not null default clock_timestamp()
 );
@@ -747,12 +748,12 @@ create table webhook_deliveries (
     event_id uuid not null references webhook_events (id) on delete cascade,
     endpoint_id uuid not null references webhook_endpoints (id) on delete cascade,
     state text not null default 'pending' check (state in ('pending', 'delivered', 'failed')),
-    -- attempts so far, and those since it was requested last, which the pauses grow with
+    -- all attempts, and those since the delivery was last requested, which determine the next delay
     attempts integer not null default 0,
     attempts_since_request integer not null default 0,
     next_attempt_at timestamptz not null default clock_timestamp(),
-    -- A replica that claims a delivery has it until then; the number tells claims apart. A claim of a replica that ended
-    -- expires.
+    -- Until this time, only the replica that claimed the delivery attempts it. The number distinguishes claims. A claim of a
+    -- replica that ended expires.
     claimed_until timestamptz,
     claim_number bigint not null default 0,
     created_at timestamptz not null default clock_timestamp(),
@@ -775,12 +776,12 @@ create table webhook_attempts (
     delivery_id uuid not null references webhook_deliveries (id) on delete cascade,
     number integer not null,
     started_at timestamptz not null,
-    -- 0 if no answer came
+    -- 0 if there was no response
     status integer not null,
     latency_ms bigint not null,
-    -- the class of failure; empty for a success
+    -- the error class; empty for a success
     error text not null default '',
-    -- a few printable characters of a refusal
+    -- the printable beginning of an error response
     excerpt text not null default '',
     primary key (delivery_id, number)
 );
@@ -812,7 +813,7 @@ create index audit_log_object_idx on audit_log (object, id);
 create trigger audit_log_append_only before update on audit_log
     for each statement execute function reject_change();
 
--- Audit entries that have been moved to a file. Only such can be deleted.
+-- Audit entries that were moved to a file. Only these can be deleted.
 create table audit_archives (
     -- the last entry of the file
     last_id bigint primary key,
@@ -840,9 +841,9 @@ create table idempotency_keys (
     method text not null,
     path text not null,
     body_hash bytea not null,
-    -- what the request creates gets this id, so that running it again after a crash creates nothing twice
+    -- the id of the object that the request creates, so that executing it again after a crash creates nothing twice
     operation_id uuid not null,
-    -- the answer, null until there is one; the body is sealed, since it can hold a secret
+    -- the response, null until there is one; the body is encrypted, since it can contain a secret
     status integer,
     content_type text,
     etag text not null default '',
@@ -857,7 +858,7 @@ create index idempotency_keys_direct_idx on idempotency_keys (operation_id) wher
 
 ---- data keys, and rotations of the master key and of the pepper
 
--- Data keys seal secrets; each is itself sealed with a master key of the configuration.
+-- Data keys encrypt secrets. Each data key is encrypted under a master key of the configuration.
 create table data_keys (
     id text primary key check (id like 'dk\_%'),
     sealed bytea not null,
@@ -865,13 +866,13 @@ create table data_keys (
     created_at timestamptz not null default now()
 );
 
--- Rotations run in small steps, each by any replica.
+-- Rotations run in small steps. Any replica can execute a step.
 create table rotations (
     id uuid primary key,
     kind text not null check (kind in ('master_key', 'pepper')),
-    -- the master key or pepper that everything moves to
+    -- the id of the new master key or pepper
     target text not null,
-    -- the last key of the pass over the keys so far
+    -- the position of the pass over API keys: the last key
     position uuid not null default '00000000-0000-0000-0000-000000000000',
     -- rows written so far
     changed bigint not null default 0,
@@ -881,9 +882,9 @@ create table rotations (
 create unique index rotations_running_idx on rotations (kind) where finished_at is null;
 create index rotations_kind_idx on rotations (kind, id);
 
----- recovery from lost commits: each transaction of a replica leaves a marker that is looked for after Postgres was replaced
+---- recovery from lost commits: each transaction of a replica writes a marker, whose absence proves that commits were lost
 
--- The control plane replicas that may commit. One whose row is gone is fenced, and must register again.
+-- The control plane replicas that may commit. A replica without a row is fenced, and must register again.
 create table replicas (
     id text primary key,
     registered_at timestamptz not null default clock_timestamp()

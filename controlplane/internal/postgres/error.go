@@ -16,8 +16,8 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 )
 
-// The meanings of driver errors, which the stores turn into the sentinels of
-// their domain.
+// The meanings of driver errors. The stores translate them into the errors of
+// their domain packages.
 var (
 	ErrNotFound  = errors.New("no such row")
 	ErrDuplicate = errors.New("row exists already")
@@ -43,23 +43,23 @@ const (
 	firstPause = 4 * time.Millisecond
 )
 
-// ConstraintError is a write that the schema refused. It unwraps to
-// ErrDuplicate or ErrReference.
+// ConstraintError is the error of a write that violates a constraint. It unwraps
+// to ErrDuplicate or ErrReference.
 type ConstraintError struct {
 	// Constraint is the name of the violated constraint or index.
 	Constraint string
 	kind       error
 }
 
-// Error names the constraint; it never holds values.
+// Error names the constraint; it never contains values.
 func (e *ConstraintError) Error() string { return fmt.Sprintf("%s (%s)", e.kind, e.Constraint) }
 
 // Unwrap returns ErrDuplicate or ErrReference.
 func (e *ConstraintError) Unwrap() error { return e.kind }
 
-// Translate wraps a driver error with the operation and, where it has one,
-// its meaning: ErrNotFound, ErrDuplicate, ErrReference or epoch.ErrAway. Nil
-// stays nil, and what InTx may retry stays recognisable.
+// Translate wraps a driver error with the operation and, if it has one, its
+// meaning: ErrNotFound, ErrDuplicate, ErrReference or recovery.ErrNoAnswer. It
+// returns nil for nil. InTx still recognises the errors after which it retries.
 func Translate(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -75,22 +75,22 @@ func Translate(operation string, err error) error {
 			return fmt.Errorf("postgres: %s: %w", operation, &ConstraintError{pg.ConstraintName, ErrReference})
 		}
 	}
-	if isAway(err) {
+	if isUnavailable(err) {
 		return fmt.Errorf("postgres: %s: %w: %w", operation, recovery.ErrNoAnswer, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", operation, err)
 }
 
-// isAway reports whether there was no answer at all, or one that there will be
-// none.
-func isAway(err error) bool {
+// isUnavailable reports whether the server did not answer or reported that it is
+// shutting down.
+func isUnavailable(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code == stateShutdown || pg.Code == stateCrashShutdown
 	}
-	_, unreachable := errors.AsType[net.Error](err) // a deadline that has passed is one, too
+	_, unreachable := errors.AsType[net.Error](err) // an expired deadline is also a net.Error
 	return unreachable || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
@@ -106,8 +106,8 @@ func retryable(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == stateSerialization || pg.Code == stateDeadlock)
 }
 
-// IsDataError reports whether Postgres refused the rows themselves: classes 22
-// (data exception) and 23 (integrity constraint) of its error codes.
+// IsDataError reports whether Postgres refused the content of the rows: classes 22
+// (data exception) and 23 (integrity constraint violation) of its error codes.
 func IsDataError(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && (pg.Code[:2] == "22" || pg.Code[:2] == "23")

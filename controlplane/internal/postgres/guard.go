@@ -13,8 +13,8 @@ import (
 	"modelgateway/shared/lease/rollback"
 )
 
-// requireSyncCommit makes a commit wait for the local log at least. Otherwise a
-// server whose processes crash would go on without commits that it acknowledged.
+// requireSyncCommit makes a commit wait at least for the local write-ahead log.
+// Otherwise a server could lose acknowledged commits when its processes crash.
 const requireSyncCommit = `select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'`
 
 // connGuard lets this process use Postgres only as the recovery.Guard allows.
@@ -23,8 +23,8 @@ type connGuard struct {
 	guard atomic.Pointer[recovery.Guard]
 }
 
-// check is called with every new connection before it is used: only a new
-// connection can lead to another server.
+// check is called with every new connection before it is used. An open connection
+// always leads to the same server, so it needs no further check.
 func (g *connGuard) check(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, requireSyncCommit); err != nil {
 		return fmt.Errorf("set synchronous_commit: %w", err)
@@ -47,7 +47,7 @@ func (g *connGuard) check(ctx context.Context, conn *pgx.Conn) error {
 func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
 	guard := g.guard.Load()
 	if guard == nil {
-		return pgx.BeginFunc(ctx, pool, fn) //nolint:wrapcheck // fn has said what it was doing
+		return pgx.BeginFunc(ctx, pool, fn) //nolint:wrapcheck // fn has wrapped the error
 	}
 	c, err := guard.BeginCommit()
 	if err != nil {
@@ -61,12 +61,12 @@ func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx p
 	})
 	if err != nil {
 		guard.Failed(c)
-		return err //nolint:wrapcheck // fn has said what it was doing
+		return err //nolint:wrapcheck // fn has wrapped the error
 	}
 	return guard.Committed(c)
 }
 
-// WriteCommitMarker writes the row that shows that a transaction was committed.
+// WriteCommitMarker writes the row that proves that a transaction was committed.
 // It returns recovery.ErrFenced if the replica was fenced.
 func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.CommitMarker) error {
 	written, err := q.InsertCommitMarker(ctx, sqlcgen.InsertCommitMarkerParams{ReplicaID: w.Replica, Number: w.N})
@@ -80,9 +80,9 @@ func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.Commi
 }
 
 // incarnationQuery returns the server incarnation: one run of one server with one
-// copy of the database. Another one may lack commits. A standby that was promoted
-// goes on running, but on another timeline; the query fails on a standby that was
-// not promoted, which may lag behind.
+// copy of the database. In another incarnation commits may be missing. A promoted
+// standby is another incarnation, because its timeline differs. The query fails on
+// a standby that was not promoted, which may be behind the primary.
 const incarnationQuery = `select extract(epoch from pg_postmaster_start_time()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
 	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'cluster_state'::regclass::oid`
 
@@ -94,8 +94,8 @@ func ReadIncarnation(ctx context.Context, db sqlcgen.DBTX) (name string, err err
 	return name, nil
 }
 
-// SetGuard makes every connection and every transaction ask the guard; open
-// connections are replaced.
+// SetGuard makes every connection and every transaction ask the guard. It replaces
+// open connections.
 func (db *DB) SetGuard(g *recovery.Guard) {
 	db.guard.guard.Store(g)
 	db.pool.Reset()

@@ -29,18 +29,18 @@ type Migration struct {
 }
 
 const (
-	// migrationLockTimeout is how long a migration waits for a table. All later users of the table wait behind it, so that
-	// a migration that waits for ever would stop the product.
+	// migrationLockTimeout is how long a migration waits for the lock of a table. All other users of the table wait
+	// meanwhile, so a migration without this limit could stop the product.
 	migrationLockTimeout = 3 * time.Second
-	// migrationAttempts is how often it tries, with pauses of migrationPause in which others use the table.
+	// migrationAttempts bounds the attempts. In the pauses of migrationPause between them, others can use the table.
 	migrationAttempts = 40
 	migrationPause    = 2 * time.Second
 )
 
-// Migrate brings the schema up to this program's version and returns what it
-// applied. Several may run at once: one migrates under an advisory lock and the
-// others find nothing left to do. A migration that cannot lock its tables in time
-// is tried again.
+// Migrate updates the schema to this program's version and returns the migrations
+// that it applied. It may run several times at once: one call migrates under an
+// advisory lock, and the others then find an up-to-date schema. A migration that
+// cannot lock its tables in time is tried again.
 func Migrate(ctx context.Context, cfg Config) ([]Migration, error) {
 	cfg.lockTimeout = migrationLockTimeout
 	db, err := Open(ctx, cfg)
@@ -52,7 +52,7 @@ func Migrate(ctx context.Context, cfg Config) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = provider.Close() }() // it only closes its view of our pool
+	defer func() { _ = provider.Close() }() // it does not close the pool
 	return migrate(ctx, provider, migrationAttempts, migrationPause)
 }
 
@@ -92,7 +92,7 @@ func newProvider(pool *pgxpool.Pool, files fs.FS) (*goose.Provider, error) {
 	return provider, nil
 }
 
-// LatestMigration is the version of the newest migration that this program holds.
+// LatestMigration is the version of the newest migration in this program.
 var LatestMigration = func() int64 {
 	var found int64
 	names, _ := fs.Glob(migrations.Files, "*.sql") // the pattern is well formed
@@ -106,7 +106,8 @@ var LatestMigration = func() int64 {
 }()
 
 // Migrated returns ErrNotMigrated unless the schema has every migration of this
-// program. It may be newer: neighbouring releases run side by side.
+// program. The schema may be newer, because consecutive releases run side by side
+// during an update.
 func (db *DB) Migrated(ctx context.Context) error {
 	version, err := db.SchemaVersion(ctx)
 	switch {

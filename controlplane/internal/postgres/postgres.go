@@ -1,12 +1,12 @@
-// Package postgres owns the connection to the database, the only truth of the
-// control plane: the pool, transactions, the translation of driver errors and
-// migrations.
+// Package postgres connects to the database, which holds the authoritative state of
+// the control plane. It contains the connection pool, transactions, the
+// translation of driver errors, and migrations.
 //
 // The packages below it implement the Store interfaces that the domain packages
-// declare, one package for each subject, each with a type Store and a function
-// New. They hold no rules: what a change means is decided by the domain
-// packages, here it is written in one transaction. Queries are written by hand
-// in query/ and compiled by sqlc into sqlcgen.
+// declare: one package for each subject, each with a type Store and a function
+// New. They contain no rules: the domain packages decide about a change, and the
+// store writes it in one transaction. Queries are written by hand in query/ and
+// compiled by sqlc into sqlcgen.
 package postgres
 
 import (
@@ -22,13 +22,13 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
-// idleInTransaction is how long a transaction of ours may do nothing before
-// Postgres ends it: a stuck replica must not hold row locks for ever.
+// idleInTransaction is how long a transaction may be idle before Postgres ends it:
+// a replica that hangs must not hold row locks for ever.
 const idleInTransaction = 30 * time.Second
 
-// Config says which database to use.
+// Config selects the database.
 type Config struct {
-	// URL is a Postgres connection string; it may hold a password and is never logged.
+	// URL is a Postgres connection string; it may contain a password and is never logged.
 	URL string
 	// MaxConnections bounds the pool; zero takes pgx's default.
 	MaxConnections int
@@ -37,18 +37,17 @@ type Config struct {
 	lockTimeout time.Duration
 }
 
-// DB is a pool of connections with what every query needs. It is safe for
-// concurrent use.
+// DB is a pool of connections. It is safe for concurrent use.
 type DB struct {
 	pool  *pgxpool.Pool
 	guard *connGuard
 }
 
-// Open returns a DB that answers. The caller closes it.
+// Open returns a DB after it has reached the server. The caller must close it.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
-		// The text of a parse error can hold the password.
+		// The text of a parse error can contain the password.
 		return nil, errors.New("postgres: the connection string is malformed")
 	}
 	if cfg.MaxConnections > 0 {
@@ -79,7 +78,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 // Wrap returns a DB that uses an open pool.
 func Wrap(pool *pgxpool.Pool) *DB { return &DB{pool: pool, guard: new(connGuard)} }
 
-// Close waits for the release of connections in use and closes the pool.
+// Close waits until all connections are released, and closes the pool.
 func (db *DB) Close() { db.pool.Close() }
 
 // Pool returns the pool, for notifications and session locks, which belong to one
@@ -98,12 +97,12 @@ func (db *DB) Ping(ctx context.Context) error {
 }
 
 // InTx runs fn in a transaction and commits it if fn returns nil. After a
-// serialization failure or a deadlock it runs fn again, up to maxAttempts
-// times, so fn must not change anything outside the transaction that a second
-// run would not overwrite.
+// serialization failure or a deadlock it runs fn again, up to maxAttempts times in
+// all. So fn may change variables outside the transaction only if a second run
+// overwrites them.
 //
 // The transaction writes a commit marker, so that the loss of the commit is
-// detected. All changes that are answered or acted upon outside of Postgres use
+// detected. All changes with effects outside of Postgres, such as a response, use
 // InTx or InRevision.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {

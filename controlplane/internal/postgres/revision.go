@@ -9,7 +9,8 @@ import (
 )
 
 // InRevision runs a change in a transaction that has taken the next revision, so
-// that changes are numbered in commit order. Like InTx it may run fn again.
+// that the order of revisions is the order of commits. Like InTx it may run fn
+// again.
 func (db *DB) InRevision(ctx context.Context, operation string, fn func(q *sqlcgen.Queries, rev int64) error) error {
 	return db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)

@@ -56,8 +56,8 @@ func (s *Store) Create(ctx context.Context, a account.Account) (made account.Acc
 	return made, err
 }
 
-// existingAccount returns the account that an insert conflicts with. It is the
-// same account; if there is none, another account has the external id.
+// existingAccount returns the account with the id of an insert that had a conflict.
+// If there is none, another account has the external id.
 func existingAccount(ctx context.Context, q *sqlcgen.Queries, id account.ID) (account.Account, error) {
 	row, err := q.GetAccount(ctx, ident.UUID(id))
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -26,7 +26,7 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Alone implements archive.Store. It holds a lock that belongs to one connection.
+// RunExclusively implements archive.Store. It holds a lock that belongs to one connection.
 func (s *Store) RunExclusively(ctx context.Context, fn func(context.Context) error) error {
 	conn, err := s.db.Pool().Acquire(ctx)
 	if err != nil {
@@ -74,9 +74,9 @@ func (s *Store) CloseBefore(ctx context.Context, end time.Time) error {
 	return nil
 }
 
-// inBriefLock runs a transaction that locks a table that settlement writes. Later
-// users of the table wait behind it, so it gives up soon; the next run tries
-// again.
+// inBriefLock runs a transaction that locks a table that settlement writes. All other
+// users of the table wait while it waits for the lock, so it gives up soon; the next
+// run tries again.
 func (s *Store) inBriefLock(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
 	return postgres.Translate(operation, s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -90,7 +90,7 @@ func (s *Store) inBriefLock(ctx context.Context, operation string, fn func(q *sq
 // monthName is the object of audit entries about a month.
 type monthName time.Time
 
-// String is such as "usage 2026-10".
+// String returns a text such as "usage 2026-10".
 func (m monthName) String() string { return "usage " + time.Time(m).Format("2006-01") }
 
 // Months implements archive.Store.
@@ -133,8 +133,8 @@ func (s *Store) MarkExported(ctx context.Context, m archive.Month) error {
 	})
 }
 
-// Drop implements archive.Store. The lock keeps the ledger check from adding to its
-// sums meanwhile.
+// Drop implements archive.Store. Its lock prevents the ledger check from adding to the
+// stored sums meanwhile.
 func (s *Store) Drop(ctx context.Context, month time.Time) (dropped bool, err error) {
 	err = s.inBriefLock(ctx, "drop month", func(q *sqlcgen.Queries) error {
 		dropped = false

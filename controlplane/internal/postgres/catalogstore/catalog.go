@@ -98,7 +98,7 @@ func apply(ctx context.Context, q *sqlcgen.Queries, rev int64, plan catalog.Plan
 // catalogObject names the catalog in the audit log.
 type catalogObject struct{}
 
-// String is the name.
+// String returns the name.
 func (catalogObject) String() string { return "catalog" }
 
 // loadCatalog reads the whole catalog. The queries must see one state: they
@@ -116,7 +116,7 @@ func loadCatalog(ctx context.Context, q *sqlcgen.Queries) (*catalog.State, error
 }
 
 type loader struct {
-	ctx   context.Context //nolint:containedctx // lives as long as one call
+	ctx   context.Context //nolint:containedctx // used within one call only
 	q     *sqlcgen.Queries
 	state *catalog.State
 }
@@ -274,7 +274,7 @@ func writePlan(ctx context.Context, q *sqlcgen.Queries, rev int64, p *catalog.Pl
 }
 
 type planWriter struct {
-	ctx  context.Context //nolint:containedctx // lives as long as one call
+	ctx  context.Context //nolint:containedctx // used within one call only
 	q    *sqlcgen.Queries
 	rev  int64
 	plan *catalog.Plan
@@ -312,7 +312,7 @@ func (w *planWriter) providers() error {
 }
 
 func (w *planWriter) credentials() error {
-	// A name has one credential at a time, so the old one is removed first.
+	// Only one credential can have a name, so the old one is removed first.
 	if err := w.q.RemoveCredentials(w.ctx, w.plan.RemoveCredentials); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 )
 
-// Store looks into the database; it implements diagnosis.Database.
+// Store reads the facts about the database; it implements diagnosis.Database.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -28,7 +28,7 @@ func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err err
 		return facts, postgres.Translate("diagnose", err)
 	}
 	if facts.Migration < postgres.LatestMigration {
-		return facts, nil // the tables may not be there
+		return facts, nil // the tables may not exist
 	}
 	return facts, postgres.Translate("diagnose", s.contents(ctx, &facts))
 }

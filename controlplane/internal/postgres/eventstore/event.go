@@ -11,8 +11,8 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Insert writes events in the transaction of their cause. Events whose
-// deduplication key is stored already are left out.
+// Insert writes events in the transaction of their cause. It omits events whose
+// deduplication key is stored already.
 func Insert(ctx context.Context, q *sqlcgen.Queries, events ...webhook.Event) error {
 	var arg sqlcgen.InsertEventsParams
 	for i := range events {
@@ -35,8 +35,8 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, events ...webhook.Event) er
 }
 
 // isStored reports whether an event with the same deduplication key is stored. It
-// is asked first, so that transactions do not wait for one another at the unique
-// key.
+// is called before the insert, so that transactions do not wait for one another at
+// the unique key.
 func isStored(ctx context.Context, q *sqlcgen.Queries, e *webhook.Event) (bool, error) {
 	if e.Once == "" {
 		return false, nil

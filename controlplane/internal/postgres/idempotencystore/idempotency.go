@@ -1,4 +1,4 @@
-// Package idempotencystore keeps requests of the admin API and their answers in
+// Package idempotencystore keeps requests of the admin API and their responses in
 // Postgres: it implements idempotency.Store.
 package idempotencystore
 
@@ -14,7 +14,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 )
 
-// Store keeps requests and answers.
+// Store keeps requests and responses.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -47,7 +47,7 @@ func (s *Store) Begin(ctx context.Context, fresh idempotency.Stored) (idempotenc
 
 // Finish implements idempotency.Store.
 func (s *Store) Finish(ctx context.Context, done idempotency.Stored) error {
-	return postgres.Translate("write answer", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
+	return postgres.Translate("write response", s.db.Queries().FinishIdempotencyKey(ctx, sqlcgen.FinishIdempotencyKeyParams{
 		Actor: done.Request.Actor, Key: done.Request.Key, OperationID: done.Operation,
 		Status: int32(done.Status), ContentType: done.ContentType, Etag: done.ETag, Body: done.Sealed.Text, CipherKeyID: done.Sealed.KeyID,
 	}))

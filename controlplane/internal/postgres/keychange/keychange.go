@@ -1,5 +1,5 @@
-// Package keychange numbers changes of keys and accounts that proxies must apply. The
-// other stores write them in the transaction of the change.
+// Package keychange writes the changes of keys and accounts that proxies must apply. The
+// other stores use it in the transaction of the change.
 package keychange
 
 import (
@@ -12,9 +12,9 @@ import (
 )
 
 // Insert writes a change of a key, or of an account if key is nil, at a revision.
-// Proxies may know a key with several hashes by any of them, so that each hash
-// gets a change. The change of the key's own hash is the last one and is
-// returned: a proxy that has applied it has applied the others.
+// A proxy may have cached a key under any of its hashes, so each hash gets a
+// change. The change of the key's own hash is the last one and is returned: a
+// proxy that has applied it has applied the others.
 func Insert(ctx context.Context, q *sqlcgen.Queries, rev int64, kind wire.KeyChangeKind, account ident.UUID, key *sqlcgen.ApiKey) (wire.KeyChange, error) {
 	row := sqlcgen.InsertKeyChangeParams{Revision: rev, Kind: string(kind), AccountID: account}
 	if key == nil {

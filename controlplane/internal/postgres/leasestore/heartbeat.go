@@ -83,8 +83,8 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 	return reply, postgres.Translate("extend session", err)
 }
 
-// Close implements leasing.Store. It locks the session exclusively before it
-// changes anything: settlement shares the session while it waits for the row.
+// Close implements leasing.Store. It takes the exclusive lock of the session first:
+// settlement holds a shared lock of the session while it waits to update the row.
 func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 	done := false
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -101,7 +101,7 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 			}
 		}
 		if done = t.Close(r, settled); done && *t == before {
-			return nil // closed already, or a session of another boot of the proxy
+			return nil // closed already, or the session of another process of the proxy
 		}
 		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
 			return fmt.Errorf("end session: %w", err)
@@ -114,8 +114,8 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 	return done, postgres.Translate("close session", err)
 }
 
-// closeExpired closes a fenced session without heartbeats for too long, unless it
-// was closed meanwhile.
+// closeExpired closes a fenced session that had no heartbeat for closeAfter, unless
+// it was closed meanwhile.
 func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, closeAfter time.Duration) (closed bool, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -161,7 +161,7 @@ func (l *Store) Sweep(ctx context.Context, margin, closeAfter time.Duration) (fe
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
 		if !t.Expired(closeAfter) {
-			break // the others had a heartbeat later
+			break // the other sessions had a later heartbeat
 		}
 		done, err := l.closeExpired(ctx, t.ID, closeAfter)
 		if err != nil {

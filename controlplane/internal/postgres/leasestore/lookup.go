@@ -50,8 +50,8 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	}
 }
 
-// setMultipliers sets the price multipliers of a key record. They are left out
-// where the list price applies.
+// setMultipliers sets the price multipliers of a key record. It omits an account
+// multiplier of one, which means list prices, and an empty map.
 func setMultipliers(record *wire.KeyRecord, own int64, models []byte) error {
 	if m := price.Multiplier(own); m != price.One {
 		record.PriceMultiplier = m

@@ -68,7 +68,7 @@ func restore(ctx context.Context, q *sqlcgen.Queries, r *wire.RegisterRequest, b
 	return nil
 }
 
-// refusedOf encodes the refused credentials of a heartbeat.
+// refusedOf encodes the refused credentials of a heartbeat as JSON.
 func refusedOf(r *wire.HeartbeatRequest) ([]byte, error) {
 	if len(r.Refused) == 0 {
 		return []byte("[]"), nil

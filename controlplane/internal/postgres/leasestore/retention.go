@@ -8,7 +8,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
-// closedSessions bounds the closed sessions that are cleared in one run.
+// maxClearedSessions bounds the closed sessions that are cleared in one run.
 const maxClearedSessions = 1000
 
 // DeleteOld deletes the leases and lease responses of closed sessions, closed
@@ -54,6 +54,6 @@ func (l *Store) clear(ctx context.Context, session int64) (deleted int64, err er
 	if err != nil {
 		return leases + responses, err
 	}
-	_, err = l.db.Queries().MarkSessionCleared(ctx, session) // rows that another transaction has locked are left to the next run
+	_, err = l.db.Queries().MarkSessionCleared(ctx, session) // the next run clears rows that another transaction has locked
 	return leases + responses, err
 }

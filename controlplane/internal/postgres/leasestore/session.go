@@ -13,8 +13,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// ShareSessions reads sessions with a lock that delays their closing, but neither
-// heartbeats nor settlement. Unknown sessions are left out.
+// ShareSessions reads sessions with a shared lock. The lock blocks the closing of a
+// session, but neither heartbeats nor settlement. Unknown sessions are omitted.
 func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wire.SessionID]*session.Record, error) {
 	rows, err := q.ShareSessions(ctx, ids)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// checkRow is the result of a check query: the numbers of compared and of
-// differing rows, the first differing row, and its two values.
+// checkRow is the result of a check query: the numbers of compared and differing
+// rows, the first differing row, and its two values.
 type checkRow struct {
 	compared, differing int64
 	row                 string

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxSumAge is the age of the stored sums at which newer rows are added to them.
+	// maxSumAge is the maximum age of the stored sums. Older sums are updated by the newer rows.
 	maxSumAge = 5 * time.Minute
 	// maxDifferences bounds the number of differing pools that are read.
 	maxDifferences = 1000
@@ -93,8 +93,8 @@ func differ(c *ledger.Check, row string, want, got int64) {
 	}
 }
 
-// updateSums adds rows to the stored sums if these are old. One replica does it at
-// a time. The others use the sums as they are; there are none the first time.
+// updateSums adds rows to the stored sums if the sums are old. One replica does it at
+// a time. The others use the stored sums; before the first update there are none.
 func (s *Store) updateSums(ctx context.Context) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -108,7 +108,7 @@ func (s *Store) updateSums(ctx context.Context) error {
 		}
 		if locked, err := q.TryLockLedgerCheck(ctx); err != nil || !locked {
 			if err == nil && first {
-				err = errors.New("another replica computes the first sums")
+				err = errors.New("another replica is computing the first sums")
 			}
 			return err
 		}

@@ -39,8 +39,8 @@ func (s *Store) Entries(ctx context.Context, query ledger.EntryQuery) ([]ledger.
 	return entries, postgres.Translate("export ledger", err)
 }
 
-// entries reads the entries of all books, in the order of the times of their
-// transactions; that of the cursor is read first.
+// entries reads the entries of all ledger accounts, ordered by the times of their
+// transactions. It first reads the time of the cursor's transaction.
 func (s *Store) entries(ctx context.Context, query *ledger.EntryQuery) ([]sqlcgen.ExportLedgerRow, error) {
 	arg := sqlcgen.ExportLedgerParams{
 		FromMoment: query.From, ToMoment: query.To, AfterMoment: query.From, AfterID: ident.UUID(query.After), AfterLine: int32(query.AfterLine),

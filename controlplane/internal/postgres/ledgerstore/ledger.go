@@ -24,7 +24,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Store keeps the books; it implements ledger.Store.
+// Store keeps the ledger; it implements ledger.Store.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -75,10 +75,10 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 	return booked, posted, err
 }
 
-// requestOf returns the request that a transaction is about; nil if there is none.
+// requestOf returns the request that a correction refers to; nil if there is none.
 func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
 	if t.RequestID == "" {
-		return nil, nil //nolint:nilnil // a transaction may be about no request
+		return nil, nil //nolint:nilnil // a transaction need not refer to a request
 	}
 	u, err := ident.Request.Parse(t.RequestID)
 	if err != nil {
@@ -87,7 +87,7 @@ func requestOf(t *ledger.Transaction) (*ident.UUID, error) {
 	return &u, nil
 }
 
-// checkRequest returns ErrNoRequest unless a request is settled and of the account.
+// checkRequest returns ErrNoRequest unless a request is settled and belongs to the account.
 func checkRequest(ctx context.Context, q *sqlcgen.Queries, request *ident.UUID, id account.ID) error {
 	if request == nil {
 		return nil
@@ -122,7 +122,7 @@ func (s *Store) Corrections(ctx context.Context, request ident.UUID) ([]ledger.T
 	return found, nil
 }
 
-// move writes the entries of a transaction and changes the balance of the account.
+// writeEntries writes the entries of a transaction and changes the balance of the account.
 func (s *Store) writeEntries(ctx context.Context, q *sqlcgen.Queries, t *ledger.Transaction) error {
 	row, err := q.LockAccountPool(ctx, sqlcgen.LockAccountPoolParams{AccountID: ident.UUID(t.AccountID), Kind: int16(wire.Balance)})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package outboxstore reads messages that were written with a change and are to be
-// published after it: it implements outbox.Store.
+// Package outboxstore reads the catalog entries that were written with a change and have
+// to be published after it: it implements outbox.Store.
 package outboxstore
 
 import (
@@ -14,10 +14,10 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
-// outboxBatch bounds the messages that are published in one transaction.
+// outboxBatch bounds the entries that are published in one transaction.
 const outboxBatch = 256
 
-// Store keeps what is to be published; it implements outbox.Store.
+// Store keeps unpublished entries; it implements outbox.Store.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -75,7 +75,7 @@ func (s *Store) wait(ctx context.Context) error {
 	if _, err := conn.Exec(ctx, "listen mgw_outbox"); err != nil {
 		return err //nolint:wrapcheck // Wait translates
 	}
-	// There is no notification of rows that were committed before listening began.
+	// Postgres sends no notification for rows that were committed before LISTEN.
 	filled, err := sqlcgen.New(conn).OutboxHasRows(ctx)
 	if err != nil || filled {
 		return err
@@ -84,8 +84,8 @@ func (s *Store) wait(ctx context.Context) error {
 	return err //nolint:wrapcheck // Wait translates
 }
 
-// release ends listening and releases the connection. If that fails, the
-// connection is closed.
+// release ends LISTEN and releases the connection. If that fails, it closes the
+// connection.
 func release(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -31,8 +31,8 @@ func Strings[T ~string](values []T) []string {
 // Seconds returns a number of seconds of Postgres as a duration.
 func Seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// Day returns the UTC day of a moment. A zero moment becomes the infinity given;
-// with pgtype.Finite it stays a day.
+// Day returns the UTC day of a time. For the zero time it returns the given infinity,
+// or the day of the zero time if that is pgtype.Finite.
 func Day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
 	if t.IsZero() && none != pgtype.Finite {
 		return pgtype.Date{InfinityModifier: none, Valid: true}
@@ -46,8 +46,8 @@ var HighestID = ident.UUID{
 	8: 0xff, 9: 0xff, 10: 0xff, 11: 0xff, 12: 0xff, 13: 0xff, 14: 0xff, 15: 0xff,
 }
 
-// LowestID returns the lowest UUID of version 7 of a moment; zero for moments
-// before 1970.
+// LowestID returns the lowest UUID of version 7 of a time; zero for times before
+// 1970.
 func LowestID(t time.Time) ident.UUID {
 	var u ident.UUID
 	if t.IsZero() || t.UnixMilli() < 0 {

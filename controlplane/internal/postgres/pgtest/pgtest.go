@@ -1,14 +1,13 @@
-// Package pgtest owns the databases of tests: every test that asks gets a
-// database of its own, with all migrations applied, that is dropped when the
-// test ends.
+// Package pgtest creates the databases of tests: a test that calls New gets its own
+// database with all migrations applied, which is dropped when the test ends.
 //
-// The server is the one that MGW_TEST_POSTGRES_URL names, where `make test`
-// puts one for all packages, or else a temporary cluster that starts with the
-// first test of a process and goes with it. The migrated database is made once
-// per server and set of migrations, and cloned.
+// The server is given by MGW_TEST_POSTGRES_URL, which `make test` sets for all
+// packages. Without it, the first test of a process starts a temporary cluster,
+// which ends with the process. A migrated template database is created once per
+// server and set of migrations, and cloned for each test.
 //
-// It uses pgx directly and imports nothing of the control plane, so that every
-// package of it can use this one in its tests.
+// The package uses pgx directly and imports no package of the control plane, so
+// that each of them can use it in its tests.
 package pgtest
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New returns a pool of connections to a migrated database of this test's own.
+// New returns a pool of connections to a migrated database for this test alone.
 func New(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), URL(t))
@@ -34,8 +33,8 @@ func New(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// URL returns the connection string of a migrated database of this test's own.
-// Connections still open when the test ends are cut.
+// URL returns the connection string of a migrated database for this test alone.
+// Connections that are still open when the test ends are closed by the server.
 func URL(t testing.TB) string {
 	t.Helper()
 	template, err := template()
@@ -45,14 +44,14 @@ func URL(t testing.TB) string {
 	return create(t, template)
 }
 
-// Empty returns the connection string of a database of this test's own without
-// any migration, for tests of migrating.
+// Empty returns the connection string of a database for this test alone without any
+// migration, for tests of migrations.
 func Empty(t testing.TB) string {
 	t.Helper()
 	return create(t, "template0")
 }
 
-// create makes a database from a template for as long as the test runs.
+// create creates a database from a template; it is dropped when the test ends.
 func create(t testing.TB, template string) string {
 	t.Helper()
 	admin, err := server()
@@ -65,7 +64,7 @@ func create(t testing.TB, template string) string {
 		t.Fatalf("pgtest: %v", err)
 	}
 	t.Cleanup(func() {
-		// The test's own context has ended by now.
+		// The context of the test has ended at this point.
 		if err := exec(context.Background(), admin, "drop database "+quoted+" with (force)"); err != nil {
 			t.Errorf("pgtest: %v", err)
 		}
@@ -77,7 +76,7 @@ func create(t testing.TB, template string) string {
 	return at
 }
 
-// exec runs one statement on a connection of its own.
+// exec runs one statement on a new connection.
 func exec(ctx context.Context, connString, statement string) error {
 	conn, err := pgx.Connect(ctx, connString)
 	if err != nil {

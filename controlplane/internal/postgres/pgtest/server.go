@@ -18,7 +18,7 @@ var server = sync.OnceValues(func() (string, error) {
 	if given := os.Getenv(ServerVariable); given != "" {
 		return given, nil
 	}
-	// Nobody stops it: it notices the end of this process.
+	// The cluster ends when this process ends, so it is not stopped here.
 	cluster, err := pgcluster.Start(context.Background(), pgcluster.Config{
 		Settings: map[string]string{"max_connections": "200"},
 	})

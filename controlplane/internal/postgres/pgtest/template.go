@@ -17,8 +17,8 @@ import (
 	"modelgateway/migrations"
 )
 
-// templateLock is the advisory lock held while a template is made, so that
-// packages tested at the same time on one server make it once.
+// templateLock is the advisory lock that is held while a template is created, so
+// that the tests of several packages on one server create it once.
 const templateLock = 0x6d67775f74657374
 
 // template returns the name of the migrated database that tests are cloned from.
@@ -35,14 +35,14 @@ var template = sync.OnceValues(func() (string, error) {
 	return name, ensureTemplate(context.Background(), admin, name)
 })
 
-// ensureTemplate makes the template if it is not there. It is made under
-// another name, so that an interrupted attempt is never taken for it.
+// ensureTemplate creates the template if it does not exist. It creates it under
+// another name and renames it, so that an unfinished template is never used.
 func ensureTemplate(ctx context.Context, admin, name string) error {
 	conn, err := pgx.Connect(ctx, admin)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer func() { _ = conn.Close(ctx) }() // this also gives up the lock
+	defer func() { _ = conn.Close(ctx) }() // this also releases the lock
 	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", int64(templateLock)); err != nil {
 		return fmt.Errorf("lock template: %w", err)
 	}
@@ -90,7 +90,7 @@ func migrate(connString string, f func(*goose.Provider) error) (err error) {
 	return nil
 }
 
-// fingerprint changes with the name or content of any migration.
+// fingerprint returns a hash of the names and contents of all migrations.
 func fingerprint(files fs.FS) (string, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// AlarmedPool is a locked pool with its alarms.
+// AlarmPool is a locked pool with its alarms.
 type AlarmPool struct {
 	webhook.Pool
 	id int64
-	// stored are the alarms as they are stored.
+	// stored are the raised alarms in the database.
 	stored webhook.AlarmSet
 	// refused reports that a request was refused because the pool cannot cover it.
 	refused bool
 }
 
-// UpdateAlarms evaluates the alarms of locked pools, and writes those that changed
-// with their events.
+// UpdateAlarms evaluates the alarms of locked pools. It writes the changed alarms and
+// the events of newly raised ones.
 func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmPool) error {
 	var changed sqlcgen.SetRaisedAlarmsParams
 	var events []webhook.Event
@@ -48,8 +48,8 @@ func UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, pools ...AlarmPool) e
 	return eventstore.Insert(ctx, q, events...)
 }
 
-// alarmedPoolOf returns a locked pool with its alarms; nil if its kind has none.
-func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
+// alarmPoolOf returns a locked pool with its alarms; nil if its kind has none.
+func alarmPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
 	if wire.PoolKind(r.Kind) == wire.Slots {
 		return nil
 	}
@@ -62,7 +62,7 @@ func alarmedPoolOf(r *sqlcgen.LockPoolsRow) *AlarmPool {
 	}
 }
 
-// UpdateAlarms evaluates the alarms of the pools as the allocator has left them.
+// UpdateAlarms evaluates the alarms of the pools in the state that the allocator computed.
 func (s *Stored) UpdateAlarms(ctx context.Context, q *sqlcgen.Queries, a *allocator.Allocator, refused map[wire.PoolID]bool) error {
 	for i := range s.AlarmPools {
 		p := &s.AlarmPools[i]

@@ -1,6 +1,6 @@
-// Package poolstore reads pools and leases under lock and writes what changed, with the
-// alarms of balances and spend limits. It takes part in transactions of the
-// other stores.
+// Package poolstore locks and reads pools and leases, and writes those that changed, with
+// the alarms of balances and spend limits. The other stores use it in their
+// transactions.
 package poolstore
 
 import (
@@ -12,11 +12,11 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Stored are pools and leases as they are in Postgres, under lock.
+// Stored are locked pools and leases with their stored values.
 type Stored struct {
 	pools  map[wire.PoolID]allocator.Pool
 	leases map[allocator.LeaseKey]allocator.Lease
-	// Alarmed are the pools that have alarms, by id.
+	// AlarmPools are the pools whose kind has alarms, ordered by id.
 	AlarmPools []AlarmPool
 }
 
@@ -30,7 +30,7 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 	s.AlarmPools = make([]AlarmPool, 0, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		if p := alarmedPoolOf(r); p != nil {
+		if p := alarmPoolOf(r); p != nil {
 			s.AlarmPools = append(s.AlarmPools, *p)
 		}
 		s.pools[wire.PoolID(r.ID)] = poolOf(r)
@@ -54,8 +54,8 @@ func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	}
 }
 
-// Resize changes the total of a locked pool, and returns the pool with its alarms,
-// which are not evaluated yet; nil if its kind has none.
+// Resize changes the total of a locked pool. It returns the pool with its alarms,
+// which are not evaluated yet; nil if its kind has no alarms.
 func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, change func(*allocator.Pool)) (*AlarmPool, error) {
 	stored := poolOf(row)
 	p := stored
@@ -66,15 +66,15 @@ func Resize(ctx context.Context, q *sqlcgen.Queries, row *sqlcgen.LockPoolsRow, 
 			return nil, fmt.Errorf("resize pool %d: %w", p.ID, err)
 		}
 	}
-	alarms := alarmedPoolOf(row)
+	alarms := alarmPoolOf(row)
 	if alarms != nil {
 		alarms.Total, alarms.Unlimited = p.Total, p.Unlimited
 	}
 	return alarms, nil
 }
 
-// LoadHolders reads the live leases of pools in escrow mode, and of pools with less
-// free units than are needed. No lease of the others has to be recalled.
+// LoadHolders reads the live leases of pools in escrow mode, and of pools with fewer
+// free units than are needed. Leases of other pools need not be recalled.
 func LoadHolders(ctx context.Context, q *sqlcgen.Queries, b *allocator.Allocator, wanted map[wire.PoolID]int64) error {
 	var pools []int64
 	for id, p := range b.Pools {

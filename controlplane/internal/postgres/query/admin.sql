@@ -11,7 +11,8 @@ select * from admin_tokens order by id;
 update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = @id returning *;
 
 -- name: GetToken :one
--- touch_due: it is valid, and its use was not recorded for a minute, which is exact enough and spares a write per request.
+-- touch_due: the token is valid, and its last recorded use is a minute ago or older. Recording each use would cost a write
+-- per request.
 select sqlc.embed(t), coalesce(t.expires_at <= now(), false)::boolean as expired,
     (t.revoked_at is null and coalesce(t.expires_at > now(), true)
         and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as touch_due

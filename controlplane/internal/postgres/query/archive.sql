@@ -7,8 +7,8 @@ select clock_timestamp()::timestamptz as now;
 select close_usage_month(@month::date)::boolean as closed;
 
 -- name: DropUsageMonth :one
--- It is not dropped while the sums of the ledger check may lack records that were settled just before it was closed. If
--- there are no sums yet, they begin with the totals of the dropped months.
+-- The month is not dropped while records that were settled just before it was closed may be missing in the sums of the
+-- ledger check. If there are no sums yet, they begin with the totals of the dropped months.
 select (case
     when exists (
         select from ledger_check_state s join usage_months m on m.month = @month::date where s.summed_until <= m.closed_at + interval '1 minute'
@@ -26,7 +26,7 @@ select month, closed_at, records, cost, exported_at, exported_by, file, sha256, 
 update usage_months set exported_at = now(), exported_by = @exported_by, file = @file, sha256 = @sha256 where month = @month;
 
 -- name: AuditBefore :many
--- The entries before the first one of the given time or later, so that the beginning of the log is archived without gaps.
+-- The entries before the first entry of the given time or later. So the archived part of the log has no gaps.
 select a.id, a.created_at, a.actor, a.action, a.object, a.before, a.after, a.request_id
 from audit_log a
 where a.id > @after_id and a.id < coalesce((select min(later.id) from audit_log later where later.created_at >= @before_moment), 9223372036854775807)

@@ -1,13 +1,13 @@
 -- name: InsertKeyChange :one
--- The caller has taken the revision, so no other change can come between.
+-- The caller has taken the revision, so no other change can be inserted before it commits.
 insert into key_changes (revision, previous_revision, kind, key_id, account_id, lookup_hash)
 select @revision::bigint, coalesce(max(c.revision), 0), @kind, sqlc.narg('key_id')::uuid, @account_id::uuid, sqlc.narg('lookup_hash')::bytea
 from key_changes c
 returning revision, previous_revision;
 
 -- name: RevocationOfKey :one
--- The last one of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has
--- applied all.
+-- The last of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has applied
+-- the others.
 select revision, previous_revision from key_changes where key_id = @key_id::uuid and kind = 'key_revoked' order by revision desc limit 1;
 
 -- name: InsertAudit :exec

@@ -1,9 +1,9 @@
 -- The ledger check over rows that are newer than the stored sums. No running
--- transaction is older than the moment up to which rows are summed, so no row
--- can be added before it.
+-- transaction began before the time up to which rows are summed, so no row with
+-- an earlier time can be added.
 
 -- name: CheckLeases :one
--- No lease has less than nothing outstanding, and leases of closed sessions have nothing outstanding.
+-- The outstanding amount of a lease is not negative, and that of a lease of a closed session is zero.
 with odd as (
     select l.pool_id, l.session_id, l.granted - l.returned - l.charged as got
     from leases l
@@ -38,9 +38,9 @@ select (select count(*) from sums)::bigint as compared,
 select count(*) from pools where kind in (1, 2);
 
 -- name: DifferingPools :many
--- The pools of accounts and keys that differ from records or ledger: stored sums and newer rows together. The pools are
--- united with their sums and not joined: the planner cannot estimate the number of sums, and a plan for few takes minutes
--- for many.
+-- The pools of accounts and keys that differ from the records or the ledger, that is from the stored sums plus the newer
+-- rows. Pools and sums are combined by UNION and not by a join: the planner cannot estimate the number of sums, and a plan
+-- for few of them takes minutes if there are many.
 with parts as (
     select owner_id as owner, used::numeric as used, charged::numeric as charged, entries::numeric as entries,
         null::bigint as pool, null::smallint as kind, null::bigint as settled, null::bigint as balance
@@ -105,7 +105,7 @@ set used = b.used + excluded.used, charged = b.charged + excluded.charged, entri
 insert into ledger_check_state (summed_until) values (@summed_until) on conflict (one) do update set summed_until = excluded.summed_until;
 
 -- name: LedgerCheckMoment :one
--- The moment up to which rows can be summed: no transaction runs for two minutes.
+-- The time up to which rows can be summed: no transaction runs for two minutes.
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto;
 
 -- name: DeleteLedgerCheckSums :exec

@@ -1,7 +1,7 @@
 -- Recovery from lost commits: see package recovery.
 
 -- name: ReadHighWaterMark :one
--- The greatest revision and ids given out.
+-- The greatest revision and ids that were assigned.
 select m.cluster_epoch, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
     coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
 from cluster_state m;
@@ -21,7 +21,7 @@ from (select unnest(@replica_ids::text[]) as replica_id, unnest(@numbers::bigint
 where not exists (select from commit_markers m where m.replica_id = asked.replica_id and m.number = asked.number);
 
 -- name: LastCommitMarker :one
--- The time of the last commit that was not lost: every replica commits each second.
+-- The time of the last commit that was not lost. It is about a second exact, since every replica commits each second.
 select committed_at from commit_markers order by committed_at desc limit 1;
 
 -- name: RegisterReplica :execrows
@@ -45,8 +45,8 @@ delete from replicas;
 select from cluster_state for update;
 
 -- name: DeclareLoss :exec
--- Usage is settled again from an hour before the last settled event that is left: after an outage, an event may be much
--- older than its settlement. The replay of a recent loss may not have ended, so it starts again.
+-- Usage is settled again from an hour before the last settled event that was not lost: after an outage, an event may be
+-- much older than its settlement. The replay of a recent loss may not have ended, so it starts again.
 update cluster_state
 set cluster_epoch = @cluster_epoch, revision = @revision, lost_at = clock_timestamp(), usage_replay_from = (
     select least(
@@ -60,21 +60,21 @@ set cluster_epoch = @cluster_epoch, revision = @revision, lost_at = clock_timest
 );
 
 -- name: RaiseIDs :exec
--- The greatest price version and quarantine id are not known outside of Postgres: they are raised by more than can have
--- been lost.
+-- The greatest price version and quarantine id are not known outside of Postgres, so they are raised by more than the
+-- number that can have been lost.
 select setval('proxy_sessions_id_seq', @session::bigint), setval('pools_id_seq', @pool::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
     setval('quarantine_id_seq', coalesce(pg_sequence_last_value('quarantine_id_seq'), 0) + 1048576);
 
 -- name: FenceAllSessions :exec
--- No session of the earlier epoch continues. Its proxy may still admit requests, so it is kept as if it had just had a
--- heartbeat.
+-- All sessions of the earlier epoch are fenced. Their proxies may still admit requests, so the leases are kept as long as if
+-- the sessions had just had a heartbeat.
 update proxy_sessions
 set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_interval(secs => @valid_seconds::float8)
 where state < 3;
 
 -- name: LostRevocations :many
--- Keys that were revoked once and are not. A key that is lost itself is not among them.
+-- Keys whose revocation was confirmed and then lost. Keys that were lost themselves are not among them.
 select lookup_hash from api_keys where lookup_hash = any(@hashes::bytea[]) and revoked_at is null
 order by lookup_hash
 for update;
@@ -85,7 +85,7 @@ where lookup_hash = @lookup_hash and revoked_at is null
 returning id, account_id;
 
 -- name: SinceLoss :one
--- Seconds since commits were lost; very many if they never were.
+-- Seconds since commits were last lost; a very large number if none were lost.
 select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from cluster_state;
 
 -- name: IsRevoked :one

@@ -8,7 +8,7 @@ on conflict do nothing
 returning *;
 
 -- name: InsertLimitPool :exec
--- A key without limit has an unlimited pool with nothing in it.
+-- A key without a limit has an unlimited pool with a total of zero.
 insert into pools (account_id, kind, key_id, unlimited, total, free, limit_alert_percent)
 select @account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
     coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.limit_alert_percent

@@ -1,10 +1,11 @@
--- The control plane's side of the lease protocol. Locks are taken in one order
--- everywhere: sessions by id, then pools by id, then leases. A transaction that
--- holds pools may lock session rows more strongly only if it has shared them
--- first: then no other one can hold them and wait for pools.
+-- The control plane's side of the lease protocol. All transactions lock in the same
+-- order: sessions by id, then pools by id, then leases. A transaction that has
+-- locked pools may take a stronger lock of a session row only if it already holds a
+-- shared lock of it: then no other transaction can hold an exclusive lock of the
+-- row and wait for the pools.
 
 -- name: ShareSessions :many
--- A key-share lock does not block heartbeats and settlement, and delays closing.
+-- A key-share lock blocks the closing of a session, but neither heartbeats nor settlement.
 select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where id = any(@ids::bigint[])
@@ -31,7 +32,7 @@ where key_id = @key_id::uuid and kind = 2
 for no key update;
 
 -- name: ResizePool :exec
--- The total of a pool has changed, and with it the free units and the mode.
+-- Changes the total of a pool, with its free units and its mode.
 update pools
 set total = @total, unlimited = @unlimited, free = @free, central = @central, generation = @generation
 where id = @id;
@@ -84,8 +85,8 @@ on conflict (session_id, account_id) do update
 set request_number = excluded.request_number, response = excluded.response;
 
 -- name: ShareClusterState :one
--- This lock serialises the transaction with every change of keys and accounts, which
--- locks the row to take the next revision.
+-- This lock serialises the transaction with all changes of keys and accounts: they lock
+-- the row to take the next revision.
 select revision, cluster_epoch, stream_incarnation from cluster_state for share;
 
 -- name: InsertSession :one
@@ -140,7 +141,8 @@ for update;
 select pool_id from leases where session_id = @session_id order by pool_id;
 
 -- name: ExpiredSessions :many
--- Rows that another transaction has locked are left to the next sweep: it may lock rows in another order.
+-- Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences
+-- them.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 1 and valid_until < clock_timestamp()
@@ -151,7 +153,7 @@ for no key update skip locked;
 update proxy_sessions set state = 2 where id = any(@ids::bigint[]);
 
 -- name: FencedSessions :many
--- Those without a heartbeat for longest.
+-- The sessions with the oldest heartbeats first.
 select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
 where state = 2
@@ -159,7 +161,7 @@ order by valid_until
 limit 100;
 
 -- name: LoadKeys :many
--- One statement, so that revision and records are of one snapshot.
+-- One statement, so that revision and records are read in one snapshot.
 select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,

@@ -25,7 +25,7 @@ order by e.account_id, e.transaction_id desc
 limit @row_limit;
 
 -- name: CorrectionsOfRequest :many
--- The corrections that were booked about a request, oldest first.
+-- The corrections that refer to a request, oldest first.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_transactions t
 join ledger_entries e on e.transaction_id = t.id and e.ledger_account = 'customer'

@@ -11,7 +11,7 @@ limit @row_limit;
 select id, session_id, seq, request_id, reason, payload, created_at, resolved_at, resolution, note from quarantine where id = @id;
 
 -- name: ResolveQuarantined :execrows
--- A released event has been charged, whatever was decided in the meantime.
+-- A released event has been charged, so it is recorded as released even if it was dismissed in the meantime.
 update quarantine
 set resolved_at = clock_timestamp(), resolution = @resolution, note = @note
 where id = @id and (resolved_at is null or (resolution = 'dismissed' and @resolution = 'released'));

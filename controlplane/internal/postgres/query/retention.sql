@@ -2,12 +2,12 @@
 -- is a transaction of its own and takes few locks.
 
 -- name: ClosedSessions :many
--- Closed sessions with leases or lease responses that are still to be deleted.
+-- Closed sessions whose leases and lease responses are not deleted yet.
 select id from proxy_sessions where state = 3 and not cleared order by id limit @max_rows;
 
 -- name: RemoveLeases :execrows
--- A closed session's leases have nothing outstanding, so conservation does not change. A lease that has is left for the
--- ledger check to find.
+-- A closed session's leases have nothing outstanding, so conservation does not change. A lease that has something
+-- outstanding is kept, so that the ledger check finds it.
 delete from leases l
 where (l.pool_id, l.session_id) in (
     select o.pool_id, o.session_id
@@ -48,8 +48,8 @@ where s.id in (
 );
 
 -- name: RemoveKeyChanges :execrows
--- The changes that every active session has applied. The newest stays, since the next change refers to it, and revocations
--- stay, since they are the answer when a key is revoked again.
+-- Deletes changes that every active session has applied. The newest change is kept, since the next one refers to it.
+-- Revocations are kept, since revoking a key again returns them.
 delete from key_changes c
 where c.revision in (
     select o.revision from key_changes o

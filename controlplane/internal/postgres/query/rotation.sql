@@ -10,11 +10,11 @@ select id, sealed, master_key_id from data_keys where id = @id;
 insert into data_keys (id, sealed, master_key_id) values (@id, @sealed, @master_key_id);
 
 -- name: LockFirstDataKey :exec
--- Replicas that start on a new database create one data key together.
+-- Replicas that start at the same time on a new database create only one data key.
 select pg_advisory_xact_lock(7310016);
 
 -- name: IsNewDatabase :one
--- Whether there are no secrets yet.
+-- Reports whether there are no secrets yet.
 select (not exists (select from data_keys) and not exists (select from accounts) and not exists (select from provider_credentials))::boolean as is_new;
 
 -- name: StaleDataKeys :many
@@ -33,7 +33,7 @@ select * from rotations where kind = @kind and finished_at is null;
 select * from rotations where kind = @kind order by id desc limit 1;
 
 -- name: ClaimRotation :one
--- Returns no row while another replica makes a step.
+-- Returns no row while another replica executes a step.
 select r.*, (extract(epoch from now() - r.started_at))::float8 as age_seconds
 from rotations r where r.finished_at is null and r.kind = @kind for update skip locked;
 
@@ -54,10 +54,10 @@ select id, sealed, cipher_key_id from provider_credentials where cipher_key_id n
 -- name: ResealCredential :exec
 update provider_credentials set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;
 
--- name: DirectAnswers :many
+-- name: DirectResponses :many
 select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' and operation_id > @after order by operation_id limit @row_limit for no key update skip locked;
 
--- name: ResealAnswer :exec
+-- name: ResealResponse :exec
 update idempotency_keys set body = @body, cipher_key_id = @cipher_key_id where operation_id = @operation_id;
 
 -- name: DirectWebhookSecrets :many
@@ -67,7 +67,7 @@ select id, endpoint_id, sealed, cipher_key_id from webhook_secrets where cipher_
 update webhook_secrets set sealed = @sealed, cipher_key_id = @cipher_key_id where id = @id;
 
 -- name: CountUnrotatedSecrets :many
--- The numbers of data keys, and of secrets that are sealed directly, under each master key.
+-- The numbers of data keys, and of directly encrypted secrets, under each master key.
 select master_key_id::text as master_key_id, sum(data_keys)::bigint as data_keys, sum(secrets)::bigint as secrets
 from (
     select master_key_id, 1 as data_keys, 0 as secrets from data_keys
@@ -109,8 +109,8 @@ order by k.id
 limit @row_limit;
 
 -- name: CountPeppers :one
--- Of the keys that are not revoked: those with a hash under a pepper, those that a rotation would give one, and hash-only
--- keys without one.
+-- Counts the keys that are not revoked: those with a hash under the pepper, those that a rotation will hash under it, and
+-- hash-only keys without a hash under it.
 select count(*) filter (where k.pepper_id = @pepper::text or h.key_id is not null) as ready,
     count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is not null) as waiting,
     count(*) filter (where k.pepper_id is distinct from @pepper::text and h.key_id is null and k.ciphertext is null) as hash_only

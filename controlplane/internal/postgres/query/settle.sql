@@ -1,7 +1,7 @@
 -- Settlement: usage events to usage records, pools and ledger.
 
 -- name: UsageSpan :one
--- The range of request ids that partitions cover: from the lowest, up to but not including the highest.
+-- The range of request ids that partitions cover. The lowest is included, the highest is not.
 select usage_lowest() as lowest, usage_highest() as highest, clock_timestamp()::timestamptz as now;
 
 -- name: EnsureUsagePartitions :one
@@ -22,7 +22,7 @@ from proxy_sessions s
 where s.id = any(@ids::bigint[]);
 
 -- name: TransactionTime :one
--- When this transaction began, which is the time of its records and of its ledger transaction.
+-- The time at which this transaction began. It is also the time of its records and of its ledger transaction.
 select now()::timestamptz as began;
 
 -- name: UpdateRollups :exec
@@ -56,10 +56,11 @@ insert into ledger_transactions (id, kind, reference, actor) values (@id, 'usage
 insert into ledger_entries (transaction_id, kind, line, ledger_account, account_id, amount)
 select @transaction_id::uuid, 'usage', unnest(@lines::integer[]), unnest(@ledger_accounts::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@amounts::bigint[]);
 
--- name: QueueForSettledSeqs :exec
--- Lets one settlement at a time write a session's settled sequence numbers. All hold a key-share lock of the row by then:
--- without the queue, several that upgrade their lock could deadlock. One without the key-share lock would wait for a
--- transaction that closes the session, and that one for the queue.
+-- name: LockSettledSeqs :exec
+-- An advisory lock per session, so that only one settlement at a time writes a session's settled sequence numbers. The
+-- caller must already hold a key-share lock of the session's row. Without the advisory lock, settlements that upgrade their
+-- key-share locks could deadlock. Without the key-share lock, the holder of the advisory lock could wait for a transaction
+-- that closes the session, which waits for settlements that wait for the advisory lock.
 select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest(@ids::bigint[]) as id order by 1) as s;
 
 -- name: AddSettledSeqs :many

@@ -1,5 +1,5 @@
--- Totals of usage, from the roll-ups. A column that is not grouped by is the same in
--- all rows, so that one order fits every grouping.
+-- Totals of usage, from the roll-ups. A column that is not grouped by has the same
+-- value in all rows, so the same ORDER BY is correct for every grouping.
 
 -- name: UsedDays :one
 -- The first and the last day with usage in a period; null if there is none.
@@ -73,7 +73,7 @@ order by t.day, t.model
 limit @row_limit;
 
 -- name: AccountUsageTotals :many
--- Totals of one account, by the day of the booking or of the use.
+-- Totals of one account, by the day of the booking or of the request.
 select * from (
     select (case when @by_day::boolean then (case when @booked::boolean then booked_on else used_on end) else '0001-01-01' end)::date as day,
         (case when @by_account::boolean then account_id else '00000000-0000-0000-0000-000000000000' end)::uuid as account_id,
@@ -111,7 +111,7 @@ select (
 )::bigint as balance;
 
 -- name: StatementTransactions :many
--- Credits and corrections of an account in a period, oldest first.
+-- Top-ups and corrections of an account in a period, oldest first.
 select t.*, e.account_id::uuid as account_id, e.amount
 from ledger_entries e
 join ledger_transactions t on t.id = e.transaction_id

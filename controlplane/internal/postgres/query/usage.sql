@@ -1,5 +1,5 @@
--- The time of a request is in its id, so bounds of time are bounds of ids, by which
--- the table is partitioned and indexed.
+-- The time of a request is in its id, so a range of times is a range of ids. The
+-- table is partitioned and indexed by the id.
 
 -- name: GetUsage :one
 select * from usage_records where request_id = @request_id;
@@ -14,7 +14,8 @@ order by request_id desc
 limit @row_limit;
 
 -- name: ListAccountUsage :many
--- An account's newest records are among the newest of each of its keys: a key never changes its account.
+-- Reads the newest records of each key of the account: the newest records of the account are among them, because a key
+-- never changes its account.
 select * from usage_records
 where request_id = any(array(
     select r.request_id

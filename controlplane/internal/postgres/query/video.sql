@@ -47,8 +47,8 @@ set status = excluded.status, record = excluded.record, version = excluded.versi
 where video_jobs.ended_at is null and video_jobs.version < excluded.version;
 
 -- name: ListVideoJobs :many
--- The newest first. After some time, the outcome of an open job without an id of its provider is unknown; later, an open
--- job is stuck.
+-- The newest first. An open job without a provider's id is unknown after some time; any open job is stuck after a longer
+-- time.
 select j.id, j.record, j.version, j.created_at, j.updated_at, j.ended_at, j.state::text as state
 from (
     select v.id, v.record, v.version, v.account_id, v.status, v.created_at, v.updated_at, v.ended_at,

@@ -2,7 +2,7 @@
 -- subscribed endpoints, and any replica claims and sends them.
 
 -- name: InsertEvents :exec
--- Several at once, in one statement.
+-- Inserts several events in one statement.
 insert into webhook_events (id, type, account_id, key_id, facts, deduplication_key)
 select unnest(@ids::uuid[]), unnest(@types::text[]), nullif(unnest(@account_ids::uuid[]), '00000000-0000-0000-0000-000000000000'),
     nullif(unnest(@key_ids::uuid[]), '00000000-0000-0000-0000-000000000000'), unnest(@facts::jsonb[]), nullif(unnest(@deduplication_keys::text[]), '')
@@ -21,7 +21,7 @@ where p.id = n.id;
 select low_balance_threshold, limit_alert_percent from pools where account_id = @account_id::uuid and kind = 1 and key_id is null;
 
 -- name: LockAlertPools :many
--- Locked by id, as everywhere.
+-- Locked in the order of ids, as in all transactions.
 select id from pools
 where (account_id = @account_id::uuid and kind = 1 and key_id is null)
     or key_id = any (array(select k.id from api_keys k where k.account_id = @account_id::uuid))
@@ -51,7 +51,7 @@ select * from webhook_secrets where endpoint_id = @endpoint_id order by id limit
 select * from webhook_secrets where id = @id and endpoint_id = @endpoint_id;
 
 -- name: ExpireWebhookSecrets :exec
--- Expired secrets are deleted; a secret that expires sooner keeps its time.
+-- Deletes expired secrets. A secret that already expires earlier keeps its time of expiry.
 with gone as (
     delete from webhook_secrets w where w.endpoint_id = @endpoint_id and w.expires_at <= now()
 )
@@ -75,7 +75,7 @@ select * from webhook_endpoints where id = @id for update;
 select * from webhook_endpoints where id > @after order by id limit @row_limit;
 
 -- name: UpdateEndpoint :one
--- With reset, failed attempts are forgotten.
+-- With reset, the failure count is set to zero.
 update webhook_endpoints
 set url = @url, description = @description, event_types = @event_types, enabled = @enabled, disabled_reason = @disabled_reason,
     failures = case when @reset::boolean then 0 else failures end,
@@ -124,7 +124,7 @@ where e.id = any(@ids::uuid[])
 on conflict do nothing;
 
 -- name: ClaimDeliveries :many
--- No endpoint has more than its share of claims, and a failing one has a single claim.
+-- An endpoint has at most per_endpoint claims at a time, and a failing endpoint at most one.
 with due as (
     select d.id
     from webhook_endpoints e

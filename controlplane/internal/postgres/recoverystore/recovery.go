@@ -45,8 +45,8 @@ func (s *Store) SetGuard(g *recovery.Guard) {
 // CloseConnections implements recovery.Store.
 func (s *Store) CloseConnections() { s.db.Pool().Reset() }
 
-// withOwnConnection calls do with a connection of its own: the guard refuses
-// those of the pool.
+// withOwnConnection calls do with a connection that is not of the pool, because the
+// guard may refuse those of the pool.
 func (s *Store) withOwnConnection(ctx context.Context, do func(conn *pgx.Conn) error) error {
 	conn, err := pgx.ConnectConfig(ctx, s.db.Pool().Config().ConnConfig)
 	if err != nil {

@@ -34,7 +34,7 @@ var _ rotation.Store = (*Store)(nil)
 // rotationName is the object of the audit entries of a rotation.
 type rotationName string
 
-// String is the name.
+// String returns the name.
 func (n rotationName) String() string { return string(n) }
 
 // DataKeys implements rotation.Store.
@@ -150,8 +150,8 @@ func (s *Store) HashOnly(ctx context.Context, pepper string, after key.ID, limit
 	return keys, postgres.Translate("list hash-only keys", err)
 }
 
-// Step implements rotation.Store. A row that cannot be opened is not changed, and
-// the rotation does not end while there is one.
+// Step implements rotation.Store. A row that cannot be decrypted is not changed, and
+// the rotation does not finish while there is one.
 func (s *Store) Step(ctx context.Context, kind rotation.Kind, with rotation.Step) (p rotation.Progress, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
 		t := rotationStep{ctx: ctx, q: sqlcgen.New(tx), with: with, next: with.From}
@@ -199,10 +199,10 @@ type rotationStep struct {
 	errs     []error
 }
 
-// masterKey seals data keys with the new master key, and secrets that are sealed
-// with a master key directly with a data key.
+// masterKey encrypts data keys under the new master key, and encrypts secrets that
+// are directly under a master key under a data key.
 func (t *rotationStep) masterKey(age float64) error {
-	for _, step := range []func() error{t.dataKeys, t.apiKeys, t.credentials, t.answers, t.webhooks} {
+	for _, step := range []func() error{t.dataKeys, t.apiKeys, t.credentials, t.responses, t.webhooks} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func (t *rotationStep) masterKey(age float64) error {
 	if t.found > 0 || age < t.with.MinDuration.Seconds() {
 		return nil
 	}
-	// Rows that another transaction has locked were not found, but are counted.
+	// Locked rows were skipped, but this count includes them.
 	rows, err := t.q.CountUnrotatedSecrets(t.ctx)
 	t.finished = err == nil
 	for _, r := range rows {
@@ -219,12 +219,12 @@ func (t *rotationStep) masterKey(age float64) error {
 	return err
 }
 
-// passOver records a row that cannot be opened.
+// skip records a row that cannot be decrypted.
 func (t *rotationStep) skip(name string, err error) {
 	t.errs = append(t.errs, fmt.Errorf("%s: %w", name, err))
 }
 
-// move seals one row again. A row that cannot be opened is passed over.
+// reseal encrypts one row again. It skips a row that cannot be decrypted.
 func (t *rotationStep) reseal(name string, old vault.Sealed, context string, write func(vault.Sealed) error) error {
 	t.found++
 	sealed, err := t.with.Reseal(old, context)
@@ -283,13 +283,13 @@ func (t *rotationStep) credentials() error {
 	return err
 }
 
-func (t *rotationStep) answers() error {
-	rows, err := t.q.DirectAnswers(t.ctx, sqlcgen.DirectAnswersParams{After: t.next.Response, RowLimit: int32(t.with.Limit)})
+func (t *rotationStep) responses() error {
+	rows, err := t.q.DirectResponses(t.ctx, sqlcgen.DirectResponsesParams{After: t.next.Response, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.Response = r.OperationID
-		name, old := fmt.Sprintf("answer of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: pgconv.Deref(r.CipherKeyID)}
+		name, old := fmt.Sprintf("response of operation %x", r.OperationID), vault.Sealed{Text: r.Body, KeyID: pgconv.Deref(r.CipherKeyID)}
 		if err = t.reseal(name, old, idempotency.ResponseContext(r.OperationID), func(s vault.Sealed) error {
-			return t.q.ResealAnswer(t.ctx, sqlcgen.ResealAnswerParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
+			return t.q.ResealResponse(t.ctx, sqlcgen.ResealResponseParams{OperationID: r.OperationID, Body: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
 		}
@@ -328,7 +328,7 @@ func (t *rotationStep) pepper() error {
 			continue
 		}
 		t.changed++
-		if string(hash[:]) == string(r.LookupHash) { // it has this pepper, which was not recorded
+		if string(hash[:]) == string(r.LookupHash) { // its hash is already under this pepper, which was not recorded
 			err = t.q.SetPepper(t.ctx, sqlcgen.SetPepperParams{ID: r.ID, Pepper: t.with.Target})
 		} else {
 			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target})
@@ -341,7 +341,7 @@ func (t *rotationStep) pepper() error {
 		return nil
 	}
 	t.position = ident.UUID{}
-	if begins { // rows that another transaction has locked were not found, but are counted
+	if begins { // locked rows were skipped, but the count includes them
 		left, err := t.q.CountPeppers(t.ctx, t.with.Target)
 		t.finished = err == nil && left.Waiting == 0
 		return err

@@ -55,7 +55,7 @@ func (t *settleTx) findAbsent() ([]int, error) {
 			absent = append(absent, i)
 		}
 	}
-	slices.Sort(absent) // by request id, as the items are: concurrent settlements of the same events insert in one order
+	slices.Sort(absent) // by request id, like the items, so that concurrent settlements of the same events insert in the same order
 	return absent, nil
 }
 
@@ -72,9 +72,10 @@ func (t *settleTx) copy(indices []int, transaction ident.UUID) error {
 	return nil
 }
 
-// partition splits the candidates by whether their sequence numbers are settled.
-// Events of unknown sessions, which Postgres may have lost, are doubtful too. This
-// only saves queries: the primary key decides.
+// partition splits the candidates into those that are probably new and those that
+// may be settled already: by their sequence numbers, or because Postgres does not
+// know the session, which it may have lost. This only saves queries: the primary key
+// decides.
 func (t *settleTx) partition() (expected, doubtful []int, err error) {
 	candidates := t.Candidates()
 	if t.checkAll || len(candidates) == 0 {

@@ -20,9 +20,9 @@ const copyRecords = `copy usage_records (request_id, session_id, seq, account_id
 // recordFields is the number of columns.
 const recordFields = 27
 
-// recordCopy encodes records in the binary format of COPY, while Postgres stores
-// the previous ones. It is written by hand because arrays of parameters took a
-// third of the time of settling a million events.
+// recordCopy encodes records in the binary format of COPY while Postgres stores
+// the previous ones. It is written by hand because encoding arrays of parameters
+// took a third of the time in which a million events were settled.
 type recordCopy struct {
 	items   []settle.Item
 	indices []int
@@ -114,10 +114,10 @@ var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func microsOf(at time.Time) int64 { return at.UnixMicro() - postgresEpoch.UnixMicro() }
 
-// moment appends a timestamptz. A time out of range is encoded as one that Postgres
-// refuses, not as another time.
+// moment appends a timestamptz. It encodes a time that is out of range as a value that
+// Postgres refuses, not as another time.
 func (r row) moment(unixMS int64) row {
-	const farthest, beyond = 1 << 53, math.MaxInt64 - 1 // the greatest stands for infinity
+	const farthest, beyond = 1 << 53, math.MaxInt64 - 1 // the greatest int64 means infinity
 	if unixMS < -farthest || unixMS > farthest {
 		return r.micros(beyond)
 	}

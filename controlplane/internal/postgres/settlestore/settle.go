@@ -64,9 +64,9 @@ func (s *Store) Settle(ctx context.Context, items []settle.Item) (settle.Result,
 // same events; then the events are delivered again.
 const settleAttempts = 5
 
-func (s *Store) attempt(ctx context.Context, items []settle.Item, doubtAll bool) (result settle.Result, err error) {
+func (s *Store) attempt(ctx context.Context, items []settle.Item, checkAll bool) (result settle.Result, err error) {
 	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
-		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, quarantineReasons: map[int]string{}, checkAll: doubtAll}
+		t := settleTx{ctx: ctx, tx: tx, q: sqlcgen.New(tx), items: items, quarantineReasons: map[int]string{}, checkAll: checkAll}
 		result, err = t.run()
 		return err
 	})
@@ -78,8 +78,8 @@ func isRepeated(err error) bool {
 	return postgres.IsDuplicateIn(err, "usage_records")
 }
 
-// refusesContent reports whether the rows themselves were refused. Requests that
-// another replica has settled meanwhile do not count.
+// refusesContent reports whether Postgres refused the content of the rows. It returns
+// false if another replica has settled one of the requests meanwhile.
 func refusesContent(err error) bool {
 	return errors.Is(err, errSums) || postgres.IsDataError(err) && !isRepeated(err)
 }
@@ -90,11 +90,11 @@ type settleTx struct {
 	tx    pgx.Tx
 	q     *sqlcgen.Queries
 	items []settle.Item
-	// faults are the reasons why items go into quarantine, by index.
+	// quarantineReasons are the reasons why items go into quarantine, by index.
 	quarantineReasons map[int]string
-	// doubtAll treats every event as one that may have been settled, whatever the settled numbers of its session are.
+	// checkAll looks up the usage record of every event, also of those whose sequence numbers are not settled.
 	checkAll bool
-	// fingerprints are those of the settled requests among the doubtful ones.
+	// fingerprints are those of the usage records that were found or written, by request id.
 	fingerprints map[[16]byte][32]byte
 	*settlement.Batch
 }
@@ -206,7 +206,7 @@ func (t *settleTx) detectConflicts() {
 	if len(doubtful) == 0 {
 		return
 	}
-	for i, verdict := range t.Outcomes { // a batch can hold a new event twice
+	for i, verdict := range t.Outcomes { // a batch can contain a new event twice
 		if verdict == settlement.Inserted {
 			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
 		}
@@ -219,11 +219,11 @@ func (t *settleTx) detectConflicts() {
 	}
 }
 
-// charge charges the new costs to the pools of accounts and keys. It shares every
-// session of the batch before it locks pools, those of repeated events too, since
-// addSettledSeqs updates them later. Otherwise there could be a deadlock: closing a
-// session waits for the settlements that share it, and these wait for the queue
-// that addSettledSeqs takes.
+// charge charges the new costs to the pools of accounts and keys. Before it locks
+// pools, it takes a shared lock of every session of the batch, including those of
+// repeated events, since addSettledSeqs updates them later. Otherwise there could be
+// a deadlock: closing a session waits for the settlements that hold its shared lock,
+// and these wait for the advisory lock that addSettledSeqs takes.
 func (t *settleTx) charge(fresh []int) error {
 	if len(fresh) == 0 {
 		_, err := leasestore.ShareSessions(t.ctx, t.q, t.sessions())
@@ -315,7 +315,7 @@ func (t *settleTx) addSettledSeqs() ([]event.Settled, error) {
 			arg.SessionIds, arg.Lowest, arg.Highest = append(arg.SessionIds, session), append(arg.Lowest, r[0]), append(arg.Highest, r[1])
 		}
 	}
-	if err := t.q.QueueForSettledSeqs(t.ctx, arg.SessionIds); err != nil {
+	if err := t.q.LockSettledSeqs(t.ctx, arg.SessionIds); err != nil {
 		return nil, fmt.Errorf("queue for settled sequence numbers: %w", err)
 	}
 	rows, err := t.q.AddSettledSeqs(t.ctx, arg)

@@ -110,7 +110,8 @@ type GetTokenRow struct {
 	TouchDue   bool
 }
 
-// touch_due: it is valid, and its use was not recorded for a minute, which is exact enough and spares a write per request.
+// touch_due: the token is valid, and its last recorded use is a minute ago or older. Recording each use would cost a write
+// per request.
 func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (GetTokenRow, error) {
 	row := q.db.QueryRow(ctx, getToken, tokenHash)
 	var i GetTokenRow

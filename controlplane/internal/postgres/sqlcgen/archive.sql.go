@@ -26,7 +26,7 @@ type AuditBeforeParams struct {
 	RowLimit     int32
 }
 
-// The entries before the first one of the given time or later, so that the beginning of the log is archived without gaps.
+// The entries before the first entry of the given time or later. So the archived part of the log has no gaps.
 func (q *Queries) AuditBefore(ctx context.Context, arg AuditBeforeParams) ([]AuditLog, error) {
 	rows, err := q.db.Query(ctx, auditBefore, arg.AfterID, arg.BeforeMoment, arg.RowLimit)
 	if err != nil {
@@ -76,8 +76,8 @@ select (case
 end)::boolean as dropped
 `
 
-// It is not dropped while the sums of the ledger check may lack records that were settled just before it was closed. If
-// there are no sums yet, they begin with the totals of the dropped months.
+// The month is not dropped while records that were settled just before it was closed may be missing in the sums of the
+// ledger check. If there are no sums yet, they begin with the totals of the dropped months.
 func (q *Queries) DropUsageMonth(ctx context.Context, month pgtype.Date) (bool, error) {
 	row := q.db.QueryRow(ctx, dropUsageMonth, month)
 	var dropped bool

@@ -57,7 +57,7 @@ type InsertKeyChangeRow struct {
 	PreviousRevision int64
 }
 
-// The caller has taken the revision, so no other change can come between.
+// The caller has taken the revision, so no other change can be inserted before it commits.
 func (q *Queries) InsertKeyChange(ctx context.Context, arg InsertKeyChangeParams) (InsertKeyChangeRow, error) {
 	row := q.db.QueryRow(ctx, insertKeyChange,
 		arg.Revision,
@@ -122,8 +122,8 @@ type RevocationOfKeyRow struct {
 	PreviousRevision int64
 }
 
-// The last one of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has
-// applied all.
+// The last of the revocations of the key's hashes, which is that of its own hash: a proxy that has applied it has applied
+// the others.
 func (q *Queries) RevocationOfKey(ctx context.Context, keyID ident.UUID) (RevocationOfKeyRow, error) {
 	row := q.db.QueryRow(ctx, revocationOfKey, keyID)
 	var i RevocationOfKeyRow

@@ -111,9 +111,9 @@ type CheckLeasesRow struct {
 }
 
 // The ledger check over rows that are newer than the stored sums. No running
-// transaction is older than the moment up to which rows are summed, so no row
-// can be added before it.
-// No lease has less than nothing outstanding, and leases of closed sessions have nothing outstanding.
+// transaction began before the time up to which rows are summed, so no row with
+// an earlier time can be added.
+// The outstanding amount of a lease is not negative, and that of a lease of a closed session is zero.
 func (q *Queries) CheckLeases(ctx context.Context) (CheckLeasesRow, error) {
 	row := q.db.QueryRow(ctx, checkLeases)
 	var i CheckLeasesRow
@@ -195,9 +195,9 @@ type DifferingPoolsRow struct {
 	Entries int64
 }
 
-// The pools of accounts and keys that differ from records or ledger: stored sums and newer rows together. The pools are
-// united with their sums and not joined: the planner cannot estimate the number of sums, and a plan for few takes minutes
-// for many.
+// The pools of accounts and keys that differ from the records or the ledger, that is from the stored sums plus the newer
+// rows. Pools and sums are combined by UNION and not by a join: the planner cannot estimate the number of sums, and a plan
+// for few of them takes minutes if there are many.
 func (q *Queries) DifferingPools(ctx context.Context, arg DifferingPoolsParams) ([]DifferingPoolsRow, error) {
 	rows, err := q.db.Query(ctx, differingPools, arg.MaxRows, arg.Since)
 	if err != nil {
@@ -231,7 +231,7 @@ const ledgerCheckMoment = `-- name: LedgerCheckMoment :one
 select (clock_timestamp() - interval '2 minutes')::timestamptz as upto
 `
 
-// The moment up to which rows can be summed: no transaction runs for two minutes.
+// The time up to which rows can be summed: no transaction runs for two minutes.
 func (q *Queries) LedgerCheckMoment(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, ledgerCheckMoment)
 	var upto time.Time

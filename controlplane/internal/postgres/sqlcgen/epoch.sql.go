@@ -31,8 +31,8 @@ type DeclareLossParams struct {
 	Revision     int64
 }
 
-// Usage is settled again from an hour before the last settled event that is left: after an outage, an event may be much
-// older than its settlement. The replay of a recent loss may not have ended, so it starts again.
+// Usage is settled again from an hour before the last settled event that was not lost: after an outage, an event may be
+// much older than its settlement. The replay of a recent loss may not have ended, so it starts again.
 func (q *Queries) DeclareLoss(ctx context.Context, arg DeclareLossParams) error {
 	_, err := q.db.Exec(ctx, declareLoss, arg.ClusterEpoch, arg.Revision)
 	return err
@@ -77,8 +77,8 @@ set state = 2, valid_until = greatest(valid_until, clock_timestamp()) + make_int
 where state < 3
 `
 
-// No session of the earlier epoch continues. Its proxy may still admit requests, so it is kept as if it had just had a
-// heartbeat.
+// All sessions of the earlier epoch are fenced. Their proxies may still admit requests, so the leases are kept as long as if
+// the sessions had just had a heartbeat.
 func (q *Queries) FenceAllSessions(ctx context.Context, validSeconds float64) error {
 	_, err := q.db.Exec(ctx, fenceAllSessions, validSeconds)
 	return err
@@ -128,7 +128,7 @@ const lastCommitMarker = `-- name: LastCommitMarker :one
 select committed_at from commit_markers order by committed_at desc limit 1
 `
 
-// The time of the last commit that was not lost: every replica commits each second.
+// The time of the last commit that was not lost. It is about a second exact, since every replica commits each second.
 func (q *Queries) LastCommitMarker(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, lastCommitMarker)
 	var committed_at time.Time
@@ -151,7 +151,7 @@ order by lookup_hash
 for update
 `
 
-// Keys that were revoked once and are not. A key that is lost itself is not among them.
+// Keys whose revocation was confirmed and then lost. Keys that were lost themselves are not among them.
 func (q *Queries) LostRevocations(ctx context.Context, hashes [][]byte) ([][]byte, error) {
 	rows, err := q.db.Query(ctx, lostRevocations, hashes)
 	if err != nil {
@@ -219,8 +219,8 @@ type RaiseIDsParams struct {
 	Pool    int64
 }
 
-// The greatest price version and quarantine id are not known outside of Postgres: they are raised by more than can have
-// been lost.
+// The greatest price version and quarantine id are not known outside of Postgres, so they are raised by more than the
+// number that can have been lost.
 func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 	_, err := q.db.Exec(ctx, raiseIDs, arg.Session, arg.Pool)
 	return err
@@ -241,7 +241,7 @@ type ReadHighWaterMarkRow struct {
 }
 
 // Recovery from lost commits: see package recovery.
-// The greatest revision and ids given out.
+// The greatest revision and ids that were assigned.
 func (q *Queries) ReadHighWaterMark(ctx context.Context) (ReadHighWaterMarkRow, error) {
 	row := q.db.QueryRow(ctx, readHighWaterMark)
 	var i ReadHighWaterMarkRow
@@ -323,7 +323,7 @@ const sinceLoss = `-- name: SinceLoss :one
 select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from cluster_state
 `
 
-// Seconds since commits were lost; very many if they never were.
+// Seconds since commits were last lost; a very large number if none were lost.
 func (q *Queries) SinceLoss(ctx context.Context) (float64, error) {
 	row := q.db.QueryRow(ctx, sinceLoss)
 	var column_1 float64

@@ -136,7 +136,7 @@ type InsertLimitPoolParams struct {
 	SpendLimit *int64
 }
 
-// A key without limit has an unlimited pool with nothing in it.
+// A key without a limit has an unlimited pool with a total of zero.
 func (q *Queries) InsertLimitPool(ctx context.Context, arg InsertLimitPoolParams) error {
 	_, err := q.db.Exec(ctx, insertLimitPool, arg.AccountID, arg.KeyID, arg.SpendLimit)
 	return err

@@ -145,7 +145,8 @@ type ExpiredSessionsRow struct {
 	LeftSeconds float64
 }
 
-// Rows that another transaction has locked are left to the next sweep: it may lock rows in another order.
+// Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences
+// them.
 func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, error) {
 	rows, err := q.db.Query(ctx, expiredSessions)
 	if err != nil {
@@ -221,7 +222,7 @@ type FencedSessionsRow struct {
 	LeftSeconds float64
 }
 
-// Those without a heartbeat for longest.
+// The sessions with the oldest heartbeats first.
 func (q *Queries) FencedSessions(ctx context.Context) ([]FencedSessionsRow, error) {
 	rows, err := q.db.Query(ctx, fencedSessions)
 	if err != nil {
@@ -372,7 +373,7 @@ type LoadKeysRow struct {
 	ModelMultipliers []byte
 }
 
-// One statement, so that revision and records are of one snapshot.
+// One statement, so that revision and records are read in one snapshot.
 func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKeysRow, error) {
 	rows, err := q.db.Query(ctx, loadKeys, lookupHashes)
 	if err != nil {
@@ -741,7 +742,7 @@ type ResizePoolParams struct {
 	ID         int64
 }
 
-// The total of a pool has changed, and with it the free units and the mode.
+// Changes the total of a pool, with its free units and its mode.
 func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 	_, err := q.db.Exec(ctx, resizePool,
 		arg.Total,
@@ -764,8 +765,8 @@ type ShareClusterStateRow struct {
 	StreamIncarnation ident.UUID
 }
 
-// This lock serialises the transaction with every change of keys and accounts, which
-// locks the row to take the next revision.
+// This lock serialises the transaction with all changes of keys and accounts: they lock
+// the row to take the next revision.
 func (q *Queries) ShareClusterState(ctx context.Context) (ShareClusterStateRow, error) {
 	row := q.db.QueryRow(ctx, shareClusterState)
 	var i ShareClusterStateRow
@@ -790,11 +791,12 @@ type ShareSessionsRow struct {
 	AppliedRevision int64
 }
 
-// The control plane's side of the lease protocol. Locks are taken in one order
-// everywhere: sessions by id, then pools by id, then leases. A transaction that
-// holds pools may lock session rows more strongly only if it has shared them
-// first: then no other one can hold them and wait for pools.
-// A key-share lock does not block heartbeats and settlement, and delays closing.
+// The control plane's side of the lease protocol. All transactions lock in the same
+// order: sessions by id, then pools by id, then leases. A transaction that has
+// locked pools may take a stronger lock of a session row only if it already holds a
+// shared lock of it: then no other transaction can hold an exclusive lock of the
+// row and wait for the pools.
+// A key-share lock blocks the closing of a session, but neither heartbeats nor settlement.
 func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessionsRow, error) {
 	rows, err := q.db.Query(ctx, shareSessions, ids)
 	if err != nil {

@@ -32,7 +32,7 @@ type CorrectionsOfRequestRow struct {
 	Amount    int64
 }
 
-// The corrections that were booked about a request, oldest first.
+// The corrections that refer to a request, oldest first.
 func (q *Queries) CorrectionsOfRequest(ctx context.Context, requestID ident.UUID) ([]CorrectionsOfRequestRow, error) {
 	rows, err := q.db.Query(ctx, correctionsOfRequest, requestID)
 	if err != nil {

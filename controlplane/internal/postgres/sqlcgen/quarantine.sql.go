@@ -113,7 +113,7 @@ type ResolveQuarantinedParams struct {
 	ID         int64
 }
 
-// A released event has been charged, whatever was decided in the meantime.
+// A released event has been charged, so it is recorded as released even if it was dismissed in the meantime.
 func (q *Queries) ResolveQuarantined(ctx context.Context, arg ResolveQuarantinedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, resolveQuarantined, arg.Resolution, arg.Note, arg.ID)
 	if err != nil {

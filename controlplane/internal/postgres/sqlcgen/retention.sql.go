@@ -16,7 +16,7 @@ select id from proxy_sessions where state = 3 and not cleared order by id limit 
 
 // Deletion of rows that are not needed any more, in small batches: each statement
 // is a transaction of its own and takes few locks.
-// Closed sessions with leases or lease responses that are still to be deleted.
+// Closed sessions whose leases and lease responses are not deleted yet.
 func (q *Queries) ClosedSessions(ctx context.Context, maxRows int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, closedSessions, maxRows)
 	if err != nil {
@@ -71,8 +71,8 @@ type RemoveKeyChangesParams struct {
 	MaxRows    int32
 }
 
-// The changes that every active session has applied. The newest stays, since the next change refers to it, and revocations
-// stay, since they are the answer when a key is revoked again.
+// Deletes changes that every active session has applied. The newest change is kept, since the next one refers to it.
+// Revocations are kept, since revoking a key again returns them.
 func (q *Queries) RemoveKeyChanges(ctx context.Context, arg RemoveKeyChangesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, removeKeyChanges, arg.AgeSeconds, arg.MaxRows)
 	if err != nil {
@@ -124,8 +124,8 @@ type RemoveLeasesParams struct {
 	MaxRows   int32
 }
 
-// A closed session's leases have nothing outstanding, so conservation does not change. A lease that has is left for the
-// ledger check to find.
+// A closed session's leases have nothing outstanding, so conservation does not change. A lease that has something
+// outstanding is kept, so that the ledger check finds it.
 func (q *Queries) RemoveLeases(ctx context.Context, arg RemoveLeasesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, removeLeases, arg.SessionID, arg.MaxRows)
 	if err != nil {

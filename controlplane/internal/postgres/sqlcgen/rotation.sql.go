@@ -51,7 +51,7 @@ type ClaimRotationRow struct {
 	AgeSeconds float64
 }
 
-// Returns no row while another replica makes a step.
+// Returns no row while another replica executes a step.
 func (q *Queries) ClaimRotation(ctx context.Context, kind string) (ClaimRotationRow, error) {
 	row := q.db.QueryRow(ctx, claimRotation, kind)
 	var i ClaimRotationRow
@@ -83,8 +83,8 @@ type CountPeppersRow struct {
 	HashOnly int64
 }
 
-// Of the keys that are not revoked: those with a hash under a pepper, those that a rotation would give one, and hash-only
-// keys without one.
+// Counts the keys that are not revoked: those with a hash under the pepper, those that a rotation will hash under it, and
+// hash-only keys without a hash under it.
 func (q *Queries) CountPeppers(ctx context.Context, pepper string) (CountPeppersRow, error) {
 	row := q.db.QueryRow(ctx, countPeppers, pepper)
 	var i CountPeppersRow
@@ -111,7 +111,7 @@ type CountUnrotatedSecretsRow struct {
 	Secrets     int64
 }
 
-// The numbers of data keys, and of secrets that are sealed directly, under each master key.
+// The numbers of data keys, and of directly encrypted secrets, under each master key.
 func (q *Queries) CountUnrotatedSecrets(ctx context.Context) ([]CountUnrotatedSecretsRow, error) {
 	rows, err := q.db.Query(ctx, countUnrotatedSecrets)
 	if err != nil {
@@ -122,41 +122,6 @@ func (q *Queries) CountUnrotatedSecrets(ctx context.Context) ([]CountUnrotatedSe
 	for rows.Next() {
 		var i CountUnrotatedSecretsRow
 		if err := rows.Scan(&i.MasterKeyID, &i.DataKeys, &i.Secrets); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const directAnswers = `-- name: DirectAnswers :many
-select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' and operation_id > $1 order by operation_id limit $2 for no key update skip locked
-`
-
-type DirectAnswersParams struct {
-	After    ident.UUID
-	RowLimit int32
-}
-
-type DirectAnswersRow struct {
-	OperationID ident.UUID
-	Body        []byte
-	CipherKeyID *string
-}
-
-func (q *Queries) DirectAnswers(ctx context.Context, arg DirectAnswersParams) ([]DirectAnswersRow, error) {
-	rows, err := q.db.Query(ctx, directAnswers, arg.After, arg.RowLimit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []DirectAnswersRow
-	for rows.Next() {
-		var i DirectAnswersRow
-		if err := rows.Scan(&i.OperationID, &i.Body, &i.CipherKeyID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -227,6 +192,41 @@ func (q *Queries) DirectKeys(ctx context.Context, arg DirectKeysParams) ([]Direc
 	for rows.Next() {
 		var i DirectKeysRow
 		if err := rows.Scan(&i.ID, &i.Ciphertext, &i.CipherKeyID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const directResponses = `-- name: DirectResponses :many
+select operation_id, body, cipher_key_id from idempotency_keys where cipher_key_id not like 'dk\_%' and operation_id > $1 order by operation_id limit $2 for no key update skip locked
+`
+
+type DirectResponsesParams struct {
+	After    ident.UUID
+	RowLimit int32
+}
+
+type DirectResponsesRow struct {
+	OperationID ident.UUID
+	Body        []byte
+	CipherKeyID *string
+}
+
+func (q *Queries) DirectResponses(ctx context.Context, arg DirectResponsesParams) ([]DirectResponsesRow, error) {
+	rows, err := q.db.Query(ctx, directResponses, arg.After, arg.RowLimit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DirectResponsesRow
+	for rows.Next() {
+		var i DirectResponsesRow
+		if err := rows.Scan(&i.OperationID, &i.Body, &i.CipherKeyID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -426,7 +426,7 @@ const isNewDatabase = `-- name: IsNewDatabase :one
 select (not exists (select from data_keys) and not exists (select from accounts) and not exists (select from provider_credentials))::boolean as is_new
 `
 
-// Whether there are no secrets yet.
+// Reports whether there are no secrets yet.
 func (q *Queries) IsNewDatabase(ctx context.Context) (bool, error) {
 	row := q.db.QueryRow(ctx, isNewDatabase)
 	var is_new bool
@@ -538,24 +538,9 @@ const lockFirstDataKey = `-- name: LockFirstDataKey :exec
 select pg_advisory_xact_lock(7310016)
 `
 
-// Replicas that start on a new database create one data key together.
+// Replicas that start at the same time on a new database create only one data key.
 func (q *Queries) LockFirstDataKey(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, lockFirstDataKey)
-	return err
-}
-
-const resealAnswer = `-- name: ResealAnswer :exec
-update idempotency_keys set body = $1, cipher_key_id = $2 where operation_id = $3
-`
-
-type ResealAnswerParams struct {
-	Body        []byte
-	CipherKeyID *string
-	OperationID ident.UUID
-}
-
-func (q *Queries) ResealAnswer(ctx context.Context, arg ResealAnswerParams) error {
-	_, err := q.db.Exec(ctx, resealAnswer, arg.Body, arg.CipherKeyID, arg.OperationID)
 	return err
 }
 
@@ -586,6 +571,21 @@ type ResealKeyParams struct {
 
 func (q *Queries) ResealKey(ctx context.Context, arg ResealKeyParams) error {
 	_, err := q.db.Exec(ctx, resealKey, arg.Ciphertext, arg.CipherKeyID, arg.ID)
+	return err
+}
+
+const resealResponse = `-- name: ResealResponse :exec
+update idempotency_keys set body = $1, cipher_key_id = $2 where operation_id = $3
+`
+
+type ResealResponseParams struct {
+	Body        []byte
+	CipherKeyID *string
+	OperationID ident.UUID
+}
+
+func (q *Queries) ResealResponse(ctx context.Context, arg ResealResponseParams) error {
+	_, err := q.db.Exec(ctx, resealResponse, arg.Body, arg.CipherKeyID, arg.OperationID)
 	return err
 }
 

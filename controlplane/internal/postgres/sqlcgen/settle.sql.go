@@ -110,6 +110,19 @@ func (q *Queries) InsertUsageTransaction(ctx context.Context, arg InsertUsageTra
 	return err
 }
 
+const lockSettledSeqs = `-- name: LockSettledSeqs :exec
+select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest($1::bigint[]) as id order by 1) as s
+`
+
+// An advisory lock per session, so that only one settlement at a time writes a session's settled sequence numbers. The
+// caller must already hold a key-share lock of the session's row. Without the advisory lock, settlements that upgrade their
+// key-share locks could deadlock. Without the key-share lock, the holder of the advisory lock could wait for a transaction
+// that closes the session, which waits for settlements that wait for the advisory lock.
+func (q *Queries) LockSettledSeqs(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, lockSettledSeqs, ids)
+	return err
+}
+
 const poolsOfEvents = `-- name: PoolsOfEvents :many
 select k.id as key_id, k.account_id, b.id as balance_pool, l.id as limit_pool
 from api_keys k
@@ -176,18 +189,6 @@ func (q *Queries) QuarantineEvents(ctx context.Context, arg QuarantineEventsPara
 	return err
 }
 
-const queueForSettledSeqs = `-- name: QueueForSettledSeqs :exec
-select pg_advisory_xact_lock(7310026, s.id) from (select distinct (id % 2147483647)::integer as id from unnest($1::bigint[]) as id order by 1) as s
-`
-
-// Lets one settlement at a time write a session's settled sequence numbers. All hold a key-share lock of the row by then:
-// without the queue, several that upgrade their lock could deadlock. One without the key-share lock would wait for a
-// transaction that closes the session, and that one for the queue.
-func (q *Queries) QueueForSettledSeqs(ctx context.Context, ids []int64) error {
-	_, err := q.db.Exec(ctx, queueForSettledSeqs, ids)
-	return err
-}
-
 const settledSeqs = `-- name: SettledSeqs :many
 select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
 from proxy_sessions s
@@ -224,7 +225,7 @@ const transactionTime = `-- name: TransactionTime :one
 select now()::timestamptz as began
 `
 
-// When this transaction began, which is the time of its records and of its ledger transaction.
+// The time at which this transaction began. It is also the time of its records and of its ledger transaction.
 func (q *Queries) TransactionTime(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, transactionTime)
 	var began time.Time
@@ -336,7 +337,7 @@ type UsageSpanRow struct {
 }
 
 // Settlement: usage events to usage records, pools and ledger.
-// The range of request ids that partitions cover: from the lowest, up to but not including the highest.
+// The range of request ids that partitions cover. The lowest is included, the highest is not.
 func (q *Queries) UsageSpan(ctx context.Context) (UsageSpanRow, error) {
 	row := q.db.QueryRow(ctx, usageSpan)
 	var i UsageSpanRow

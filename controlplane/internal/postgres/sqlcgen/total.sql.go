@@ -88,7 +88,7 @@ type AccountUsageTotalsRow struct {
 	Cost               int64
 }
 
-// Totals of one account, by the day of the booking or of the use.
+// Totals of one account, by the day of the booking or of the request.
 func (q *Queries) AccountUsageTotals(ctx context.Context, arg AccountUsageTotalsParams) ([]AccountUsageTotalsRow, error) {
 	rows, err := q.db.Query(ctx, accountUsageTotals,
 		arg.ByDay,
@@ -309,7 +309,7 @@ type StatementTransactionsRow struct {
 	Amount    int64
 }
 
-// Credits and corrections of an account in a period, oldest first.
+// Top-ups and corrections of an account in a period, oldest first.
 func (q *Queries) StatementTransactions(ctx context.Context, arg StatementTransactionsParams) ([]StatementTransactionsRow, error) {
 	rows, err := q.db.Query(ctx, statementTransactions,
 		arg.AccountID,
@@ -592,8 +592,8 @@ type UsedDaysRow struct {
 	LastDay  pgtype.Date
 }
 
-// Totals of usage, from the roll-ups. A column that is not grouped by is the same in
-// all rows, so that one order fits every grouping.
+// Totals of usage, from the roll-ups. A column that is not grouped by has the same
+// value in all rows, so the same ORDER BY is correct for every grouping.
 // The first and the last day with usage in a period; null if there is none.
 func (q *Queries) UsedDays(ctx context.Context, arg UsedDaysParams) (UsedDaysRow, error) {
 	row := q.db.QueryRow(ctx, usedDays, arg.FromDay, arg.ToDay)

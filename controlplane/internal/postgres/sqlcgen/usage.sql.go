@@ -320,8 +320,8 @@ const getUsage = `-- name: GetUsage :one
 select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records where request_id = $1
 `
 
-// The time of a request is in its id, so bounds of time are bounds of ids, by which
-// the table is partitioned and indexed.
+// The time of a request is in its id, so a range of times is a range of ids. The
+// table is partitioned and indexed by the id.
 func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageRecord, error) {
 	row := q.db.QueryRow(ctx, getUsage, requestID)
 	var i UsageRecord
@@ -383,7 +383,8 @@ type ListAccountUsageParams struct {
 	AccountID ident.UUID
 }
 
-// An account's newest records are among the newest of each of its keys: a key never changes its account.
+// Reads the newest records of each key of the account: the newest records of the account are among them, because a key
+// never changes its account.
 func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsageParams) ([]UsageRecord, error) {
 	rows, err := q.db.Query(ctx, listAccountUsage,
 		arg.Floor,

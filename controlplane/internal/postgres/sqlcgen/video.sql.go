@@ -128,8 +128,8 @@ type ListVideoJobsRow struct {
 	State     string
 }
 
-// The newest first. After some time, the outcome of an open job without an id of its provider is unknown; later, an open
-// job is stuck.
+// The newest first. An open job without a provider's id is unknown after some time; any open job is stuck after a longer
+// time.
 func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([]ListVideoJobsRow, error) {
 	rows, err := q.db.Query(ctx, listVideoJobs,
 		arg.UnknownSeconds,

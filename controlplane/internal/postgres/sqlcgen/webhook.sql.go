@@ -96,7 +96,7 @@ type ClaimDeliveriesRow struct {
 	FailingSeconds       float64
 }
 
-// No endpoint has more than its share of claims, and a failing one has a single claim.
+// An endpoint has at most per_endpoint claims at a time, and a failing endpoint at most one.
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, claimDeliveries, arg.PerEndpoint, arg.RowLimit, arg.ClaimSeconds)
 	if err != nil {
@@ -278,7 +278,7 @@ type ExpireWebhookSecretsParams struct {
 	Keep           ident.UUID
 }
 
-// Expired secrets are deleted; a secret that expires sooner keeps its time.
+// Deletes expired secrets. A secret that already expires earlier keeps its time of expiry.
 func (q *Queries) ExpireWebhookSecrets(ctx context.Context, arg ExpireWebhookSecretsParams) error {
 	_, err := q.db.Exec(ctx, expireWebhookSecrets, arg.OverlapSeconds, arg.EndpointID, arg.Keep)
 	return err
@@ -518,7 +518,7 @@ type InsertEventsParams struct {
 
 // Webhooks: events are written with their cause; then deliveries are created for the
 // subscribed endpoints, and any replica claims and sends them.
-// Several at once, in one statement.
+// Inserts several events in one statement.
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
 	_, err := q.db.Exec(ctx, insertEvents,
 		arg.Ids,
@@ -733,7 +733,7 @@ order by id
 for no key update
 `
 
-// Locked by id, as everywhere.
+// Locked in the order of ids, as in all transactions.
 func (q *Queries) LockAlertPools(ctx context.Context, accountID ident.UUID) ([]int64, error) {
 	rows, err := q.db.Query(ctx, lockAlertPools, accountID)
 	if err != nil {
@@ -973,7 +973,7 @@ type UpdateEndpointParams struct {
 	ID             ident.UUID
 }
 
-// With reset, failed attempts are forgotten.
+// With reset, the failure count is set to zero.
 func (q *Queries) UpdateEndpoint(ctx context.Context, arg UpdateEndpointParams) (WebhookEndpoint, error) {
 	row := q.db.QueryRow(ctx, updateEndpoint,
 		arg.Url,

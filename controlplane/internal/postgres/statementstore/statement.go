@@ -25,8 +25,8 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// Entries implements statement.Store. It finds out whether the period is final
-// before it takes the snapshot, so that the snapshot holds all of a final period.
+// Entries implements statement.Store. It determines whether the period is final
+// before it takes the snapshot, so that the snapshot contains all of a final period.
 func (s *Store) Entries(ctx context.Context, query statement.Query, limit int) (statement.Entries, error) {
 	var found statement.Entries
 	began, err := s.db.Queries().OldestTransaction(ctx)

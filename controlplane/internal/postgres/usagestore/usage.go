@@ -19,7 +19,7 @@ import (
 	"modelgateway/shared/price"
 )
 
-// Store reads what settlement wrote; it implements usage.Store.
+// Store reads usage records and roll-ups; it implements usage.Store.
 type Store struct{ db *postgres.DB }
 
 // New returns a store that uses db.
@@ -66,7 +66,7 @@ func (s *Store) List(ctx context.Context, query usage.Query) ([]usage.Record, er
 
 // list reads with the most selective index.
 //
-//nolint:dupl // export is the same in the other direction, which SQL has no parameter for
+//nolint:dupl // export has the opposite order, which SQL cannot take as a parameter
 func (s *Store) list(ctx context.Context, query usage.Query, floor, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
 	limit := int32(query.Limit)
 	switch {

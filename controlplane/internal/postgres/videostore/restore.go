@@ -67,10 +67,10 @@ func (r *restoring) refuse(k video.Backup, why string) {
 	r.faulty.Payloads = append(r.faulty.Payloads, k.Payload)
 }
 
-var errConflict = errors.New("the job is on record as that of another request, key or account")
+var errConflict = errors.New("the job is recorded with another request, key or account")
 
 // restore writes jobs. If Postgres refuses their content, it writes each half of
-// them, to find the jobs at fault.
+// them separately, until it finds the invalid jobs.
 func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
 	err := pgx.BeginFunc(r.ctx, tx, func(part pgx.Tx) error { return writeJobs(r.ctx, sqlcgen.New(part), jobs) })
 	switch {

@@ -11,8 +11,8 @@ import (
 
 // UpdateRefusedCredentials marks the credentials that live proxies report as
 // refused, clears those that none reports any more, and writes an event for each
-// that changed. It is a job of its own: heartbeats must not wait for a change of
-// the catalog.
+// that changed. It runs as a separate job, because heartbeats must not wait for a
+// change of the catalog.
 func (s *Store) UpdateRefusedCredentials(ctx context.Context) error {
 	return s.tx(ctx, "update refused credentials", func(q *sqlcgen.Queries) error {
 		refused, err := q.MarkRefusedCredentials(ctx)
@@ -34,7 +34,7 @@ func (s *Store) UpdateRefusedCredentials(ctx context.Context) error {
 	})
 }
 
-// InsertEvent writes an event that no change in the database causes.
+// InsertEvent writes an event that is not caused by a change in the database.
 func (s *Store) InsertEvent(ctx context.Context, e webhook.Event) error {
 	return s.tx(ctx, "write event", func(q *sqlcgen.Queries) error { return eventstore.Insert(ctx, q, e) })
 }

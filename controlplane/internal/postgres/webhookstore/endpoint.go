@@ -32,7 +32,7 @@ var (
 	_ webhook.Queue = (*Store)(nil)
 )
 
-// tx runs a change that proxies do not depend on.
+// tx runs a change that proxies need not apply, so it takes no revision.
 func (s *Store) tx(ctx context.Context, operation string, fn func(q *sqlcgen.Queries) error) error {
 	return s.db.InTx(ctx, func(tx pgx.Tx) error {
 		return postgres.Translate(operation, fn(sqlcgen.New(tx)))
