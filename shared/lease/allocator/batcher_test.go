@@ -1,0 +1,113 @@
+package allocator
+
+import (
+	"testing"
+	"time"
+
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
+
+func newTestBatcher() *Batcher {
+	return NewBatcher(BatcherConfig{
+		MaxBatch: 2, MaxQueue: 3, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
+	})
+}
+
+// oneSlotBatch is the state of an account with one slot, which session 1 holds.
+func oneSlotBatch() *Batch {
+	a := New()
+	a.Pools[1] = &Pool{ID: 1, Kind: wire.Slots, Central: true, Generation: 1, Total: 1}
+	a.Leases[LeaseKey{1, 1}] = &Lease{Granted: 1, RecalledGeneration: 1}
+	records := map[wire.SessionID]*session.Record{}
+	for id := range wire.SessionID(4) {
+		records[id] = &session.Record{ID: id, State: session.Active}
+	}
+	return &Batch{Allocator: a, Sessions: records, Results: map[RequestKey]*Result{}}
+}
+
+func slotRequest(s wire.SessionID, number int64) *wire.LeaseRequest {
+	return &wire.LeaseRequest{Session: s, Account: "acc", Number: number, Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Slots, Amount: 1}}}}
+}
+
+// commit runs the next transaction and returns the number of responses.
+func commit(t *testing.T, b *Batcher, batch *Batch, now time.Duration) int {
+	t.Helper()
+	tx, _ := b.Next(now)
+	if tx == nil {
+		t.Fatal("there is nothing to decide")
+	}
+	tx.Decide(batch)
+	responses, _ := b.Commit(tx)
+	for _, respond := range responses {
+		respond()
+	}
+	return len(responses)
+}
+
+func TestOneTransactionRunsAtATime(t *testing.T) {
+	t.Parallel()
+	b := newTestBatcher()
+	for number := range int64(3) {
+		if !b.AddRequest(slotRequest(2, number+1), func(wire.LeaseResponse) {}) {
+			t.Fatal("refused")
+		}
+	}
+	if b.AddReturn(&wire.Return{Session: 1}, func(wire.ReturnResponse) {}) {
+		t.Error("taken into a full queue")
+	}
+	tx, _ := b.Next(0)
+	if other, wake := b.Next(0); tx.Len() != 2 || other != nil || wake != Never {
+		t.Errorf("a batch of %d, and %v beside it", tx.Len(), other)
+	}
+	if responses := b.Fail(tx); len(responses) != 2 {
+		t.Errorf("%d responses after a failure; want 2", len(responses))
+	}
+	if tx, _ = b.Next(0); tx == nil || tx.Len() != 1 {
+		t.Error("the third message is not in the next batch")
+	}
+}
+
+func TestPendingRequestIsDecidedBeforeLaterOnes(t *testing.T) {
+	t.Parallel()
+	b, batch := newTestBatcher(), oneSlotBatch()
+	granted := map[wire.SessionID]bool{}
+	request := func(s wire.SessionID) {
+		b.AddRequest(slotRequest(s, 1), func(r wire.LeaseResponse) { granted[s] = r.Decisions[0].Granted })
+	}
+	request(2)
+	if n := commit(t, b, batch, 0); n != 0 {
+		t.Fatalf("%d responses; want the request to wait for the slot", n)
+	}
+	if tx, wake := b.Next(0); tx != nil || wake != 50*time.Millisecond {
+		t.Errorf("%v, wake at %v; want nothing before the end of the grace period", tx, wake)
+	}
+	request(3)
+	b.AddReturn(&wire.Return{Session: 1, Account: "acc", Reports: []wire.LeaseReport{{Pool: 1, Generation: 1, GrantedSeen: 1, Returned: 1}}}, func(wire.ReturnResponse) {})
+	commit(t, b, batch, 20*time.Millisecond)
+	if !granted[2] || granted[3] {
+		t.Errorf("granted %v; want the slot for the request that came first", granted)
+	}
+}
+
+func TestRepeatedRequestsShareOneDecision(t *testing.T) {
+	t.Parallel()
+	b, batch := newTestBatcher(), oneSlotBatch()
+	responses := 0
+	for range 10 { // more than the queue takes
+		if !b.AddRequest(slotRequest(1, 1), func(wire.LeaseResponse) { responses++ }) {
+			t.Fatal("a repeated request needs room")
+		}
+	}
+	commit(t, b, batch, 0)
+	if responses != 10 {
+		t.Errorf("%d of 10 senders have a response", responses)
+	}
+	b.AddRequest(slotRequest(2, 1), func(wire.LeaseResponse) { responses++ })
+	for _, respond := range b.Stop() {
+		respond()
+	}
+	if responses != 11 || b.AddRequest(slotRequest(3, 1), func(wire.LeaseResponse) {}) {
+		t.Error("a stopped batcher leaves a request without a response, or takes another")
+	}
+}

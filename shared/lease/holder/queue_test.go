@@ -1,0 +1,153 @@
+package holder
+
+import (
+	"testing"
+	"time"
+
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
+)
+
+// newTestQueue returns the Queue of session 1 without jitter, and an allocator
+// with a balance in escrow mode.
+func newTestQueue(t *testing.T) (*Queue, *allocator.Allocator) {
+	t.Helper()
+	a := allocator.New()
+	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
+	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
+	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &ResponseTime{}), a
+}
+
+// respond decides the outstanding lease request and delivers the response.
+func respond(t *testing.T, q *Queue, a *allocator.Allocator, now, sentAt time.Duration) {
+	t.Helper()
+	request, _ := q.Outstanding()
+	response, decided := a.Decide(request, &allocator.PendingRequest{})
+	if !decided || !q.HandleResponse(now, sentAt, request, &response) {
+		t.Fatalf("no response to %+v", request)
+	}
+}
+
+func TestLeaseRequestIsRepeatedAtGrowingIntervals(t *testing.T) {
+	t.Parallel()
+	q, _ := newTestQueue(t)
+	q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	first := q.Next(0).Request
+	var sent []time.Duration
+	for now := time.Duration(0); now < 500*time.Millisecond; {
+		out := q.Next(now)
+		if out.Request != nil {
+			sent = append(sent, now)
+			if out.Request != first {
+				t.Fatal("another request is sent before the first has a response")
+			}
+		}
+		now = out.Wake
+	}
+	want := []time.Duration{60 * time.Millisecond, 150 * time.Millisecond, 285 * time.Millisecond, 487500 * time.Microsecond}
+	if len(sent) != len(want) {
+		t.Fatalf("repeated at %v; want %v", sent, want)
+	}
+	for i := range want {
+		if sent[i] != want[i] {
+			t.Errorf("repeated at %v; want %v", sent[i], want[i])
+		}
+	}
+}
+
+func TestWaiterExpiresAndItsLateGrantGoesBack(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	a.Pools[1].Central = true
+	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	q.Next(0)
+	if out := q.Next(2*time.Second - 1); len(out.Decided) != 0 {
+		t.Error("expired too early")
+	}
+	if out := q.Next(2 * time.Second); len(out.Decided) != 1 || out.Decided[0] != w || w.Granted() {
+		t.Errorf("decided %v; want the waiter, expired", out.Decided)
+	}
+	respond(t, q, a, 3*time.Second, 0)
+	out := q.Next(3 * time.Second)
+	if len(out.Decided) != 0 || out.Return == nil || out.Return.Reports[0].Returned != 10 {
+		t.Errorf("got %+v; want the units returned", out)
+	}
+}
+
+func TestIdleUnitsGoBackAfterTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	q.Next(0)
+	respond(t, q, a, 0, 0)
+	q.Next(0)
+	if q.Reserve(time.Second, []wire.Need{need(1, wire.Balance, 10)}).Granted() != true || !w.Granted() {
+		t.Fatal("not granted")
+	}
+	if out := q.Next(10 * time.Second); out.Return != nil || out.Wake != 11*time.Second {
+		t.Errorf("got %+v; want the idle units kept for 10 s after the last request", out)
+	}
+	if out := q.Next(11 * time.Second); out.Return == nil {
+		t.Errorf("got %+v; want the idle units returned", out)
+	}
+}
+
+func TestEndedSessionReturnsEveryUnit(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	q.Next(0)
+	respond(t, q, a, 0, 0)
+	q.Next(0)
+	q.EndSession()
+	out := q.Next(0)
+	if out.Return == nil || q.Reserve(0, nil) != nil {
+		t.Fatalf("got %+v; want the allotment returned, and no more requests", out)
+	}
+	a.ApplyReports(1, out.Return.Reports)
+	q.HandleReturned(0, 0, out.Return, &wire.ReturnResponse{Status: wire.Done})
+	q.Release(w, 4)
+	out = q.Next(0)
+	a.ApplyReports(1, out.Return.Reports)
+	if outstanding := a.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].Outstanding(); outstanding != 4 {
+		t.Errorf("%d outstanding; want the cost alone, which is not settled yet", outstanding)
+	}
+	q.HandleReturned(0, 0, out.Return, &wire.ReturnResponse{Status: wire.Fenced})
+	if out = q.Next(time.Hour); out.Return != nil || out.Wake != Never {
+		t.Errorf("got %+v after the control plane has closed the session", out)
+	}
+}
+
+// One request of an allotment waits, and those that come during its round trip:
+// with 1,000 requests a second that each cost what was reserved, and 5 ms to a
+// response, that is far less than one in twenty.
+func TestAllotmentsAdmitNearlyAllRequestsLocally(t *testing.T) {
+	t.Parallel()
+	const roundTrip = 5 * time.Millisecond
+	q, a := newTestQueue(t)
+	local, waited := 0, 0
+	var dueAt time.Duration
+	for now := time.Duration(0); now < 10*time.Second; now += time.Millisecond {
+		if request, _ := q.Outstanding(); request != nil && now >= dueAt {
+			respond(t, q, a, now, dueAt-roundTrip)
+			for _, w := range q.Next(now).Decided {
+				q.Release(w, 10)
+			}
+		}
+		w := q.Reserve(now, []wire.Need{need(1, wire.Balance, 10)})
+		if w.Granted() {
+			local++
+			q.Release(w, 10)
+			continue
+		}
+		waited++
+		if q.Next(now).Request != nil {
+			dueAt = now + roundTrip
+		}
+	}
+	if share := float64(local) / float64(local+waited); share < .95 {
+		t.Errorf("%.1f %% of %d are admitted locally; want 95 %%", 100*share, local+waited)
+	} else {
+		t.Logf("%.1f %% of %d are admitted locally", 100*share, local+waited)
+	}
+}
