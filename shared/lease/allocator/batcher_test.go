@@ -93,6 +93,7 @@ func TestPendingRequestIsDecidedBeforeLaterOnes(t *testing.T) {
 func TestRepeatedRequestsShareOneDecision(t *testing.T) {
 	t.Parallel()
 	b, batch := newTestBatcher(), oneSlotBatch()
+	batch.Allocator.Pools[1].Adjust(1)
 	responses := 0
 	for range 10 { // more than the queue takes
 		if !b.AddRequest(slotRequest(1, 1), func(wire.LeaseResponse) { responses++ }) {
