@@ -97,8 +97,8 @@ type Store interface {
 	Prices(ctx context.Context, model string) ([]PriceVersion, error)
 	// PriceDue reports whether the time of a scheduled price has come.
 	PriceDue(ctx context.Context) (bool, error)
-	// Apply changes the catalog in one transaction: it reads the catalog, writes the plan that plan makes of it at the
-	// next revision, and puts the entries that entries makes of the states before and after into the outbox. An empty
+	// Apply changes the catalog in one transaction. It reads the catalog, calls plan and writes the plan at the next
+	// revision, then calls entries with the states before and after and writes the entries into the outbox. An empty
 	// plan writes nothing and keeps the revision. Both functions may be called twice.
 	Apply(ctx context.Context, plan PlanFunc, entries EntriesFunc) (Applied, error)
 	// Active returns how many accounts used each of the models since a day, and how many used any of them.
@@ -151,8 +151,8 @@ type Outcome struct {
 	Rev int64
 }
 
-// Apply makes the catalog what the document says. An invalid document is
-// reported as validation.Errors with all its field errors.
+// Apply changes the catalog to the state that the document describes. For an invalid
+// document it returns validation.Errors with all field errors.
 func (s *Service) Apply(ctx context.Context, doc *Document, o Options) (Outcome, error) {
 	target, err := doc.target()
 	if err != nil {

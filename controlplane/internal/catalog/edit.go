@@ -33,7 +33,7 @@ type Part[E any] struct {
 	list func(*Document) (entries *[]E, path string, err error)
 	id   string
 	idOf func(*E) *string
-	// keep copies from the old entry what a replacement omits.
+	// keepOmitted copies the lists that a replacement omits from the old entry.
 	keepOmitted func(entry, old *E)
 	missing     error
 }
@@ -98,7 +98,7 @@ func RoutePart(model, id string) Part[RouteEntry] {
 	}
 }
 
-// slot is the place of an entry in a document.
+// entryPosition is the position of an entry in a document.
 type entryPosition[E any] struct {
 	doc     *Document
 	entries *[]E
@@ -108,7 +108,7 @@ type entryPosition[E any] struct {
 	path string
 }
 
-// find returns the slot of the entry; ErrProviderNotFound or ErrModelNotFound
+// find returns the position of the entry; ErrProviderNotFound or ErrModelNotFound
 // if the document does not have the object that holds its list.
 func (p *Part[E]) find(d *Document) (entryPosition[E], error) {
 	entries, path, err := p.list(d)
@@ -128,7 +128,7 @@ func (s *entryPosition[E]) entry() *E {
 	return &e
 }
 
-// put writes an entry into the slot and returns its path.
+// put writes an entry at the position and returns its path.
 func (s *entryPosition[E]) put(e E) string {
 	if s.at < 0 {
 		*s.entries = append(*s.entries, e)
@@ -256,7 +256,7 @@ func Delete[E any](ctx context.Context, s *Service, p Part[E], match etag.Match)
 
 var errOtherID = validation.New("", "must have the id that the path names")
 
-// read returns the slot of the entry in the document that describes the
+// read returns the position of the entry in the document that describes the
 // catalog, if the entry satisfies the condition of the change.
 func (p *Part[E]) read(state *State, match etag.Match) (entryPosition[E], error) {
 	found, err := p.find(state.editable())

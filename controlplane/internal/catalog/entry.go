@@ -47,7 +47,7 @@ func (s *Service) entries(before, after *State) ([]Entry, error) {
 	return d.entries, d.err
 }
 
-// differ collects entries.
+// entryDiff collects entries.
 type entryDiff struct {
 	entries []Entry
 	err     error

@@ -54,7 +54,7 @@ func (s *Service) stored() *State {
 	}
 }
 
-func TestDifferingEntriesArePublished(t *testing.T) {
+func TestChangedEntriesArePublished(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string

@@ -78,7 +78,7 @@ func modelView(spec catalogkv.Model) ModelEntry { return exportModel(Model{Spec:
 
 func settingsView(s catalogkv.Settings) any { return settingsEntry(s) }
 
-// whenFalse omits a value that is true by default.
+// omitTrue omits a value that is true by default.
 func omitTrue(b bool) *bool {
 	if b {
 		return nil

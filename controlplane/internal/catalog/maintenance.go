@@ -27,7 +27,7 @@ const (
 	OneProvider Scope = "provider"
 )
 
-// Maintained is the maintenance of an object.
+// MaintenanceEntry is the maintenance of an object.
 type MaintenanceEntry struct {
 	Scope Scope
 	// ID is the id of the model or provider.
@@ -36,7 +36,7 @@ type MaintenanceEntry struct {
 }
 
 const (
-	// maxNotice bounds the message to clients, in characters.
+	// maxMessage bounds the message to clients, in characters.
 	maxMessage = 500
 	// maxMaintenance bounds the duration, to catch typing errors.
 	maxMaintenance = 366 * 24 * time.Hour
@@ -71,7 +71,7 @@ func checkMaintenance(m *catalogkv.Maintenance, now time.Time) error {
 	return invalid.Err()
 }
 
-// planMaintenance replaces the one object that is concerned.
+// planMaintenance plans the change of the maintenance of one object.
 func planMaintenance(state *State, scope Scope, id string, m *catalogkv.Maintenance) (*Plan, error) {
 	p := &Plan{}
 	var before *catalogkv.Maintenance

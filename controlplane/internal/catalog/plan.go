@@ -99,8 +99,8 @@ func (p *Plan) note(action Action, kind, id string, before, after any) {
 func (s *Service) plan(state *State, t *target) (*Plan, error) {
 	p := &Plan{Grants: map[account.ID][]string{}}
 	var invalid validation.Errors
-	if stands := state.Currency(); state.Booked && stands != t.settings.Currency {
-		invalid.Add("currency", "cannot be changed from %s, because money was booked in it", stands)
+	if current := state.Currency(); state.Booked && current != t.settings.Currency {
+		invalid.Add("currency", "cannot be changed from %s, because money was booked in it", current)
 	}
 	p.settings(state, t)
 	for _, id := range slices.Sorted(maps.Keys(t.providers)) {

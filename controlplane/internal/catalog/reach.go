@@ -14,7 +14,7 @@ import (
 const (
 	// reachSpan is the period whose usage counts as recent.
 	reachSpan = 30 * 24 * time.Hour
-	// mostTraffic bounds the accounts that are listed.
+	// maxTraffic bounds the accounts that are listed.
 	maxTraffic = 100
 )
 
@@ -48,7 +48,7 @@ func (s *Service) Traffic(ctx context.Context, changes []Change) ([]Traffic, err
 	return s.cfg.Store.Traffic(ctx, models, time.Now().Add(-reachSpan), maxTraffic)
 }
 
-// concerned returns the models that are affected by any of the changes.
+// affectedModels returns the models that are affected by any of the changes.
 func affectedModels(changes []Change) []string {
 	models := map[string]bool{}
 	for i := range changes {

@@ -188,7 +188,7 @@ func TestAmountAndDurationAreParsedExactly(t *testing.T) {
 	} {
 		invalid, ok := validation.As(strict.YAML([]byte(test.doc), &Document{}))
 		if !ok || len(invalid) != 1 || invalid[0].Path != test.path {
-			t.Errorf("%s: got %v; want a fault of %s", test.doc, invalid, test.path)
+			t.Errorf("%s: got %v; want a field error of %s", test.doc, invalid, test.path)
 		}
 	}
 }

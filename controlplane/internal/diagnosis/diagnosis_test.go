@@ -14,7 +14,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// world is a healthy system, which tests break.
+// world is a healthy system, to which tests add faults.
 type world struct {
 	postgres  diagnosis.Postgres
 	nats      diagnosis.NATS
@@ -74,7 +74,7 @@ func bad(t *testing.T, r *diagnosis.Report) []string {
 	var all []string
 	for _, f := range r.Findings {
 		if f.Detail == "" || (f.Status == diagnosis.OK) != (f.Meaning == "" && f.Advice == "") {
-			t.Errorf("says too little or too much: %+v", f)
+			t.Errorf("differs from the expected content: %+v", f)
 		}
 		if f.Status != diagnosis.OK {
 			all = append(all, string(f.Status)+" "+f.Area+" "+f.Check)
@@ -91,7 +91,7 @@ func TestHealthySystemHasNoFindings(t *testing.T) {
 	}
 }
 
-func TestFindingsOfFacts(t *testing.T) {
+func TestFactsGiveFindings(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
 	tests := []struct {

@@ -71,7 +71,7 @@ func TestOperationsRequireTheirScope(t *testing.T) {
 			}
 			check(t, node.Decode(&op))
 			needed := op.Security[0]["adminToken"][0]
-			// Ids of nothing: an accepted request ends with 400, 404 or 415 and changes nothing.
+			// The ids do not exist, so an accepted request ends with 400, 404 or 415 and changes nothing.
 			at := regexp.MustCompile(`\{(account|key|provider|token|webhook|delivery)_id\}`).ReplaceAllString(
 				strings.NewReplacer("{model_id}", "m", "{request_id}", "req_1").Replace(path), "${1}_1")
 			for rank, scope := range ranks {
@@ -120,9 +120,9 @@ func TestTokens(t *testing.T) {
 	check(t, err)
 	problem(t, after.Problem, http.StatusUnauthorized, "unauthenticated")
 
-	faulty, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}}))
+	invalid, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Scopes: []adminclient.Scope{"root"}}))
 	check(t, err)
-	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
 	missing, err := answered(b.api.RevokeToken(t.Context(), "tok_00000000000070008000000000000000"))
 	check(t, err)
 	problem(t, missing.Problem, http.StatusNotFound, "not_found")

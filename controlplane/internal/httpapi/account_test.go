@@ -42,7 +42,7 @@ func TestCreateAndGetAccount(t *testing.T) {
 		check(t, err)
 		problem(t, missing.Problem, http.StatusNotFound, "not_found")
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestAccountPatchIsAnnounced(t *testing.T) {
@@ -83,7 +83,7 @@ func TestAccountPatchIsAnnounced(t *testing.T) {
 	if diff := cmp.Diff([]string{"name", "status", "max_concurrent_requests"}, fields); diff != "" {
 		t.Errorf("wrong fields (-want +got):\n%s", diff)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestAccountListIsPaged(t *testing.T) {

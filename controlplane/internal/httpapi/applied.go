@@ -30,10 +30,10 @@ const (
 	etagHeader = "ETag"
 )
 
-// waitApplied carries out a request. If it asks for wait=applied, the response
-// of a success is held back until every live proxy has applied the changes, or
-// the timeout has passed. The changes are made in any case; only the headers of
-// the response say how far they have propagated.
+// waitApplied executes a request. If it has wait=applied, the response of a success
+// is delayed until every live proxy has applied the changes, or the timeout has
+// passed. The changes are made in any case; only the headers of the response report
+// how far they have propagated.
 func (p *pipeline) waitApplied(c echo.Context, call *gen.Call, handle func() error) error {
 	timeout, wanted, err := readWait(c)
 	if err != nil {

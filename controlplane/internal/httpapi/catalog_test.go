@@ -140,7 +140,7 @@ providers: [{id: sim, base_url: "ftp://x"}]
 	doc, err := answered(b.api.GetCatalog(t.Context(), nil))
 	check(t, err)
 	if len(doc.Value.Models) != 0 {
-		t.Errorf("a refused document left %s", doc.Body)
+		t.Errorf("a refused document wrote %s", doc.Body)
 	}
 }
 

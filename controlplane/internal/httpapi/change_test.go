@@ -170,12 +170,12 @@ func TestWaitAppliedWaitsForTheCatalog(t *testing.T) {
 	}
 	late := apply("EUR", "1ms")
 	if late.Header.Get("Applied") != "false" {
-		t.Errorf("nobody has it, and it is said to be applied: %v", late.Header)
+		t.Errorf("no proxy has applied it, and the response reports it as applied: %v", late.Header)
 	}
 	b.exec("update proxy_sessions set catalog_revision = $1 where id = $2", late.Value.Revision, proxy)
 	same := apply("EUR", "5s")
 	if same.Header.Get("Applied") != "true" || same.Header.Get("Applied-By") != "1" {
-		t.Errorf("every proxy has it, and it is not said to be applied: %v", same.Header)
+		t.Errorf("every proxy has applied it, and the response does not report it: %v", same.Header)
 	}
 }
 

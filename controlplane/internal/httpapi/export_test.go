@@ -178,7 +178,7 @@ func TestExportLedger(t *testing.T) {
 	}
 	cursor := own[2].TransactionID + "/1"
 	if rest, _ := read(adminclient.ExportLedgerParams{AccountID: &a.ID, Cursor: &cursor}); len(rest) != 3 {
-		t.Errorf("got %d entries of the account behind the third; want 3", len(rest))
+		t.Errorf("got %d entries of the account after the third; want 3", len(rest))
 	}
 	if none, _ := read(adminclient.ExportLedgerParams{To: &own[0].BookedAt, AccountID: &a.ID}); len(none) != 0 {
 		t.Errorf("got %d entries before the first", len(none))
@@ -248,10 +248,10 @@ func TestExportUsesLittleMemory(t *testing.T) { //nolint:paralleltest // see abo
 		t.Errorf("got %+v, %v after %d more bytes; want it incomplete", done, err, rest)
 	}
 	if !errors.Is(err, io.ErrUnexpectedEOF) { // or whoever knows nothing of trailers would take it for the whole
-		t.Errorf("got %v; want the answer itself cut", err)
+		t.Errorf("got %v; want the response to be cut off", err)
 	}
 	if total := size + int(rest); total >= rows*padding {
-		t.Errorf("all %d bytes had been sent: the export was no stream", total)
+		t.Errorf("all %d bytes had been sent: the export was not streamed", total)
 	}
 }
 

@@ -29,13 +29,13 @@ func TestIdempotencyKey(t *testing.T) {
 	elsewhere, err := answered(b.api.CreateKey(t.Context(), b.account(1).ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	problem(t, elsewhere.Problem, http.StatusConflict, "idempotency_conflict")
-	// Each token has keys of its own.
+	// Each token has its own namespace of keys.
 	stranger, err := answered(b.as(b.token(adminclient.ScopeCabinet)).CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
 	if stranger.StatusCode != http.StatusCreated || stranger.Value.ID == first.Value.ID {
 		t.Errorf("another token: %s", stranger.Body)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 // An invalid request does not use up its key, unless an earlier attempt may have been executed.
@@ -115,7 +115,7 @@ func TestRepeatedRequestAfterACrashCreatesNothingTwice(t *testing.T) {
 	if balance.Value.Balance != "1.00" {
 		t.Errorf("balance %s; want 1.00", balance.Value.Balance)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
@@ -148,8 +148,9 @@ func TestConcurrentRequestsWithOneKeyRunOnce(t *testing.T) {
 	}
 }
 
-// A revocation that was not confirmed is not final: the same request waits further.
-func TestRepeatedRevocationWaitsFurther(t *testing.T) {
+// The response of a revocation that was not confirmed is not stored: the repeated request waits
+// again.
+func TestRepeatedRevocationWaitsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
@@ -174,6 +175,6 @@ func TestIdempotentResponseIsStoredEncrypted(t *testing.T) {
 	var found bool
 	check(t, b.db.Pool().QueryRow(t.Context(), "select position($1::bytea in body) > 0 from idempotency_keys", []byte(r.Value.Secret)).Scan(&found))
 	if found {
-		t.Error("the kept answer shows the key")
+		t.Error("the stored response contains the key")
 	}
 }

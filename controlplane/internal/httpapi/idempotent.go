@@ -26,8 +26,8 @@ const (
 )
 
 // once makes a POST with an Idempotency-Key idempotent. The response of a
-// success is stored and replayed. A failure is not stored, so that a retry tries
-// again, and neither is a 202, after which a retry waits further. An invalid
+// success is stored and replayed. A failure is not stored, so a retry executes the
+// request again; neither is a 202, after which a retry waits again. An invalid
 // request does not use up its key.
 func (p *pipeline) once(c echo.Context, call *gen.Call, handle func(*gen.Call) error) error {
 	key, err := readKey(c.Request())

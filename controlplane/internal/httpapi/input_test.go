@@ -177,6 +177,6 @@ func TestNewKeyConfirmsEarlierChanges(t *testing.T) {
 		t.Errorf("applied %q by %q", h.Get("Applied"), h.Get("Applied-By"))
 	}
 	if told := b.announcer.told; len(told) != 1 || told[0].Account != a.ID {
-		t.Errorf("told %+v; want the change of the account once more", told)
+		t.Errorf("received %+v; want the change of the account once more", told)
 	}
 }

@@ -46,7 +46,7 @@ func TestKey(t *testing.T) {
 	if revealed.Value.Secret != k.Secret {
 		t.Errorf("revealed %q; want %q", revealed.Value.Secret, k.Secret)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestKeyNotFound(t *testing.T) {
@@ -104,7 +104,7 @@ func TestKeyLimit(t *testing.T) {
 		if len(told) != step.announced || (len(told) == 1 && (told[0].Kind != wire.KeyUpdated || told[0].KeyHash != b.hasher.Hash(k.Secret))) {
 			t.Errorf("%s: announced %+v; want %d changes of the key", step.name, told, step.announced)
 		}
-		b.sound()
+		b.checkLedger()
 	}
 	for _, limit := range []string{"-1.00", "1.0000000001", "much", "2000000000.00"} {
 		r, err := answered(b.api.UpdateKey(t.Context(), k.ID, nil, adminclient.KeyPatch{SpendLimit: optional.Of(limit)}))
@@ -186,13 +186,13 @@ func TestImport(t *testing.T) {
 	}}))
 	check(t, err)
 	problem(t, stolen.Problem, http.StatusConflict, "hash_taken")
-	faulty, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+	invalid, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
 		{AccountID: "nobody", Name: "x", Hash: "zz", SpendLimit: new("?")},
 	}}))
 	check(t, err)
-	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
-	if n := len(faulty.Problem.Errors); n != 3 {
-		t.Errorf("got %d faults; want 3: %v", n, faulty.Problem)
+	problem(t, invalid.Problem, http.StatusBadRequest, "invalid_input")
+	if n := len(invalid.Problem.Errors); n != 3 {
+		t.Errorf("got %d field errors; want 3: %v", n, invalid.Problem)
 	}
-	b.sound()
+	b.checkLedger()
 }

@@ -53,7 +53,7 @@ func TestCredit(t *testing.T) {
 	if diff := cmp.Diff(&adminclient.Balance{Currency: "USD", Balance: "-5.00", Reserved: "0.00", Available: "-5.00"}, balance.Value); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestInvalidCreditIsRejected(t *testing.T) {
@@ -94,7 +94,7 @@ func TestInvalidCreditIsRejected(t *testing.T) {
 	listed, err := answered(b.api.ListLedger(t.Context(), nobody, nil))
 	check(t, err)
 	problem(t, listed.Problem, http.StatusNotFound, "not_found")
-	b.sound()
+	b.checkLedger()
 }
 
 func TestLedgerPages(t *testing.T) {

@@ -43,7 +43,7 @@ func TestMaintenance(t *testing.T) {
 	provider, err := answered(b.api.MaintainProvider(t.Context(), "sim", nil, notice))
 	check(t, err)
 	if b.outboxed() <= published {
-		t.Error("the proxies are not told of a provider's maintenance")
+		t.Error("the maintenance of a provider is not published to the proxies")
 	}
 	if system.StatusCode != http.StatusOK || model.StatusCode != http.StatusOK || provider.StatusCode != http.StatusOK {
 		t.Fatalf("got %s, %s, %s", system.Body, model.Body, provider.Body)

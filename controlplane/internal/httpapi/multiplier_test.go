@@ -40,7 +40,7 @@ func TestPriceMultiplier(t *testing.T) {
 		t.Fatalf("patch: %s", changed.Body)
 	}
 	if n := len(b.announcer.told); n != 1 || b.announcer.told[0].Kind != wire.AccountUpdated {
-		t.Errorf("told %+v; want one change of the account", b.announcer.told)
+		t.Errorf("received %+v; want one change of the account", b.announcer.told)
 	}
 	record := b.record(k)
 	if record.Multiplier("demo-chat") != 850_000 || record.Multiplier("demo-other") != 1_250_000 {
@@ -67,7 +67,7 @@ func TestPriceMultiplier(t *testing.T) {
 	if receipts.StatusCode != http.StatusOK || !receipts.Value.OK {
 		t.Errorf("receipts: %s", receipts.Body)
 	}
-	b.sound()
+	b.checkLedger()
 }
 
 func TestInvalidPriceMultiplierIsRejected(t *testing.T) {
@@ -127,5 +127,5 @@ func TestReceiptShowsCorrections(t *testing.T) {
 	if noted.Reason != "cut short" || noted.RequestID != id || audit.Value.Data[0].Action != "ledger.correction" {
 		t.Errorf("audit: %s", audit.Body)
 	}
-	b.sound()
+	b.checkLedger()
 }

@@ -15,8 +15,8 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// operation holds what the API document says about an operation and the server
-// acts on.
+// operation holds the properties of an operation that the server reads from the
+// API document.
 type operation struct {
 	scope admin.Scope
 	// query holds the names of the query parameters.

@@ -33,7 +33,7 @@ func (b *bundle) catalogOf(doc string) {
 	}
 }
 
-func TestProviderIsEditedAlone(t *testing.T) {
+func TestProviderIsEditedWithoutTheDocument(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	made, err := answered(b.api.PutProvider(t.Context(), "new", nil, adminclient.CatalogProvider{ID: "new", BaseURL: "https://new.example"}))
@@ -67,7 +67,7 @@ func TestProviderIsEditedAlone(t *testing.T) {
 	check(t, err)
 	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
 	if e := faulty.Problem.Errors; len(e) != 1 || e[0].Field != "base_url" {
-		t.Errorf("faults %v; want one of base_url", e)
+		t.Errorf("field errors %v; want one of base_url", e)
 	}
 	other, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "another", BaseURL: "https://x.example"}))
 	check(t, err)
@@ -84,7 +84,7 @@ func TestProviderIsEditedAlone(t *testing.T) {
 	problem(t, absent.Problem, http.StatusPreconditionFailed, "precondition_failed")
 }
 
-func TestCredentialIsEditedAlone(t *testing.T) {
+func TestCredentialIsEditedWithoutTheDocument(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.catalogOf(smallCatalog)
@@ -105,7 +105,7 @@ func TestCredentialIsEditedAlone(t *testing.T) {
 	var published string
 	check(t, b.db.Pool().QueryRow(t.Context(), "select convert_from(payload, 'UTF8') from outbox where subject like '%provider%' order by id desc limit 1").Scan(&published))
 	if strings.Contains(published, *off.Value.ID) || !strings.Contains(published, "crd_") {
-		t.Errorf("published %s; want the spare credential alone", published)
+		t.Errorf("published %s; want only the spare credential", published)
 	}
 	fresh, err := answered(b.api.PutCredential(t.Context(), "sim", "third", nil, adminclient.CatalogCredential{Name: "third"}))
 	check(t, err)
@@ -119,7 +119,7 @@ func TestCredentialIsEditedAlone(t *testing.T) {
 	}
 }
 
-func TestModelAndRouteAreEditedAlone(t *testing.T) {
+func TestModelAndRouteAreEditedWithoutTheDocument(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.catalogOf(smallCatalog)
@@ -138,7 +138,7 @@ func TestModelAndRouteAreEditedAlone(t *testing.T) {
 	check(t, err)
 	problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
 	if e := wrong.Problem.Errors; len(e) != 2 || e[0].Field != "provider" || e[1].Field != "weight" {
-		t.Errorf("faults %v; want those of provider and weight", e)
+		t.Errorf("field errors %v; want those of provider and weight", e)
 	}
 	unknown, err := answered(b.api.UpdateModel(t.Context(), "a/text", nil, adminclient.CatalogModelPatch{},
 		adminclient.WithBody("application/json", []byte(`{"context": 5}`))))
@@ -221,7 +221,7 @@ func TestScheduledPrice(t *testing.T) {
 	}
 	b.exec("update scheduled_prices set effective_from = now() - interval '1 minute' where effective_from < $1", from.Add(time.Second))
 	if published := activate(); !strings.Contains(published, "3000000000") {
-		t.Errorf("its time has come, and published is %s", published)
+		t.Errorf("at its time the published prices are %s", published)
 	}
 	listed, err := answered(b.api.ListPrices(t.Context(), "a/text", nil))
 	check(t, err)

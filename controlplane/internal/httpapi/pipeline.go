@@ -16,7 +16,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// pipeline does what is the same for all operations. It makes the Call that
+// pipeline executes the steps that all operations share. It creates the Call that
 // every handler needs, so no operation can be served without it.
 type pipeline struct {
 	operations  map[string]operation

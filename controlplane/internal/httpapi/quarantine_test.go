@@ -252,7 +252,7 @@ func (h hasty) GetQuarantined(ctx context.Context, id int64) (settle.Quarantined
 }
 
 // An event that was charged is not shown as dismissed.
-func TestDismissedWhileReleased(t *testing.T) {
+func TestReleasedEventIsNotShownAsDismissed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	a := b.account(1)

@@ -49,6 +49,6 @@ func TestDryRunReportsAffectedAccounts(t *testing.T) {
 		t.Errorf("accounts (-want +got):\n%s", diff)
 	}
 	if applied := b.apply(doc); applied.Accounts != nil || applied.Changes[0].Reach != nil {
-		t.Errorf("what was applied tells of accounts: %+v", applied)
+		t.Errorf("the response to an applied document lists accounts: %+v", applied)
 	}
 }

@@ -173,12 +173,12 @@ func TestImportUnderAPepper(t *testing.T) {
 		t.Fatalf("import again: %s", made.Body)
 	}
 	if got, want := listed(), []string{"old " + oldPepper}; !slices.Equal(got, want) {
-		t.Errorf("after it was noted: got %q; want %q", got, want)
+		t.Errorf("after it was recorded: got %q; want %q", got, want)
 	}
 	audit, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Limit: new(1)}))
 	check(t, err)
 	if e := audit.Value.Data[0]; e.Action != "key.pepper" || !strings.Contains(fmt.Sprint(e.After), current) {
-		t.Errorf("audit: %+v; want the pepper that was noted", e)
+		t.Errorf("audit: %+v; want the pepper that was recorded", e)
 	}
 
 	imports = []adminclient.ImportedKey{{AccountID: a.ID, Name: "x", Hash: hash(), Pepper: new("f000000000000000")}}

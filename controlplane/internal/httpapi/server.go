@@ -105,8 +105,8 @@ func newServer(cfg *Config) *server {
 	}
 }
 
-// document holds what the server needs of the API document. The document is
-// embedded in the program, so it is parsed once.
+// document holds the parts of the API document that the server uses. The document
+// is embedded in the program, so it is parsed once.
 var document = sync.OnceValues(func() (d struct {
 	operations map[string]operation
 	site       *apipage.Site

@@ -64,8 +64,8 @@ const bootstrapToken = "the bootstrap token of tests"
 // oldPepper is the id of a previous pepper.
 const oldPepper = "0123456789abcdef"
 
-// fakeAnnouncer stands for the proxies: it records announced changes and answers as the test
-// wants.
+// fakeAnnouncer replaces the proxies: it records announced changes and returns the confirmation
+// that the test sets.
 type fakeAnnouncer struct {
 	mu     sync.Mutex
 	told   []wire.KeyChange
@@ -265,8 +265,8 @@ func (b *bundle) credit(account, amount, reference string) *adminclient.Transact
 	return r.Value
 }
 
-// sound fails the test unless every invariant of the ledger holds.
-func (b *bundle) sound() {
+// checkLedger fails the test unless every invariant of the ledger holds.
+func (b *bundle) checkLedger() {
 	b.t.Helper()
 	r, err := answered(b.api.CheckLedger(b.t.Context(), nil))
 	check(b.t, err)

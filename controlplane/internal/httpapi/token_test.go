@@ -58,7 +58,7 @@ func TestTokenUseIsRecordedOnceAMinute(t *testing.T) {
 	}
 	b.exec("update admin_tokens set last_used_at = now() - interval '2 minutes'")
 	if later, _ := used(); time.Since(later) > time.Minute {
-		t.Errorf("a use after two minutes is not noted: %s", later)
+		t.Errorf("a use after two minutes is not recorded: %s", later)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestFailedAttemptsLockAnAddress(t *testing.T) {
 	}
 	problem(t, try(good).Problem, http.StatusTooManyRequests, "too_many_failures")
 	if r := try(bootstrapToken); r.StatusCode != http.StatusOK {
-		t.Errorf("a token that has been good is locked out with its neighbours: %s", r.Body)
+		t.Errorf("an accepted token is locked out with the other tokens of its address: %s", r.Body)
 	}
 }
 

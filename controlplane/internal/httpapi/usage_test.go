@@ -119,7 +119,7 @@ func TestUsageAndReceipt(t *testing.T) {
 	if len(booked.Value.Data) != 2 || booked.Value.Data[0].Kind != adminclient.TransactionKindUsage || booked.Value.Data[0].Amount != "-2.0000333" {
 		t.Errorf("ledger: %s", booked.Body)
 	}
-	b.sound()
+	b.checkLedger()
 	receipts, err := answered(b.api.CheckReceipts(t.Context()))
 	check(t, err)
 	if got := receipts.Value; got == nil || !got.OK || got.Compared != 1 {

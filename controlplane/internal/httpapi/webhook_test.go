@@ -127,7 +127,7 @@ func TestInvalidWebhooksAreRejected(t *testing.T) {
 		r, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{URL: url}))
 		check(t, err)
 		if r.Problem == nil || r.StatusCode != http.StatusBadRequest || r.Problem.Errors[0].Field != "url" {
-			t.Errorf("%s: got %s; want a fault of url", name, r.Body)
+			t.Errorf("%s: got %s; want a field error of url", name, r.Body)
 		}
 	}
 	faulty, err := answered(b.api.CreateWebhook(t.Context(), nil, adminclient.WebhookCreate{

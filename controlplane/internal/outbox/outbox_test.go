@@ -208,7 +208,7 @@ func TestPausedReplicaDoesNotOverwriteNewerEntries(t *testing.T) {
 	p := setup(stalledStore{store, meanwhile}, bucket, nothing)
 	again, err := p.Step(t.Context())
 	if err != nil || !again {
-		t.Fatalf("overtaken: got %v, %v; want to go on at once", again, err)
+		t.Fatalf("overtaken: got %v, %v; want the next step at once", again, err)
 	}
 	if diff := cmp.Diff(map[string]string{"price": "new", "head": "2"}, bucket.content()); diff != "" {
 		t.Errorf("bucket (-want +got):\n%s", diff)

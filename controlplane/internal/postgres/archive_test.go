@@ -148,8 +148,8 @@ func (earlier) Now(context.Context) (time.Time, error) {
 	return time.Date(now.Year(), now.Month()-1, 15, 0, 0, 0, 0, time.UTC), nil
 }
 
-// The clock of Postgres decides how old a month is: a replica with a fast clock
-// closes none too early.
+// The age of a month is computed with the clock of Postgres, so a replica whose clock
+// is ahead does not close a month too early.
 func TestMonthAgeUsesPostgresClock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -196,7 +196,7 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	months, err := service.Months(t.Context())
 	check(t, err)
 	if len(months) == 0 || !months[0].ExportedAt.IsZero() || !months[0].DroppedAt.IsZero() {
-		t.Fatalf("months: %+v; want one that waits", months)
+		t.Fatalf("months: %+v; want one that is not exported", months)
 	}
 	if r := w.settleAt(a, old.Add(time.Minute), 10); r.Quarantined != 1 {
 		t.Errorf("an event of a closed month: %+v; want quarantine", r)
@@ -262,7 +262,7 @@ func TestOldAuditEntriesAreArchived(t *testing.T) {
 		t.Errorf("first line: %s", lines[0])
 	}
 	if _, err := w.db.Pool().Exec(t.Context(), "delete from audit_log"); err == nil {
-		t.Error("what is not in a file can be deleted")
+		t.Error("audit entries that are not in a file can be deleted")
 	}
 }
 

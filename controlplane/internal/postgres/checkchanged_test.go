@@ -65,12 +65,12 @@ func TestCheckChangedFindsEveryDifference(t *testing.T) {
 			exec("update ledger_transactions set created_at = created_at - interval '1 hour'")
 			exec("update ledger_check_state set summed_until = summed_until - interval '2 hours'")
 			if got := compare(); got != "" {
-				t.Fatalf("with sums that were just kept: %s", got)
+				t.Fatalf("with sums that were just stored: %s", got)
 			}
 			var n int
 			check(t, w.db.Pool().QueryRow(t.Context(), "select count(*) from ledger_check_sums where used = 10").Scan(&n))
 			if n != 2 {
-				t.Errorf("sums of %d owners are kept; want those of account and key", n)
+				t.Errorf("sums of %d owners are stored; want those of account and key", n)
 			}
 			check(t, w.charge(t.Context(), &w.accounts[1], 7))
 		}

@@ -139,8 +139,8 @@ func TestAlarms(t *testing.T) {
 	w.check()
 }
 
-// A balance that covers no request counts as exhausted: the first refusal causes an
-// event, and no other one until there is a credit.
+// A balance that is too low for a request counts as exhausted: the first refusal causes
+// an event, and later ones cause none until a top-up is booked.
 func TestRefusalRaisesAlarm(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

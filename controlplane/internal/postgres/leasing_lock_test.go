@@ -100,7 +100,7 @@ func TestHeartbeatWaitsForChanges(t *testing.T) {
 	w.commit(tx)
 	want := []wire.KeyChange{{V: wire.Version, Revision: rev + 1, Kind: wire.AccountUpdated, Account: c.accountID()}}
 	if diff := cmp.Diff(want, (<-renewed).Changes); diff != "" {
-		t.Errorf("changes of the renewal (-want +got):\n%s", diff)
+		t.Errorf("changes in the heartbeat response (-want +got):\n%s", diff)
 	}
 
 	// The heartbeat comes first, and waits for its session's row.
@@ -149,10 +149,10 @@ func TestRenew(t *testing.T) {
 		return reply
 	}
 	if got := renew(first, "proxy"); len(got.Changes) != 2 || !got.More || got.ValidMS != sessionLength.Milliseconds() || got.StreamIncarnation == "" {
-		t.Errorf("first renewal: %+v; want two changes and more", got)
+		t.Errorf("first heartbeat: %+v; want two changes and more", got)
 	}
 	if got := renew(first+2, "proxy"); len(got.Changes) != 1 || got.More || got.Changes[0].Revision != first+3 {
-		t.Errorf("second renewal: %+v; want the last change", got)
+		t.Errorf("second heartbeat: %+v; want the last change", got)
 	}
 	if got := renew(first+3, "proxy"); len(got.Changes) != 0 || got.More {
 		t.Errorf("third renewal: %+v; want nothing", got)
@@ -162,11 +162,11 @@ func TestRenew(t *testing.T) {
 		t.Errorf("applied revision %d; want %d", got, first+3)
 	}
 	if got := renew(first, "another life").Status; got != wire.Fenced {
-		t.Errorf("renewal of another life: %s; want fenced", got)
+		t.Errorf("heartbeat of another process of the proxy: %s; want fenced", got)
 	}
 	w.expire(s, 1)
 	if got := renew(first, "proxy").Status; got != wire.Fenced {
-		t.Errorf("renewal of an expired session: %s; want fenced", got)
+		t.Errorf("heartbeat of an expired session: %s; want fenced", got)
 	}
 	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: first + 4}, sessionLength, 0); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
 		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
@@ -233,7 +233,7 @@ func TestConcurrentCloseAndSettlement(t *testing.T) {
 }
 
 // Two replicas settle the same events, in different batches and orders, without a
-// deadlock (settle_two_workers_no_deadlock).
+// deadlock (see TestChaos_settle_two_workers_no_deadlock).
 func TestConcurrentSettlementsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

@@ -131,7 +131,7 @@ func (d *driver) op(i int) {
 		case t.Granted():
 			d.running[i] = append(d.running[i], t)
 		case t.Decision().Reason == "":
-			d.w.t.Errorf("session %d: a ticket is neither granted nor refused: %+v", d.session, reply)
+			d.w.t.Errorf("session %d: a request is neither granted nor refused: %+v", d.session, reply)
 		case t.Decision().Free >= 200:
 			d.w.t.Errorf("session %d: refused with enough free: %+v", d.session, t.Decision())
 		}
@@ -276,7 +276,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 				}
 				for _, pool := range []wire.PoolID{c.balance, c.limit} {
 					if got := w.figures(pool); got.Settled != spent || got.Held != 0 || got.Free != got.Total-spent {
-						t.Errorf("pool %d: %+v; want %d settled and nothing held", pool, got, spent)
+						t.Errorf("pool %d: %+v; want %d settled and nothing outstanding", pool, got, spent)
 					}
 				}
 				if got := w.figures(c.slots); got.Free != got.Total || got.Held != 0 {

@@ -102,7 +102,7 @@ func TestLeaseResponseIsRepeated(t *testing.T) {
 	h.Reserve(c.needs(1))
 	ask(second, h.NextRequest())
 	if got := ask(first, op).Number; got != 2 {
-		t.Errorf("an older op was answered with number %d; want 2", got)
+		t.Errorf("an older lease request got the response number %d; want 2", got)
 	}
 	w.check()
 }

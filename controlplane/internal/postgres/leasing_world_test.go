@@ -170,7 +170,7 @@ func (w *leaseWorld) check() {
 		}
 	}
 	if bad := scalar[int](w, "select count(*) from pools where kind <> 2 and free < -(overrun + late)"); bad != 0 {
-		w.t.Errorf("%d pools are below what overrun and lateness allow", bad)
+		w.t.Errorf("%d pools are below the minimum that overruns and late charges allow", bad)
 	}
 }
 
@@ -319,6 +319,6 @@ func (w *leaseWorld) checkPools() {
 			group by p.id having p.total <> p.free + p.settled + coalesce(sum(l.granted - l.returned - l.charged), 0)
 		) as off`)
 	if n != 0 {
-		w.t.Errorf("%d pools do not add up", n)
+		w.t.Errorf("%d pools violate conservation", n)
 	}
 }

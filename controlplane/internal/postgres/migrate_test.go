@@ -52,7 +52,7 @@ func TestMigrationRetriesLockedTable(t *testing.T) {
 		applied, err := up(ctx, files)
 		done <- outcome{applied, err}
 	}()
-	// Other transactions use the table meanwhile: they would wait behind a migration that waits for ever.
+	// Other transactions use the table meanwhile: they would wait while a migration waits for its lock without a limit.
 	for range 20 {
 		_, err := users.pool.Exec(ctx, "select from used")
 		must(t, err)

@@ -76,7 +76,7 @@ func TestDrainHasOneLeader(t *testing.T) {
 	fill(t, db, "a")
 	_, leads, err := store.Drain(t.Context(), func(ctx context.Context, _ []catalog.Entry) error {
 		found, leads, err := store.Drain(ctx, func(context.Context, []catalog.Entry) error {
-			t.Error("two publish at once")
+			t.Error("two replicas published at the same time")
 			return nil
 		})
 		if found != 0 || leads || err != nil {
@@ -86,7 +86,7 @@ func TestDrainHasOneLeader(t *testing.T) {
 	})
 	check(t, err)
 	if !leads {
-		t.Error("the first one did not lead")
+		t.Error("the first publisher did not lead")
 	}
 }
 

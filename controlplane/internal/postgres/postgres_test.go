@@ -53,7 +53,7 @@ func TestInTxRetries(t *testing.T) {
 				return nil
 			})
 			if runs != test.runs || (err != nil) != test.fails {
-				t.Errorf("ran %d times and ended with %v; want %d times, failing %v", runs, err, test.runs, test.fails)
+				t.Errorf("ran %d times and returned %v; want %d times, failing %v", runs, err, test.runs, test.fails)
 			}
 		})
 	}
@@ -116,7 +116,7 @@ func TestMigrate(t *testing.T) {
 	if err := db.Migrated(t.Context()); !errors.Is(err, postgres.ErrNotMigrated) {
 		t.Fatalf("an empty database: got %v; want %v", err, postgres.ErrNotMigrated)
 	}
-	// Replicas that start at the same time do not disturb one another.
+	// Replicas can migrate at the same time.
 	var all sync.WaitGroup
 	applied, errs := make([]int, 3), make([]error, 3)
 	for i := range applied {

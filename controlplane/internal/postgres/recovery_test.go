@@ -12,9 +12,9 @@ import (
 	"modelgateway/shared/price"
 )
 
-// After a loss of commits usage is settled once more from before what was
-// settled last: after an outage that may be of hours ago. A loss that follows
-// soon after another goes back as far, since the replay may not be done.
+// After a loss of commits, usage is settled again from a time before the last
+// settled event, which may be hours ago after an outage. A second loss soon after
+// the first starts from the same time, since the replay may not have ended.
 func TestReplayStartsBeforeLastSettlement(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -38,7 +38,7 @@ func TestReplayStartsBeforeLastSettlement(t *testing.T) {
 		_, from, err := recoverystore.New(w.db).UsageReplay(t.Context())
 		check(t, err)
 		if from == nil {
-			t.Fatal("all that there is will be settled once more")
+			t.Fatal("all usage would be settled again")
 		}
 		return *from
 	}
@@ -64,8 +64,9 @@ func TestReplayStartsBeforeLastSettlement(t *testing.T) {
 	about("long after another", replayed(), now.Add(-4*time.Hour))
 }
 
-// Records keep the version of the price that they were charged by, and proxies
-// may still charge by one that was lost: no other price ever gets its version.
+// Records keep the version of the price by which they were charged, and proxies
+// may still charge by a price that was lost. So its version is never assigned to
+// another price.
 func TestLostPriceVersionsAreNotReused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -82,7 +83,7 @@ func TestLostPriceVersionsAreNotReused(t *testing.T) {
 		_, err := recoverystore.New(w.db).DeclareLoss(t.Context(), number, rollback.HighWaterMark{}, time.Second, recovery.Backup{})
 		check(t, err)
 	}
-	// The copy that is put back knows of one price; a hundred others were made since, and are lost.
+	// The restored copy has one price; a hundred later prices are lost.
 	lost := price() + 100
 	declare(1)
 	if next := price(); next <= lost {

@@ -19,8 +19,8 @@ func (w *leaseWorld) remove(db *postgres.DB) {
 }
 
 // Leases and lease responses of a closed session are deleted, those of an open one
-// stay. Messages of the closed session get the same answers, also after its row is
-// deleted.
+// are kept. Messages of the closed session get the same responses, even after its
+// row is deleted.
 func TestClosedSessionsAreDeleted(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -50,19 +50,19 @@ func TestClosedSessionsAreDeleted(t *testing.T) {
 		return scalar[int](w, "select count(*) from "+table+" where session_id = $1", s)
 	}
 	if rows("leases", over) == 0 || rows("lease_responses", over) == 0 {
-		t.Fatal("the session had nothing to be removed")
+		t.Fatal("the session has no rows to remove")
 	}
 	kept := rows("leases", open)
 	w.remove(db)
 	if l, o := rows("leases", over), rows("lease_responses", over); l+o != 0 {
-		t.Errorf("%d leases and %d ops are left", l, o)
+		t.Errorf("%d leases and %d lease responses remain", l, o)
 	}
 	if l, o := rows("leases", open), rows("lease_responses", open); l != kept || o != 1 {
-		t.Errorf("the open session has %d leases and %d ops; want %d and 1", l, o, kept)
+		t.Errorf("the open session has %d leases and %d lease responses; want %d and 1", l, o, kept)
 	}
 	w.check()
 	if n := scalar[int](w, "select count(*) from proxy_sessions where id = $1", over); n != 1 {
-		t.Fatal("the session is forgotten at once")
+		t.Fatal("the session was deleted at once")
 	}
 
 	// With the row of the session, and without.
@@ -91,7 +91,7 @@ func TestClosedSessionsAreDeleted(t *testing.T) {
 }
 
 // A change is deleted when it is old and every active session has applied it. The
-// newest one and all revocations stay.
+// newest change and all revocations are kept.
 func TestKeyChangesAreKeptUntilApplied(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

@@ -76,8 +76,8 @@ func (w *leaseWorld) issue(r keyed, owner ident.UUID) (key.ID, string) {
 
 const oldPepper, newPepper = "the pepper of before", "the pepper of these days"
 
-// All secrets that are sealed with a master key directly move to a data key under the
-// new master key, while keys are issued and shown and replicas stop.
+// All secrets that are encrypted directly under a master key are encrypted under a data
+// key under the new master key, while keys are issued and shown and replicas stop.
 func TestRotateMasterKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -152,7 +152,7 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 	again, err := idempotency.New(idempotencystore.New(w.replica()), after.vault).Begin(t.Context(), request)
 	if err != nil || string(again.Before.Body) != "an answer" {
-		t.Errorf("the kept answer: %v, %v", again.Before, err)
+		t.Errorf("the stored response: %v, %v", again.Before, err)
 	}
 	var sealed vault.Sealed
 	w.must(w.sql.QueryRow(t.Context(), "select sealed, cipher_key_id from webhook_secrets").Scan(&sealed.Text, &sealed.KeyID))
@@ -172,7 +172,7 @@ func TestRotateMasterKey(t *testing.T) {
 	}
 }
 
-// A new database gets one data key, whichever replicas start.
+// A new database gets one data key, even if several replicas start.
 func TestFirstDataKey(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -199,9 +199,9 @@ func TestFirstDataKey(t *testing.T) {
 	}
 }
 
-// While a row cannot be opened, its key is not reported as removable; all other rows
-// move.
-func TestRotateWithUnreadableRow(t *testing.T) {
+// While a row cannot be decrypted, its key is not reported as removable. All other rows
+// are rotated.
+func TestRotationReportsAnUnreadableRow(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
@@ -224,10 +224,10 @@ func TestRotateWithUnreadableRow(t *testing.T) {
 	}
 }
 
-// All rows move that can be opened, to another master key and another pepper: the others
-// come first here, and are more than a step reads. They are counted, and some are
-// reported.
-func TestRotatePastUnreadableRows(t *testing.T) {
+// All rows that can be decrypted are rotated to another master key and another pepper,
+// even if unreadable rows come first and are more than a step reads. The unreadable rows
+// are counted, and some are reported.
+func TestRotationSkipsUnreadableRows(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c := w.customer(1000, unlimited, 5)
@@ -248,7 +248,7 @@ func TestRotatePastUnreadableRows(t *testing.T) {
 		t.Helper()
 		var passed *rotation.SkippedError
 		if !errors.As(err, &passed) || passed.Count != bad || len(passed.Some) != 20 || !strings.Contains(passed.Error(), first.String()) || !errors.Is(err, vault.ErrUnknownKey) {
-			t.Fatalf("got %v; want %d rows passed over, and the first ones named", err, bad)
+			t.Fatalf("got %v; want %d rows skipped, and the first ones named", err, bad)
 		}
 	}
 	_, err := after.rotations.Start(t.Context(), rotation.MasterKey)
@@ -320,7 +320,7 @@ func TestRotatePepper(t *testing.T) {
 		}
 	}
 	if find(after.hasher.Hash(dead.text)) != nil || find(before.hasher.Hash(dead.text)).Active {
-		t.Error("the revoked key lives under the new pepper")
+		t.Error("the key is not revoked under its hash of the new pepper")
 	}
 	if r := find(after.hasher.Hash(newerText)); r == nil || r.KeyID != newer.String() {
 		t.Errorf("the key issued meanwhile: %+v", r)

@@ -14,9 +14,9 @@ import (
 	"modelgateway/shared/price"
 )
 
-// TestRecordsHaveAllMembers: each member of an event is in its column, at the limits
-// too, and in the month of the request.
-func TestRecordsHaveAllMembers(t *testing.T) {
+// Each member of an event is stored in its column, also at the limits of its range,
+// and in the month of the request.
+func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -80,8 +80,8 @@ func iso(ms int64) string {
 	return string(text[:len(text)-1]) + "+00:00"
 }
 
-// TestTimesOutOfRangeAreQuarantined: a time that Postgres cannot hold is a fault of the event,
-// and no other time.
+// An event with a time that Postgres cannot store goes into quarantine. It is not
+// stored with another time.
 func TestTimesOutOfRangeAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

@@ -27,18 +27,18 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 	return db, done
 }
 
-// waiting counts the transactions that wait to write settled sequence numbers: in the
-// queue, and for the row itself.
+// waiting counts the transactions that wait to write settled sequence numbers: for the
+// advisory lock, and for the row.
 func (w *leaseWorld) waiting() (queued, atRow int) {
 	w.t.Helper()
 	const here = "select count(*) from pg_locks l join pg_stat_activity a using (pid) where a.datname = current_database() and not l.granted"
 	return scalar[int](w, here+" and l.locktype = 'advisory'"), scalar[int](w, here+" and l.locktype <> 'advisory'")
 }
 
-// Of many settlements of a session, one waits for its row during a heartbeat, and the
-// others wait in the queue: at the row they could deadlock. All are settled in the
-// end.
-func TestSettlementsOfOneSessionQueue(t *testing.T) {
+// Of many settlements of a session, one waits for the row during a heartbeat, and the
+// others wait for the advisory lock: at the row they could deadlock. All of them
+// succeed.
+func TestSettlementsOfOneSessionRunInTurn(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	first := w.replica()
@@ -57,7 +57,7 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	}
 	w.waitBlocked(settlers)
 	if queued, atRow := w.waiting(); queued != settlers-1 || atRow != 1 {
-		t.Errorf("%d are in the queue, and %d at the row; want %d and one", queued, atRow, settlers-1)
+		t.Errorf("%d settlements wait for the advisory lock and %d for the row; want %d and one", queued, atRow, settlers-1)
 	}
 	w.commit(renewal)
 	all.Wait()
@@ -68,9 +68,9 @@ func TestSettlementsOfOneSessionQueue(t *testing.T) {
 	w.check()
 }
 
-// A settlement of repeated events does not wait for a transaction that closes the
-// session while that waits for another settlement, which is behind the first one in
-// the queue.
+// A settlement of repeated events holds the advisory lock and does not wait for a
+// transaction that closes the session. That one waits for another settlement, which
+// waits for the advisory lock.
 func TestConcurrentRepetitionAndClose(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

@@ -51,7 +51,7 @@ func (w *leaseWorld) outcome(customers []*customer) outcome {
 }
 
 // Any order, duplication and splitting of the same events gives the same result
-// (dup_shuffle_events).
+// (see TestChaos_dup_shuffle_events).
 func TestAnyDeliverySettlesOnce(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -168,7 +168,7 @@ func (w *leaseWorld) restore(dump [3]string) {
 
 // Events that cannot be settled go into quarantine, cost nothing, and still count in
 // the watermark.
-func TestFaultyEventsAreQuarantined(t *testing.T) {
+func TestInvalidEventsAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -244,7 +244,7 @@ func TestFaultyEventsAreQuarantined(t *testing.T) {
 	w.check()
 }
 
-// A message of any content does not stop the settlement of the stream.
+// No message, whatever its content, stops the settlement of the stream.
 func TestUnreadableMessagesAreQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -270,7 +270,7 @@ func TestUnreadableMessagesAreQuarantined(t *testing.T) {
 }
 
 // Of many events, only the one that Postgres refuses goes into quarantine.
-func TestRefusedRowIsIsolated(t *testing.T) {
+func TestOnlyTheRefusedEventIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	db := w.replica()
@@ -292,7 +292,7 @@ func TestRefusedRowIsIsolated(t *testing.T) {
 }
 
 // A repeated event that differs from the settled one goes into quarantine
-// (altered_duplicate_quarantined).
+// (see TestChaos_altered_duplicate_quarantined).
 func TestConflictingDuplicateIsQuarantined(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
@@ -315,7 +315,7 @@ func TestConflictingDuplicateIsQuarantined(t *testing.T) {
 		t.Errorf("quarantine holds %q", got)
 	}
 	if got := scalar[int](w, "select count(*) from ledger_transactions where kind = 'usage'"); got != 1 {
-		t.Errorf("%d ledger transactions; want one, for a repetition books nothing", got)
+		t.Errorf("%d ledger transactions; want one, since a repetition books nothing", got)
 	}
 	if got := w.figures(c.balance).Settled; got != 10 {
 		t.Errorf("%d settled; want 10", got)
@@ -360,8 +360,8 @@ func TestWatermarks(t *testing.T) {
 	w.check()
 }
 
-// A cost is charged although nothing was granted for it, such as that of a video job
-// that ends in another session than it began.
+// A cost is charged even if nothing was granted for it, such as the cost of a video job
+// that ends in another session than the one in which it began.
 func TestChargesWithoutLease(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -94,7 +94,7 @@ func TestStatementsEqualLedger(t *testing.T) {
 	w.verify()
 }
 
-// A period is final when no running transaction can be booked into it.
+// A period is final when no running transaction can add an entry to it.
 func TestStatementIsFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -112,11 +112,11 @@ func TestStatementIsFinal(t *testing.T) {
 		t.Error("an hour ago is not final")
 	}
 	if final(began.Add(time.Microsecond)) {
-		t.Error("it is final although a transaction of then still runs")
+		t.Error("the period is final although a transaction that began in it is running")
 	}
 	check(t, tx.Rollback(t.Context()))
 	if !final(began.Add(time.Microsecond)) {
-		t.Error("it is not final after the last transaction of then")
+		t.Error("the period is not final after the last transaction that began in it")
 	}
 }
 

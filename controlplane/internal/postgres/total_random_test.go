@@ -19,13 +19,13 @@ import (
 	"modelgateway/shared/price"
 )
 
-// used is a record as totals see it.
+// used contains the properties of a record that totals depend on.
 type used struct {
 	day time.Time
 	event.Usage
 }
 
-// Whatever is asked, totals are the sums over the records.
+// For every query, totals are the sums over the records.
 func TestTotalsEqualSumsOfRecords(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -65,7 +65,7 @@ func TestTotalsEqualSumsOfRecords(t *testing.T) {
 	w.checkTotals(db)
 }
 
-// checkTotals has the self-check compare all totals with the records.
+// checkTotals runs the ledger check, which compares all totals with the records.
 func (w *leaseWorld) checkTotals(db *postgres.DB) {
 	t := w.t
 	t.Helper()
@@ -131,7 +131,7 @@ func randomQuery(r *rand.Rand, customers []*customer) usage.TotalQuery {
 	return q
 }
 
-// addTo adds the record to its group if the question is about it.
+// addTo adds the record to its group if it matches the query.
 func (u *used) addTo(totals map[usage.Total]usage.Sums, q *usage.TotalQuery) {
 	of, _ := ident.Account.Parse(u.AccountID)
 	by, _ := ident.Key.Parse(u.KeyID)

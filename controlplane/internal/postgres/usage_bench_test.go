@@ -19,7 +19,7 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// benchRows names the variable that says how many usage rows are read among.
+// benchRows names the environment variable with the number of usage rows in the table.
 const benchRows = "MGW_BENCH_ROWS"
 
 // The shape of the rows: a hundred days of a thousand accounts with two keys
@@ -36,9 +36,9 @@ const benchFill = `
 	from generate_series(1, $1::bigint) as g,
 		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
 
-// BenchmarkUsageReads measures what the admin API reads of usage among as many
-// rows as the variable says, and fails where the slowest of ten takes longer
-// than an operator waits.
+// BenchmarkUsageReads measures the usage queries of the admin API in a table with
+// the number of rows in the variable. It fails if the slowest of ten runs takes
+// longer than an operator would wait.
 func BenchmarkUsageReads(b *testing.B) {
 	rows, err := strconv.ParseInt(os.Getenv(benchRows), 10, 64)
 	if err != nil {

@@ -25,8 +25,8 @@ func (w *leaseWorld) anotherKey(c *customer) *customer {
 	return &other
 }
 
-// The pages of lists and exports hold exactly the records that match the query, in
-// order, however many keys an account has.
+// The pages of lists and exports contain exactly the records that match the query, in
+// order, for any number of keys of an account.
 func TestListsHoldMatchingRecords(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -111,16 +111,16 @@ func TestVideoRecords(t *testing.T) {
 	}
 }
 
-// alone is a bus and a backup that do nothing.
+// alone is a queue and a backup store that do nothing.
 type alone struct{}
 
 func (alone) EnqueuePolls(context.Context, ...event.VideoPoll) error { return nil }
 
 func (alone) BackUpVideo(context.Context, *event.Video) error { return nil }
 
-// A provider's object is recorded whatever its texts contain: it may repeat the
-// client's prompt.
-func TestVideoObjectOfAnyText(t *testing.T) {
+// A provider's object with any text is recorded, since it can repeat the client's
+// prompt.
+func TestVideoObjectWithAnyTextIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	s := video.New(videostore.New(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))

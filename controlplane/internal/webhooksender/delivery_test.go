@@ -200,7 +200,7 @@ func TestExpiredClaimIsTakenOver(t *testing.T) {
 		Claim: &claims[0], State: webhook.Failed, Attempt: webhook.Attempt{At: time.Now(), Error: webhook.TimedOut},
 	}))
 	if d := w.delivery(func(*webhook.Delivery) bool { return true }); d.State != webhook.Delivered || d.Attempts != 1 {
-		t.Errorf("the dead one had its say: %+v", d)
+		t.Errorf("the outcome of the first replica was stored: %+v", d)
 	}
 }
 
@@ -277,10 +277,10 @@ func TestRotation(t *testing.T) {
 	w.test()
 	<-w.receiver.receipts
 	if n := scalar[int](w, "select count(*) from webhook_secrets where expires_at is null or expires_at > now()"); n != 1 {
-		t.Errorf("%d secrets sign; want the last alone", n)
+		t.Errorf("signed with %d secrets; want only the last", n)
 	}
 	if sealed := scalar[[]byte](w, "select string_agg(sealed, '') from webhook_secrets"); slices.Contains([]string{w.secret, newer, last}, string(sealed)) {
-		t.Error("a secret rests in the open")
+		t.Error("a secret is stored unencrypted")
 	}
 }
 

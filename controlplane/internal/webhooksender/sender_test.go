@@ -150,7 +150,7 @@ func TestPrivateAddressIsNotDialled(t *testing.T) {
 		cancel()
 	}
 	if reached.Load() {
-		t.Error("the loopback was spoken to")
+		t.Error("the loopback address was called")
 	}
 }
 

@@ -84,8 +84,8 @@ func ReadDay(invalid *validation.Errors, path string, text *gen.Day) time.Time {
 // Day formats a UTC day.
 func Day(day time.Time) gen.Day { return day.Format(time.DateOnly) }
 
-// CheckTimeRange rejects a range that ends before it begins; a zero time leaves
-// that end open.
+// CheckTimeRange rejects a range that ends before it begins; a zero time means no
+// bound.
 func CheckTimeRange(invalid *validation.Errors, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && to.Before(from) {
 		invalid.Add("to", "must not be before from")

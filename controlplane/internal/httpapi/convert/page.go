@@ -83,8 +83,8 @@ func NextPage[T any](p Page, found []T, position func(*T) []byte) ([]T, *string)
 }
 
 // Paginate returns a page of a list that was read whole. Positions rise in the
-// order of the list, so that a page continues after the last one whatever was
-// added or removed in between.
+// order of the list, so that a page continues after the previous one even if entries
+// were added or removed in between.
 func Paginate[T any](limit *int, cursor *string, whole []T, position func(*T) []byte) ([]T, *string, error) {
 	p, err := ReadPage(limit, cursor)
 	if err != nil {

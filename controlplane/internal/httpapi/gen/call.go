@@ -8,10 +8,10 @@ import (
 	"modelgateway/shared/ident"
 )
 
-// Call carries what a handler needs of a request beside its decoded input, and
-// what it reports beside the body of its response.
+// Call contains the properties of a request that are not in its decoded input, and
+// the results of a handler that are not in the body of its response.
 type Call struct {
-	// OperationID is the id for whatever the request creates. Requests with the same Idempotency-Key have the same
+	// OperationID is the id of the object that the request creates. Requests with the same Idempotency-Key have the same
 	// OperationID, so that a repeated request creates nothing twice.
 	OperationID ident.UUID
 	// Actor is the name of the principal that makes the request.
@@ -19,10 +19,11 @@ type Call struct {
 
 	// ETag is set by the handler to the entity tag of the object in the response; empty if it has none.
 	ETag etag.Tag
-	// Changes is set by the handler to what proxies have to apply; wait=applied waits for it.
+	// Changes is set by the handler to the changes that proxies have to apply; wait=applied waits for them.
 	Changes propagation.Changes
 }
 
-// RunFunc carries out a request of an operation: it checks what holds for all
-// operations, calls handle with the request's Call, and completes the response.
+// RunFunc executes a request of an operation: it makes the checks that all
+// operations share, calls handle with the request's Call, and completes the
+// response.
 type RunFunc func(c echo.Context, operationID string, handle func(*Call) error) error

@@ -1,4 +1,4 @@
-// Package problem owns the one table that maps errors to problem documents.
+// Package problem contains the table that maps errors to problem documents.
 package problem
 
 import (
@@ -136,7 +136,7 @@ func (p Writer) Handle(err error, c echo.Context) {
 	_ = c.Blob(of.Status, "application/problem+json", text) // fails only if the client has closed the connection
 }
 
-// Classify returns the kind of problem that an error is, and its field errors.
+// Classify returns the kind of problem of an error, and its field errors.
 func Classify(err error) (Kind, []gen.FieldError) {
 	if web, ok := errors.AsType[*echo.HTTPError](err); ok {
 		err = fromEcho(web)

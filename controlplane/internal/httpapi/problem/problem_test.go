@@ -37,7 +37,7 @@ func TestAPIDocumentListsAllProblems(t *testing.T) {
 	}
 	for code := range documented {
 		if !listed[code] {
-			t.Errorf("x-problems of the document has %s, which the table lacks", code)
+			t.Errorf("x-problems of the document has %s, which is not in the table", code)
 		}
 	}
 }

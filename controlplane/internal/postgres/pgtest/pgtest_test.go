@@ -43,7 +43,7 @@ func TestDatabaseIsDroppedWithOpenConnections(t *testing.T) {
 	}
 }
 
-func TestTemplateIsMadeOnceByMany(t *testing.T) {
+func TestConcurrentCallsCreateOneTemplate(t *testing.T) {
 	t.Parallel()
 	admin, err := server()
 	if err != nil {
@@ -85,19 +85,19 @@ func TestMigrationsGoDownAndUpAgain(t *testing.T) {
 	}
 	migrated := objects(t, pool)
 	if len(migrated) <= len(untouched) {
-		t.Fatal("the migrations made nothing")
+		t.Fatal("the migrations created nothing")
 	}
 	if err := migrate(at, down); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(untouched, objects(t, pool)); diff != "" {
-		t.Errorf("left after going down (+):\n%s", diff)
+		t.Errorf("objects that remain after migrating down (+):\n%s", diff)
 	}
 	if err := migrate(at, up); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(migrated, objects(t, pool)); diff != "" {
-		t.Errorf("going up again made something else:\n%s", diff)
+		t.Errorf("migrating up again gave another schema:\n%s", diff)
 	}
 }
 
@@ -123,7 +123,7 @@ func objects(t *testing.T, pool *pgxpool.Pool) []string {
 	return names
 }
 
-func TestFingerprintSeesEveryChange(t *testing.T) {
+func TestFingerprintChangesWithEveryMigration(t *testing.T) {
 	t.Parallel()
 	sum := func(files fstest.MapFS) string {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestFingerprintSeesEveryChange(t *testing.T) {
 		"fewer":   {"1_a.sql": {Data: []byte("a")}},
 	} {
 		if sum(changed) == base {
-			t.Errorf("another %s has the same fingerprint", name)
+			t.Errorf("a changed %s gives the same fingerprint", name)
 		}
 	}
 }
