@@ -185,7 +185,7 @@ func TestGlossaryNamesExist(t *testing.T) {
 			if m == nil {
 				continue
 			}
-			exists := false
+			var exists bool
 			switch kind {
 			case "package":
 				exists = names[m[1]] != nil
@@ -236,7 +236,7 @@ func TestMakeTargetsExist(t *testing.T) {
 	command := regexp.MustCompile("(?m)(?:^ {4}|`|^)(?:[A-Z_]+=\\S+ )*make ((?:[a-z][a-z/]*(?: |`|$))+)")
 	for _, path := range files(t, ".md") {
 		for _, m := range command.FindAllStringSubmatch(read(t, path), -1) {
-			for _, target := range strings.Fields(strings.Trim(m[1], "` ")) {
+			for target := range strings.FieldsSeq(strings.Trim(m[1], "` ")) {
 				if !strings.Contains(makefile, "\n"+target+":") {
 					t.Errorf("%s: there is no target %s", path, target)
 				}

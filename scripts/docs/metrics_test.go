@@ -131,19 +131,20 @@ func TestMetricsReferenceIsUpToDate(t *testing.T) {
 		if len(metrics) < 10 {
 			t.Errorf("found only %d metrics of the %s", len(metrics), plane)
 		}
-		table := "| metric | labels | meaning |\n| --- | --- | --- |\n"
+		var table strings.Builder
+		table.WriteString("| metric | labels | meaning |\n| --- | --- | --- |\n")
 		for _, m := range metrics {
 			if !strings.HasSuffix(m.help, ".") {
 				t.Errorf("%s: the help text is no sentence: %q", m.name, m.help)
 			}
-			table += fmt.Sprintf("| `%s` | %s | %s |\n", m.name, strings.Join(m.labels, ", "), m.help)
+			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m.name, strings.Join(m.labels, ", "), m.help)
 		}
 		before, rest, begins := strings.Cut(want, "<!-- begin "+plane+" -->\n")
 		_, after, ends := strings.Cut(rest, "<!-- end "+plane+" -->")
 		if !begins || !ends {
 			t.Fatalf("%s has no section for the %s", metricsPath, plane)
 		}
-		want = before + "<!-- begin " + plane + " -->\n" + table + "<!-- end " + plane + " -->" + after
+		want = before + "<!-- begin " + plane + " -->\n" + table.String() + "<!-- end " + plane + " -->" + after
 	}
 	if want == stored {
 		return

@@ -26,7 +26,8 @@ func (a *app) buildProxySide(context.Context) error {
 	a.probes.Add("nats", b.Ready)
 	a.epochs = recovery.New(recoverystore.New(a.db), b, a.cfg.Session.TTL, b.SetClusterEpoch, a.log, a.registry)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	a.leasing = leasing.New(leasing.Config{SessionTTL: a.cfg.Session.TTL, CloseAfter: a.cfg.Session.CloseAfter, RefusalGracePeriod: a.cfg.Lease.RefusalGracePeriod}, leasestore.New(a.db), b, a.log, a.registry)
+	sessions := leasing.Config{SessionTTL: a.cfg.Session.TTL, CloseAfter: a.cfg.Session.CloseAfter, RefusalGracePeriod: a.cfg.Lease.RefusalGracePeriod}
+	a.leasing = leasing.New(sessions, leasestore.New(a.db), b, a.log, a.registry)
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })

@@ -98,7 +98,8 @@ func durable(s *Stream, n *NATS) Finding {
 	f.Status = Warning
 	f.Meaning = "A power failure can lose usage that proxies have published within the last two minutes. " +
 		"Proxies keep it until it is settled and publish it again, so it is lost only if their disks are lost as well."
-	f.Advice = "Set `sync_interval: always` in the jetstream block of NATS, or store streams on three servers (nats.replicas). The control plane can read the setting if nats.monitor_url is configured."
+	f.Advice = "Set `sync_interval: always` in the jetstream block of NATS, or store streams on three servers (nats.replicas). " +
+		"The control plane can read the setting if nats.monitor_url is configured."
 	return f
 }
 

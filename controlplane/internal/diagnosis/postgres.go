@@ -51,7 +51,7 @@ func checkPostgres(p *Postgres) []Finding {
 	}{
 		{"fsync", []string{"on"}, "A crash of the machine can lose or corrupt committed data, including money."},
 		{"full_page_writes", []string{"on"}, "A crash of the machine can corrupt pages."},
-		{"synchronous_commit", []string{"on", "remote_apply", "remote_write", "local"}, "A crash can lose changes that were confirmed to the client, such as payments and revocations."},
+		{"synchronous_commit", []string{"on", "remote_apply", "remote_write", "local"}, "A crash can lose confirmed changes, such as payments and revocations."},
 	} {
 		value := p.Settings[s.name]
 		add.check(!slices.Contains(s.fine, value), Failure, s.name, "", s.name+" = "+value, s.meaning, "Set "+s.name+" = on, and restart or reload the server.")

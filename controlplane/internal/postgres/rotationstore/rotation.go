@@ -261,7 +261,8 @@ func (t *rotationStep) apiKeys() error {
 	rows, err := t.q.DirectKeys(t.ctx, sqlcgen.DirectKeysParams{After: t.next.APIKey, RowLimit: int32(t.with.Limit)})
 	for _, r := range rows {
 		t.next.APIKey = r.ID
-		if err = t.reseal("api key "+ident.Key.Format(r.ID), vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)}, key.TextContext(r.ID), func(s vault.Sealed) error {
+		sealed := vault.Sealed{Text: r.Ciphertext, KeyID: pgconv.Deref(r.CipherKeyID)}
+		if err = t.reseal("api key "+ident.Key.Format(r.ID), sealed, key.TextContext(r.ID), func(s vault.Sealed) error {
 			return t.q.ResealKey(t.ctx, sqlcgen.ResealKeyParams{ID: r.ID, Ciphertext: s.Text, CipherKeyID: &s.KeyID})
 		}); err != nil {
 			break
