@@ -62,12 +62,12 @@ func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 // op decides a lease request as a replica does. A refusal that returns could prevent is delayed
 // for the grace period, and for recalls.
 func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
-	stay, until := allocator.PendingRequest{}, time.Now().Add(50*time.Millisecond)
+	pending, until := allocator.PendingRequest{}, time.Now().Add(50*time.Millisecond)
 	for recalling := false; ; {
 		p.mu.Lock()
-		stay.MayWait = time.Now().Before(until)
-		stay.ResendRecall = !stay.MayWait
-		reply, decided := p.decide(op, &stay)
+		pending.MayWait = time.Now().Before(until)
+		pending.ResendRecall = !pending.MayWait
+		reply, decided := p.decide(op, &pending)
 		returned := p.pages
 		p.recall()
 		p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *plane) recall() {
 	clear(p.book.Recalls)
 }
 
-func (p *plane) decide(op *wire.LeaseRequest, stay *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+func (p *plane) decide(op *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
 	p.ops++
 	last := p.last[op.Session]
 	switch {
@@ -110,7 +110,7 @@ func (p *plane) decide(op *wire.LeaseRequest, stay *allocator.PendingRequest) (w
 	case op.Number <= last.Number:
 		return last, true
 	}
-	reply, decided := p.book.Decide(op, stay)
+	reply, decided := p.book.Decide(op, pending)
 	if decided && reply.Status == wire.Done {
 		p.last[op.Session] = reply
 	}

@@ -262,7 +262,7 @@ func (b *bundle) start(t *testing.T) {
 	synctest.Wait()
 }
 
-// valid tells whether the proxy may admit now.
+// valid reports whether the proxy may admit now.
 func (b *bundle) valid() bool { return b.keeper.Ready(context.Background()) == nil }
 
 func TestRegisterAndRenew(t *testing.T) {

@@ -50,7 +50,7 @@ func now() session.Instant {
 	return session.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
 }
 
-// Valid tells whether the session's deadline lies ahead.
+// Valid reports whether the session's deadline lies ahead.
 func (s *Session) Valid() bool {
 	deadline := s.deadline.Load()
 	return deadline != nil && s.clock().Before(*deadline)
