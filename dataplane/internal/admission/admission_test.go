@@ -21,7 +21,7 @@ import (
 // drained checks that no units are outstanding.
 func drained(t *testing.T, p *plane) {
 	t.Helper()
-	for id := range p.book.Pools {
+	for id := range p.allocator.Pools {
 		if held := p.held(id); held != 0 {
 			t.Errorf("pool %d: %d units outstanding while no request runs; want 0", id, held)
 		}
@@ -148,7 +148,7 @@ func swarm(t *testing.T, lossy bool) {
 		p.stop(t)
 	}
 	drained(t, cp)
-	if got := cp.book.Pools[balancePool].Settled; got != spent.Load() {
+	if got := cp.allocator.Pools[balancePool].Settled; got != spent.Load() {
 		t.Errorf("settled %d; want %d", got, spent.Load())
 	}
 }
@@ -222,8 +222,8 @@ func TestNoResponseIsUnavailableAndNotARefusal(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		drained(t, cp)
-		if cp.ops == 0 {
-			t.Error("the op was given up: whether it was granted was never found out")
+		if cp.requests == 0 {
+			t.Error("the lease request was not repeated: its grant would stay unknown")
 		}
 		p.mustAcquire(t, 10).charged(0)
 		p.stop(t)
@@ -244,7 +244,7 @@ func TestLeaseRequestIsRepeatedAfterALateHeartbeat(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(lost)
-			cp.op(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{asked.appendNeeds(nil)}})
+			cp.decideRequest(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{asked.appendNeeds(nil)}})
 		}()
 		<-lost
 		p.line.silent.Store(true)
@@ -296,10 +296,10 @@ type slowBus struct {
 	delay time.Duration
 }
 
-func (b *slowBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (b *slowBus) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	select {
 	case <-time.After(b.delay):
-		return b.line.RequestLease(ctx, op)
+		return b.line.RequestLease(ctx, request)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -340,9 +340,9 @@ type hookBus struct {
 	before func()
 }
 
-func (b *hookBus) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (b *hookBus) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	b.before()
-	return b.line.RequestLease(context.WithoutCancel(ctx), op)
+	return b.line.RequestLease(context.WithoutCancel(ctx), request)
 }
 
 // The client cancels at the moment of the decision. Either the request is admitted, or its units
@@ -382,7 +382,7 @@ func TestNoAdmissionWithoutSpoolCapacityOrValidSession(t *testing.T) {
 			t.Errorf("without session: got %v", err)
 		}
 		p.begin(2)
-		p.current.Store(s) // admission has been told of the next one already
+		p.current.Store(s) // admission has the next session already
 		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("between sessions: got %v", err)
 		}
@@ -390,8 +390,8 @@ func TestNoAdmissionWithoutSpoolCapacityOrValidSession(t *testing.T) {
 		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("with an expired session: got %v", err)
 		}
-		if cp.ops != 0 {
-			t.Errorf("%d lease requests were sent; want none", cp.ops)
+		if cp.requests != 0 {
+			t.Errorf("%d lease requests were sent; want none", cp.requests)
 		}
 		p.stop(t)
 	})
@@ -404,7 +404,7 @@ func TestRequestsOfAFencedSessionFinishInIt(t *testing.T) {
 		p := newProxy(t, cp, 1)
 		running := p.mustAcquire(t, 10)
 		cp.mu.Lock()
-		cp.over[1] = true
+		cp.ended[1] = true
 		cp.mu.Unlock()
 		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v; want ErrUnavailable", err)
@@ -451,8 +451,8 @@ func TestUnitsOfAnEndedSessionAreReturnedWhenItsRequestsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cp := newPlane(t, 1_000_000, 1<<40, 100)
-		for id := range cp.book.Pools {
-			cp.book.Pools[id].EnterEscrow()
+		for id := range cp.allocator.Pools {
+			cp.allocator.Pools[id].EnterEscrow()
 		}
 		p := newProxy(t, cp, 1)
 		var running []*Reservation
@@ -687,11 +687,11 @@ type late struct {
 	asked atomic.Int64
 }
 
-func (l *late) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+func (l *late) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
 	if err := l.wait(ctx); err != nil {
 		return nil, err
 	}
-	return l.line.RequestLease(ctx, op)
+	return l.line.RequestLease(ctx, request)
 }
 
 func (l *late) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {

@@ -35,13 +35,13 @@ const (
 // plane is the control plane: an allocator.Allocator with a lock, the results of the last lease
 // requests, and the ended sessions.
 type plane struct {
-	t     *testing.T
-	mu    sync.Mutex
-	book  *allocator.Allocator
-	last  map[wire.SessionID]wire.LeaseResponse
-	over  map[wire.SessionID]bool
-	ops   int
-	pages chan struct{} // closed and replaced at every return
+	t         *testing.T
+	mu        sync.Mutex
+	allocator *allocator.Allocator
+	last      map[wire.SessionID]wire.LeaseResponse
+	ended     map[wire.SessionID]bool
+	requests  int
+	returned  chan struct{} // closed and replaced at every return
 	// proxies get the recalls.
 	proxies map[wire.SessionID]*proxy
 }
@@ -49,26 +49,26 @@ type plane struct {
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 	t.Helper()
 	p := &plane{
-		t: t, book: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, over: map[wire.SessionID]bool{},
-		pages: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
+		t: t, allocator: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, ended: map[wire.SessionID]bool{},
+		returned: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
 	}
 	for kind, total := range map[wire.PoolKind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
 		id := wire.PoolID(kind)
-		p.book.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
+		p.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
 	}
 	return p
 }
 
-// op decides a lease request as a replica does. A refusal that returns could prevent is delayed
+// decideRequest decides a lease request as a replica does. A refusal that returns could prevent is delayed
 // for the grace period, and for recalls.
-func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
+func (p *plane) decideRequest(request *wire.LeaseRequest) wire.LeaseResponse {
 	pending, until := allocator.PendingRequest{}, time.Now().Add(50*time.Millisecond)
 	for recalling := false; ; {
 		p.mu.Lock()
 		pending.MayWait = time.Now().Before(until)
 		pending.ResendRecall = !pending.MayWait
-		reply, decided := p.decide(op, &pending)
-		returned := p.pages
+		reply, decided := p.decide(request, &pending)
+		returned := p.returned
 		p.recall()
 		p.mu.Unlock()
 		if decided {
@@ -88,7 +88,7 @@ func (p *plane) op(op *wire.LeaseRequest) wire.LeaseResponse {
 
 // recall sends the recalls of a decision to the proxies, in goroutines.
 func (p *plane) recall() {
-	for session, recalls := range p.book.ToRecall() {
+	for session, recalls := range p.allocator.ToRecall() {
 		to := p.proxies[session]
 		for _, r := range recalls {
 			go func() {
@@ -98,34 +98,34 @@ func (p *plane) recall() {
 			}()
 		}
 	}
-	clear(p.book.Recalls)
+	clear(p.allocator.Recalls)
 }
 
-func (p *plane) decide(op *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
-	p.ops++
-	last := p.last[op.Session]
+func (p *plane) decide(request *wire.LeaseRequest, pending *allocator.PendingRequest) (wire.LeaseResponse, bool) {
+	p.requests++
+	last := p.last[request.Session]
 	switch {
-	case p.over[op.Session]:
-		return wire.LeaseResponse{Number: op.Number, Status: wire.Fenced}, true
-	case op.Number <= last.Number:
+	case p.ended[request.Session]:
+		return wire.LeaseResponse{Number: request.Number, Status: wire.Fenced}, true
+	case request.Number <= last.Number:
 		return last, true
 	}
-	reply, decided := p.book.Decide(op, pending)
+	reply, decided := p.allocator.Decide(request, pending)
 	if decided && reply.Status == wire.Done {
-		p.last[op.Session] = reply
+		p.last[request.Session] = reply
 	}
 	p.check()
 	return reply, decided
 }
 
-func (p *plane) ret(r *wire.Return) wire.ReturnResponse {
+func (p *plane) applyReturn(r *wire.Return) wire.ReturnResponse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.ApplyReports(r.Session, r.Reports)
+	p.allocator.ApplyReports(r.Session, r.Reports)
 	p.check()
-	close(p.pages)
-	p.pages = make(chan struct{})
-	if p.over[r.Session] {
+	close(p.returned)
+	p.returned = make(chan struct{})
+	if p.ended[r.Session] {
 		return wire.ReturnResponse{Status: wire.Fenced}
 	}
 	return wire.ReturnResponse{Status: wire.Done}
@@ -133,9 +133,9 @@ func (p *plane) ret(r *wire.Return) wire.ReturnResponse {
 
 // check checks I1, the conservation, for every pool.
 func (p *plane) check() {
-	for id, pool := range p.book.Pools {
+	for id, pool := range p.allocator.Pools {
 		held := int64(0)
-		for key, l := range p.book.Leases {
+		for key, l := range p.allocator.Leases {
 			if key.Pool == id {
 				held += l.Outstanding()
 			}
@@ -149,15 +149,15 @@ func (p *plane) check() {
 func (p *plane) held(id wire.PoolID) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.book.Pools[id].Outstanding()
+	return p.allocator.Pools[id].Outstanding()
 }
 
 // charge settles a cost in the balance and the key limit.
 func (p *plane) charge(s wire.SessionID, cost money.Nano) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.book.Charge(s, p.over[s], balancePool, int64(cost))
-	p.book.Charge(s, p.over[s], limitPool, int64(cost))
+	p.allocator.Charge(s, p.ended[s], balancePool, int64(cost))
+	p.allocator.Charge(s, p.ended[s], limitPool, int64(cost))
 }
 
 // line is one proxy's unreliable connection to the plane.
@@ -199,12 +199,12 @@ func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	return &reply, nil
 }
 
-func (l *line) RequestLease(ctx context.Context, op *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return there(ctx, l, func() wire.LeaseResponse { return l.plane.op(op) })
+func (l *line) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return there(ctx, l, func() wire.LeaseResponse { return l.plane.decideRequest(request) })
 }
 
 func (l *line) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
-	return there(ctx, l, func() wire.ReturnResponse { return l.plane.ret(r) })
+	return there(ctx, l, func() wire.ReturnResponse { return l.plane.applyReturn(r) })
 }
 
 // fakeSpool counts units of spool capacity.

@@ -91,7 +91,8 @@ type Keeper struct {
 	trouble logdedup.Filter
 }
 
-// Report is what a renewal tells beside the applied revision.
+// Report is the state of the proxy that a heartbeat reports beside the applied
+// revision.
 type Report struct {
 	CatalogRev int64
 	Running    int64
@@ -100,7 +101,7 @@ type Report struct {
 	Refused []wire.RefusedCredential
 }
 
-// Hooks joins the Keeper to the rest of the proxy.
+// Hooks connect the Keeper to the rest of the proxy.
 type Hooks struct {
 	OnSession func(*Session)
 	// OnLoss may be nil.

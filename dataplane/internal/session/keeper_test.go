@@ -23,7 +23,7 @@ var timing = session.DefaultTiming(nil)
 
 var errCut = errors.New("cut off")
 
-// plane is a control plane of one proxy: it remembers what it was told, and
+// plane is a control plane of one proxy: it records the messages, and
 // answers after delay.
 type plane struct {
 	mu      sync.Mutex
@@ -464,7 +464,7 @@ func TestFencedSessionIsReplacedAtOnce(t *testing.T) {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]wire.SessionID{1, 2}, b.sessions); diff != "" {
-			t.Errorf("sessions told to admission (-want +got):\n%s", diff)
+			t.Errorf("sessions that admission knows (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -511,7 +511,7 @@ func TestChangesAreAppliedBeforeTheExtension(t *testing.T) {
 			t.Errorf("applied (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(b.keys.revs(), b.changes); diff != "" {
-			t.Errorf("told to admission (-want +got):\n%s", diff)
+			t.Errorf("changes that admission knows (-want +got):\n%s", diff)
 		}
 		var reported []int64
 		for _, r := range b.renews[count:] {
@@ -622,7 +622,7 @@ func TestPushBetweenSessions(t *testing.T) {
 	})
 }
 
-func TestNewStreamIsToldToTheSpool(t *testing.T) {
+func TestNewStreamMakesTheSpoolPublishAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
