@@ -292,9 +292,8 @@ func TestRegisterAndRenew(t *testing.T) {
 	})
 }
 
-// The deadline counts from the sending, not from the reply.
-// TestNoSessionWithoutDisk: while the spool cannot be written, no session is
-// asked for; when it can, there is one.
+// While the spool cannot be written, no session is registered; afterwards there is
+// one.
 func TestNoSessionWithoutDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -318,6 +317,7 @@ func TestNoSessionWithoutDisk(t *testing.T) {
 	})
 }
 
+// The deadline counts from the sending of the heartbeat, not from the response.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,10 +1,10 @@
-// Package session owns the proxy's registration with the control plane: the
-// current session and its deadline, its renewal, and the order in which
-// changes of keys and accounts are applied.
+// Package session owns the proxy's registration with the control plane: it runs
+// the client and the closer of package lease/session with goroutines, timers and
+// the bus.
 //
-// A session is valid until its deadline on two clocks, the monotonic one and
-// the one that goes on in suspend; the deadline counts from when the renewal
-// was sent. Changes are applied before a deadline is moved, so that a proxy
+// A session is valid until its deadline on two clocks, the monotonic one and the
+// one that goes on in suspend; the deadline counts from when the heartbeat was
+// sent. Key changes are applied before the deadline is moved, so that a proxy
 // that admits knows every change that was confirmed without it.
 package session
 
@@ -18,17 +18,17 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Session is the life of one registration.
+// Session is one registration of the proxy.
 type Session struct {
 	ID    wire.SessionID
 	Boot  string
 	clock clock
-	// deadline is on both clocks; zero once the session is over for good.
+	// deadline is on both clocks; nil once the session has ended.
 	deadline atomic.Pointer[session.Instant]
 }
 
-// Begin returns a session that is valid for a time from now on and that nobody
-// renews: for tests of what runs within sessions.
+// Begin returns a session that is valid for a time from now on and is never
+// extended, for tests.
 func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
 	s := &Session{ID: id, Boot: boot, clock: now}
 	s.extend(now().Add(valid))
@@ -38,7 +38,7 @@ func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
 // clock tells the time on both clocks.
 type clock func() session.Instant
 
-// started is what the monotonic clock counts from.
+// started is the origin of the monotonic clock.
 var started = time.Now()
 
 func now() session.Instant {
@@ -56,8 +56,8 @@ func (s *Session) Valid() bool {
 	return deadline != nil && s.clock().Before(*deadline)
 }
 
-// extend moves the deadline: back too, if the control plane has shortened
-// sessions.
+// extend moves the deadline, also to an earlier time if the control plane has
+// shortened sessions.
 func (s *Session) extend(deadline session.Instant) { s.deadline.Store(&deadline) }
 
 // end makes the session invalid for good.
