@@ -174,6 +174,11 @@ func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64)
 	}
 }
 
+// falls reports whether a total of a lease has become less.
+func falls(old, l *allocator.Lease) bool {
+	return old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration
+}
+
 // saveAllocator writes pools and leases, and checks the invariants of each pool.
 func (w *world) saveAllocator(b *allocator.Allocator) {
 	for key, l := range b.Leases {
@@ -183,7 +188,7 @@ func (w *world) saveAllocator(b *allocator.Allocator) {
 			w.pg.leases[key.Pool] = leases
 		}
 		stored := *l
-		if old := leases[key.Session]; old != nil && (old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration) {
+		if old := leases[key.Session]; old != nil && falls(old, l) {
 			w.fail("I10: lease %v went back from %+v to %+v", key, *old, *l)
 		}
 		leases[key.Session] = &stored

@@ -46,7 +46,7 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 
 // Mutations lists all mutations.
 func Mutations() []Mutation {
-	return append(append(leaseMutations(), sessionMutations()...), append(usageMutations(), recoveryMutations()...)...)
+	return slices.Concat(leaseMutations(), holdingMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations())
 }
 
 // mutateReports changes the lease reports of returns and lease requests.
@@ -150,7 +150,8 @@ func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocato
 // countReturnsTwice adds to the returned total with each repeated return.
 func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	for _, v := range ret.Reports {
-		if p, l := d.Allocator.Pools[v.Pool], d.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: ret.Session}]; p != nil && l != nil && v.Returned > 0 && v.Returned <= l.Returned {
+		p, l := d.Allocator.Pools[v.Pool], d.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: ret.Session}]
+		if p != nil && l != nil && v.Returned > 0 && v.Returned <= l.Returned {
 			p.Free++
 			l.Returned++
 		}
@@ -158,9 +159,19 @@ func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	return d.ApplyReturn(ret)
 }
 
+// headroomOfDeposits compares the free units with all that was ever deposited.
+func headroomOfDeposits(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch)) {
+	for _, n := range slices.Concat(request.Needs...) {
+		if p := b.Allocator.Pools[n.Pool]; p != nil && n.Kind == wire.Balance && p.Free <= p.Total/4 {
+			return
+		}
+	}
+	apply(b)
+}
+
 func leaseMutations() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way (noGSeen)", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"an answer to a recall counts although a grant is on its way", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GrantedSeen = max(v.GrantedSeen, l.Granted)
 			}
@@ -199,20 +210,16 @@ func leaseMutations() []Mutation {
 				return d.Decide(op, stay, ease)
 			}
 		}},
+	}
+}
+
+func holdingMutations() []Mutation {
+	return []Mutation{
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
 		{"headroom is compared with all that was ever deposited", 60, func(r *Rules) {
 			r.Profile = "top-ups"
-			r.Policy = func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch)) {
-				for _, needs := range request.Needs {
-					for _, n := range needs {
-						if p := b.Allocator.Pools[n.Pool]; p != nil && n.Kind == wire.Balance && p.Free <= p.Total/4 {
-							return
-						}
-					}
-				}
-				apply(b)
-			}
+			r.Policy = headroomOfDeposits
 		}},
 		{"every lease request reports every lease of the session", 90, func(r *Rules) {
 			r.Profile = "many keys"
@@ -261,7 +268,7 @@ func leaseMutations() []Mutation {
 	}
 }
 
-func sessionMutations() []Mutation {
+func deadlineMutations() []Mutation {
 	return []Mutation{
 		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
 			r.Profile = "stalls"
@@ -325,6 +332,11 @@ func sessionMutations() []Mutation {
 				return false
 			}
 		}},
+	}
+}
+
+func sessionMutations() []Mutation {
+	return []Mutation{
 		{"a revocation waits for no session", 150, func(r *Rules) {
 			r.BarrierDone = func(*session.Barrier, time.Duration) bool { return true }
 		}},
@@ -435,7 +447,9 @@ func recoveryMutations() []Mutation {
 		}},
 		{"a silent replica is removed from the membership and goes on committing", 1500, func(r *Rules) { r.FencesReplicas = false }},
 		{"a fenced replica leaves no marker", 600, func(r *Rules) {
-			r.AfterCheckpoint = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool) {
+			r.AfterCheckpoint = func(
+				a *rollback.Detector, members rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string,
+			) (rollback.Membership, bool) {
 				next, ok := a.AfterCheckpoint(members, f, checkpoint, fenced)
 				if len(fenced) > 0 {
 					next.LastMarker = members.LastMarker

@@ -125,15 +125,6 @@ func (p *proxy) start() {
 	p.publish()
 }
 
-func (p *proxy) every(d time.Duration, do func()) {
-	var again func()
-	again = func() {
-		do()
-		p.after(d, again)
-	}
-	p.after(p.w.between(0, d), again)
-}
-
 // kill ends the process, and the disk too unless it is kept.
 func (p *proxy) kill(keep bool) {
 	w := p.w

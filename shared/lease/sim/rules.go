@@ -77,8 +77,10 @@ func CorrectIn(profile string) *Rules {
 // Correct are the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
-		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges, MarkInserted: (*settlement.Batch).MarkInserted,
-		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat, FenceSession: (*session.Record).Fence,
+		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,
+		MarkInserted:      (*settlement.Batch).MarkInserted,
+		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
+		FenceSession:   (*session.Record).Fence,
 		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, NewBarrier: session.NewBarrier, Ack: (*session.Barrier).Ack,
 		BarrierDone: (*session.Barrier).Done, NextMark: rollback.HighWaterMark.Next,
 		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint, FencesReplicas: true,

@@ -55,7 +55,10 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 }
 
 func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) (result Result) {
-	w := &world{profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}}, stream: stream{taken: map[int]time.Duration{}}, locks: map[rollback.CommitMarker]*lock{}}
+	w := &world{
+		profile: profile, rules: rules, r: r, stats: Stats{Faults: map[string]int64{}},
+		stream: stream{taken: map[int]time.Duration{}}, locks: map[rollback.CommitMarker]*lock{},
+	}
 	w.bucket.revoked = map[apikey.Hash]string{}
 	if trace {
 		w.trace = &strings.Builder{}
