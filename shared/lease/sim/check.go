@@ -234,40 +234,41 @@ func (w *world) checkClosing(id wire.SessionID) {
 var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
 // checkDecisions is I5 when a lease request is decided.
-func (w *world) checkDecisions(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
-	if docket.Recovering {
+func (w *world) checkDecisions(batch *allocator.Batch, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
+	if batch.Recovering {
 		w.fail("units are granted during the recovery wait")
 	}
 	for i, d := range reply.Decisions {
 		if !d.Granted {
-			w.checkRefusal(docket, op, reply, i)
+			w.checkRefusal(batch, request, reply, i)
 		}
 	}
 }
 
-// checkRefusal: some pool had less than was needed, and no session idled it.
-func (w *world) checkRefusal(docket *allocator.Batch, op *wire.LeaseRequest, reply *wire.LeaseResponse, i int) {
+// checkRefusal checks that some pool had less than the need, and that no session
+// held idle units of it.
+func (w *world) checkRefusal(batch *allocator.Batch, request *wire.LeaseRequest, reply *wire.LeaseResponse, i int) {
 	d, short := reply.Decisions[i], false
-	for _, n := range op.Needs[i] {
-		p := docket.Allocator.Pools[n.Pool]
+	for _, n := range request.Needs[i] {
+		p := batch.Allocator.Pools[n.Pool]
 		if p == nil || p.Unlimited {
 			continue
 		}
 		if kind, ok := heldKind[d.Reason]; ok && kind == n.Kind {
-			w.checkIdle(docket, n.Pool, op, reply)
+			w.checkIdle(batch, n.Pool, request, reply)
 		}
-		short = short || p.Free+grantedFrom(op, reply, n.Pool, i+1) < n.Amount
+		short = short || p.Free+grantedFrom(request, reply, n.Pool, i+1) < n.Amount
 	}
 	if !short {
-		w.fail("I5: request %d of lease request %d of session %d was refused (%s) with enough of everything", i, op.Number, op.Session, d.Reason)
+		w.fail("I5: request %d of lease request %d of session %d was refused (%s) although every pool had enough", i, request.Number, request.Session, d.Reason)
 	}
 }
 
 // grantedFrom returns the units of a pool that a lease request was granted for its
 // requests from one on.
-func grantedFrom(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
+func grantedFrom(request *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.PoolID, from int) (sum int64) {
 	for i := from; i < len(reply.Decisions); i++ {
-		for _, n := range op.Needs[i] {
+		for _, n := range request.Needs[i] {
 			if reply.Decisions[i].Granted && n.Pool == pool {
 				sum += n.Amount
 			}
@@ -282,7 +283,7 @@ func grantedFrom(op *wire.LeaseRequest, reply *wire.LeaseResponse, pool wire.Poo
 //
 // Pools that were without limit once are left out: proxies did not count what
 // was charged to them then.
-func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
+func (w *world) checkIdle(batch *allocator.Batch, pool wire.PoolID, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if w.oracle.everUnlimited[pool] {
 		return
 	}
@@ -291,8 +292,8 @@ func (w *world) checkIdle(docket *allocator.Batch, pool wire.PoolID, op *wire.Le
 			continue
 		}
 		for _, q := range p.allQueues {
-			if q.account == op.Account && w.oracle.server[q.session] == w.pg.server {
-				w.checkIdleOf(q, docket, pool, op, reply)
+			if q.account == request.Account && w.oracle.server[q.session] == w.pg.server {
+				w.checkIdleOf(q, batch, pool, request, reply)
 			}
 		}
 	}
@@ -310,12 +311,12 @@ func (w *world) checkEndedQueue(q *accountQueue) {
 	}
 }
 
-func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.PoolID, op *wire.LeaseRequest, reply *wire.LeaseResponse) {
+func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.PoolID, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	t := w.pg.sessions[q.session]
 	if t == nil || t.state != session.Active || t.until < w.pg.now(w) {
 		return
 	}
-	l := docket.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: q.session}]
+	l := batch.Allocator.Leases[allocator.LeaseKey{Pool: pool, Session: q.session}]
 	if l == nil {
 		l = w.pg.leases[pool][q.session]
 	}
@@ -324,30 +325,30 @@ func (w *world) checkIdleOf(q *accountQueue, docket *allocator.Batch, pool wire.
 	}
 	at := q.queue.LeaseView(pool)
 	used := at.Returned + at.Charged + at.Running
-	if answer := w.lastAnswer(docket, q, op, reply); answer != nil {
+	if answer := w.lastAnswer(batch, q, request, reply); answer != nil {
 		used += grantedFrom(q.request, answer, pool, 0)
 	}
 	// Units that come back to a lease that was charged for more than it was granted make up for that.
-	if back := min(w.returnedBefore(op, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
+	if back := min(w.returnedBefore(request, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
 		w.fail("I5: refused for want of pool %d while %d that session %d returned before are on their way", pool, back, q.session)
 	}
 	if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
 		w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
-			pool, q.session, idle, *l, at, *docket.Allocator.Pools[pool])
+			pool, q.session, idle, *l, at, *batch.Allocator.Pools[pool])
 	}
 }
 
 // returnedSoFar returns the returned totals of each session for the pools that a
 // lease request needs.
-func (w *world) returnedSoFar(op *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
+func (w *world) returnedSoFar(request *wire.LeaseRequest) map[wire.SessionID]map[wire.PoolID]int64 {
 	returned := map[wire.SessionID]map[wire.PoolID]int64{}
 	for _, p := range w.proxies {
-		q := p.queues[op.Account]
+		q := p.queues[request.Account]
 		if !p.alive || q == nil {
 			continue
 		}
 		returned[q.session] = map[wire.PoolID]int64{}
-		for _, needs := range op.Needs {
+		for _, needs := range request.Needs {
 			for _, n := range needs {
 				returned[q.session][n.Pool] = q.queue.LeaseView(n.Pool).Returned
 			}
@@ -358,9 +359,9 @@ func (w *world) returnedSoFar(op *wire.LeaseRequest) map[wire.SessionID]map[wire
 
 // returnedBefore returns the returned total of a session when an outstanding lease
 // request was made.
-func (w *world) returnedBefore(op *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
-	if p := w.oracle.owner[op.Session]; p != nil {
-		if q := p.queues[op.Account]; q != nil && q.request == op {
+func (w *world) returnedBefore(request *wire.LeaseRequest, session wire.SessionID, pool wire.PoolID) int64 {
+	if p := w.oracle.owner[request.Session]; p != nil {
+		if q := p.queues[request.Account]; q != nil && q.request == request {
 			return q.returnedBefore[session][pool]
 		}
 	}
@@ -419,16 +420,16 @@ func (w *world) checkEscrowAgain() {
 
 // lastAnswer returns the decision of a queue's outstanding lease request, if there
 // is one.
-func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
+func (w *world) lastAnswer(batch *allocator.Batch, q *accountQueue, request *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {
 	if q.request == nil {
 		return nil
 	}
-	key := allocator.RequestKey{Session: q.session, Account: op.Account}
+	key := allocator.RequestKey{Session: q.session, Account: request.Account}
 	answers := []*wire.LeaseResponse{}
-	if q.session == op.Session {
+	if q.session == request.Session {
 		answers = append(answers, reply)
 	}
-	for _, results := range []map[allocator.RequestKey]*allocator.Result{docket.Results, w.pg.results} {
+	for _, results := range []map[allocator.RequestKey]*allocator.Result{batch.Results, w.pg.results} {
 		if r := results[key]; r != nil {
 			answers = append(answers, &r.Response)
 		}
@@ -442,13 +443,13 @@ func (w *world) lastAnswer(docket *allocator.Batch, q *accountQueue, op *wire.Le
 }
 
 // checkReported: the totals that a session reports are taken over.
-func (w *world) checkReported(docket *allocator.Batch, r *wire.Return, status wire.Status) {
+func (w *world) checkReported(batch *allocator.Batch, r *wire.Return, status wire.Status) {
 	if status != wire.Done {
 		return
 	}
 	for _, v := range r.Reports {
-		l := docket.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
-		if docket.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
+		l := batch.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
+		if batch.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
 			w.fail("I2: session %d reports %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
 		}
 	}

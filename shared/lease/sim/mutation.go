@@ -64,10 +64,10 @@ func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.
 			copied.Reports = views(d, ret.Session, ret.Reports)
 			return d.ApplyReturn(&copied)
 		}
-		r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-			copied := *op
-			copied.Reports = views(d, op.Session, op.Reports)
-			return d.Decide(&copied, stay, ease)
+		r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+			copied := *request
+			copied.Reports = views(d, request.Session, request.Reports)
+			return d.Decide(&copied, pending, applyPolicy)
 		}
 	}
 }
@@ -93,19 +93,19 @@ func undoOverrun(b *allocator.Allocator, do func()) {
 }
 
 // skipRecalls counts every recall as answered.
-func skipRecalls(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipRecalls(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
 			l.RecalledGeneration = max(l.RecalledGeneration, p.Generation+1)
 		}
 	}
 	clear(d.Allocator.Holders)
-	return d.Decide(op, stay, ease)
+	return d.Decide(request, pending, applyPolicy)
 }
 
 // skipLastRecall counts every session that has answered a recall as having
 // answered the next one too.
-func skipLastRecall(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+func skipLastRecall(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
 		if gen == now {
 			gen++
@@ -122,12 +122,12 @@ func skipLastRecall(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.P
 			holders[i].RecalledGeneration = next(holders[i].RecalledGeneration, d.Allocator.Pools[id].Generation)
 		}
 	}
-	return d.Decide(op, stay, ease)
+	return d.Decide(request, pending, applyPolicy)
 }
 
 // refuseBehindFirst refuses all requests behind the first one that does not fit.
-func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-	reply, recalling := d.Decide(op, stay, ease)
+func refuseBehindFirst(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+	reply, recalling := d.Decide(request, pending, applyPolicy)
 	if reply == nil || reply.Status != wire.Done {
 		return reply, recalling
 	}
@@ -138,9 +138,9 @@ func refuseBehindFirst(d *allocator.Batch, op *wire.LeaseRequest, stay *allocato
 			first = &reply.Decisions[i]
 		case first != nil && reply.Decisions[i].Granted:
 			reply.Decisions[i] = *first
-			for _, n := range op.Needs[i] {
+			for _, n := range request.Needs[i] {
 				d.Allocator.Pools[n.Pool].Free += n.Amount
-				d.Allocator.Leases[allocator.LeaseKey{Pool: n.Pool, Session: op.Session}].Granted -= n.Amount
+				d.Allocator.Leases[allocator.LeaseKey{Pool: n.Pool, Session: request.Session}].Granted -= n.Amount
 			}
 		}
 	}
@@ -205,9 +205,9 @@ func leaseMutations() []Mutation {
 		}},
 		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
 		{"the result of a lease request is not stored", 30, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-				delete(d.Results, allocator.RequestKey{Session: op.Session, Account: op.Account})
-				return d.Decide(op, stay, ease)
+			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+				delete(d.Results, allocator.RequestKey{Session: request.Session, Account: request.Account})
+				return d.Decide(request, pending, applyPolicy)
 			}
 		}},
 	}
@@ -236,10 +236,10 @@ func holdingMutations() []Mutation {
 		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
 		{"a closed session keeps what it holds", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"granted units are not taken from the free ones", 20, func(r *Rules) {
-			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-				reply, recalling := d.Decide(op, stay, ease)
+			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+				reply, recalling := d.Decide(request, pending, applyPolicy)
 				if reply != nil && reply.Status == wire.Done && len(reply.Decisions) > 0 && reply.Decisions[0].Granted {
-					d.Allocator.Pools[op.Needs[0][0].Pool].Free++
+					d.Allocator.Pools[request.Needs[0][0].Pool].Free++
 				}
 				return reply, recalling
 			}
@@ -258,11 +258,11 @@ func holdingMutations() []Mutation {
 					q.HandleRecall(pool, generation)
 				}
 			}
-			r.Decide = func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-				for i := range op.Reports {
-					op.Reports[i].Generation = max(op.Reports[i].Generation, 1<<30)
+			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+				for i := range request.Reports {
+					request.Reports[i].Generation = max(request.Reports[i].Generation, 1<<30)
 				}
-				return d.Decide(op, stay, ease)
+				return d.Decide(request, pending, applyPolicy)
 			}
 		}},
 	}
@@ -411,8 +411,8 @@ func usageMutations() []Mutation {
 		}},
 		{"charges of closed sessions are booked on their leases", 20, func(r *Rules) {
 			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
-				for _, tenure := range t {
-					tenure.State = session.Fenced
+				for _, record := range t {
+					record.State = session.Fenced
 				}
 				s.ApplyCharges(b, t)
 				for key, l := range b.Leases { // units of an ended session are held for ever

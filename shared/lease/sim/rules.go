@@ -20,7 +20,7 @@ type Rules struct {
 	Profile string
 
 	// The control plane's.
-	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, stay *allocator.PendingRequest, ease func(*allocator.Batch)) (*wire.LeaseResponse, bool)
+	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool)
 	Policy            func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
 	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.Status
 	ApplyCharges      func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
