@@ -34,7 +34,7 @@ type Config struct {
 	Name string
 }
 
-// StreamStore records in Postgres when the usage stream was created, and from when it is replayed.
+// StreamStore records in Postgres that the usage stream was created, and from which time it is replayed.
 type StreamStore interface {
 	// RecordNewStream is called before the usage stream is created, so that proxies publish again the events that may
 	// have been lost with a deleted stream. If the replica stops in between, a stream is recorded twice, which is

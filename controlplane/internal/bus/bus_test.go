@@ -200,7 +200,7 @@ func TestTwoReplicasSettleUsageOnce(t *testing.T) {
 	for _, payload := range append(payloads, payloads[:5]...) { // some are delivered twice
 		p.publish(payload)
 	}
-	p.publish([]byte("no batch at all"))
+	p.publish([]byte("not a batch"))
 	p.awaitWatermark(marks, 60)
 	p.wantSettled(600)
 

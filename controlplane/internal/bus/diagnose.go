@@ -114,8 +114,8 @@ func (b *Bus) diagnoseConsumer(ctx context.Context, stream jetstream.Stream, s *
 	return nil
 }
 
-// streamDifferences describes the settings of a stream that differ from the
-// wanted ones, of those that decide how long messages are kept.
+// streamDifferences compares the settings that decide how long messages are kept,
+// and describes those that differ from the wanted ones.
 func streamDifferences(wanted, found *jetstream.StreamConfig) []string {
 	var faults []string
 	compare := func(name string, wanted, found any) {

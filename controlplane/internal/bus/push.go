@@ -80,7 +80,7 @@ func (b *Bus) pushWatermark(s event.Settled) error {
 	return nil
 }
 
-// Position implements outbox.Bucket. It is the last sequence number of the bucket's stream.
+// Position implements outbox.Bucket. It returns the last sequence number of the bucket's stream.
 func (b *Bus) Position(ctx context.Context) (uint64, error) {
 	stream, err := b.js.Stream(ctx, "KV_"+subject.CatalogBucket)
 	if err != nil {

@@ -61,7 +61,7 @@ type consumer struct {
 	metrics *usageMetrics
 }
 
-// fetchUntilStop fetches, and starts again after an error.
+// fetchUntilStop calls fetch until ctx ends, after an error with a pause.
 func (c *consumer) fetchUntilStop(ctx context.Context, batches chan<- usageBatch) {
 	for ctx.Err() == nil {
 		if err := c.fetch(ctx, batches); err != nil && ctx.Err() == nil {
@@ -77,8 +77,8 @@ type usageBatch struct {
 	items    []settle.Item
 }
 
-// fetchMessages sends batches until an error occurs or the cluster epoch changes. If the
-// stream was deleted, it declares it again.
+// fetch sends batches until an error occurs or the cluster epoch changes. If the
+// stream or its consumer is missing, fetch declares all streams again.
 func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 	config, clusterEpoch, err := c.bus.usageConsumer(ctx)
 	if err != nil {
@@ -119,7 +119,7 @@ func redeliver(messages []jetstream.Msg) {
 	}
 }
 
-// maxFetchedMessages waits for a message and adds the others that are available then.
+// fetchMessages waits for a message and adds the others that are available then.
 // So batches grow under load, and a single message is not delayed.
 func fetchMessages(durable jetstream.Consumer) ([]jetstream.Msg, error) {
 	first, err := durable.Fetch(1, jetstream.FetchMaxWait(fetchWait))
@@ -172,7 +172,7 @@ func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 	}
 	c.metrics.observe(result, time.Since(start))
 	if result.Quarantined > 0 {
-		c.bus.log.Error("usage events were put into quarantine", slog.Int("events", result.Quarantined))
+		c.bus.log.Error("usage events were quarantined", slog.Int("events", result.Quarantined))
 	}
 	for _, mark := range lastWatermarks(result.Watermarks) {
 		if err := c.bus.pushWatermark(mark); err != nil {

@@ -16,7 +16,8 @@ import (
 // Pusher pushes messages to the proxies, and records revocations outside of
 // Postgres.
 type Pusher interface {
-	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for it.
+	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for
+	// the units.
 	Recall(session wire.SessionID, r wire.Recall) error
 	// Push sends a change to every proxy. acks receives each acknowledgement until stop is called.
 	Push(ctx context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error)
@@ -70,7 +71,7 @@ type announcement struct {
 // of commits, or until ctx ends.
 func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error) {
 	switch err := a.readPending(ctx); {
-	case err != nil && ctx.Err() != nil: // all that is known is the maximum lifetime of a session
+	case err != nil && ctx.Err() != nil: // the sessions are unknown; none is valid for longer than this bound
 		return propagation.Confirmation{Bound: a.service.cfg.SessionTTL + a.service.cfg.margin()}, nil
 	case err != nil:
 		return propagation.Confirmation{}, err

@@ -18,8 +18,8 @@ const (
 	// recallTimeout and recallInterval are the times of allocator.BatcherConfig.
 	recallTimeout  = 250 * time.Millisecond
 	recallInterval = 10 * time.Millisecond
-	// batchTimeout bounds one transaction, stopTimeout the rest of it when the service stops. After that its messages get
-	// the response unavailable. If it was committed nevertheless, the repeated message gets the stored response.
+	// batchTimeout bounds one transaction; stopTimeout bounds the remaining time of the running one when the service stops.
+	// After that its messages get the response unavailable. If it was committed nevertheless, the repeated message gets the stored response.
 	batchTimeout = 5 * time.Second
 	stopTimeout  = time.Second
 )

@@ -18,7 +18,7 @@ import (
 // slow.
 const responseTimeout = 10 * time.Second
 
-// accountQueue runs the holder.Queue of one account in one session: it has the
+// accountQueue runs the holder.Queue of one account in one session: it adds the
 // lock, the timer and the goroutines that send messages.
 type accountQueue struct {
 	a *Admission
@@ -39,12 +39,12 @@ type accountQueue struct {
 // call is the context that all attempts to send one message share.
 type call[M any] struct {
 	message *M
-	ctx     context.Context //nolint:containedctx // its end is the message's, not that of a function
+	ctx     context.Context //nolint:containedctx // it ends with the message, not with a function
 	cancel  context.CancelFunc
 }
 
-// follow sets the outstanding message. If that is another one than before, it ends
-// the attempts to send the old one.
+// follow sets the outstanding message. If the message is another one than before,
+// follow ends the attempts to send the old one.
 func (c *call[M]) follow(ctx context.Context, outstanding *M) {
 	if c.message == outstanding {
 		return

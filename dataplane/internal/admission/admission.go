@@ -90,7 +90,7 @@ type Admission struct {
 	session *session.Session
 	// queues has the account queues of the current session, by account.
 	queues map[string]*accountQueue
-	// reservations has those of all running requests, to find the requests that a key change affects.
+	// reservations has the reservations of all running requests, to find those that a key change affects.
 	reservations map[*Reservation]struct{}
 }
 
@@ -251,7 +251,7 @@ func (res *Reservation) ReserveSpool() (err error) {
 	return err
 }
 
-// acquire waits for a decision on the needs.
+// acquire waits until the needs of the request are decided.
 func (res *Reservation) acquire(ctx context.Context) (err error) {
 	if res.queue, err = res.a.accountQueue(res.session, res.key.AccountID); err == nil {
 		res.waiter, err = res.queue.reserve(ctx, res.needs)
@@ -297,8 +297,8 @@ func (a *Admission) OnLoss() {
 	}
 }
 
-// OnRevoke makes stop be called once, when the key is revoked or its account
-// suspended, or at once if that has already happened. stop must not block.
+// OnRevoke registers stop, which is called once when the key is revoked or its
+// account suspended, or at once if that has already happened. stop must not block.
 func (res *Reservation) OnRevoke(stop func()) {
 	res.a.mu.Lock()
 	defer res.a.mu.Unlock()

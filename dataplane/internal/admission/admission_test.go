@@ -112,7 +112,7 @@ func swarm(t *testing.T, lossy bool) {
 	for i := range 120 {
 		wg.Go(func() {
 			time.Sleep(rand.N(3 * time.Second))
-			ctx, cancel := context.WithTimeout(t.Context(), rand.N(4*time.Second)) // some leave while they wait
+			ctx, cancel := context.WithTimeout(t.Context(), rand.N(4*time.Second)) // some clients cancel while they wait
 			defer cancel()
 			h, err := proxies[i%3].Acquire(ctx, request(money.Nano(1+rand.IntN(50))))
 			var refusal *RefusedError
@@ -533,13 +533,13 @@ func TestRevocationStopsRunningRequests(t *testing.T) {
 		streaming, waiting, finished := p.mustAcquire(t, 1), p.mustAcquire(t, 1), p.mustAcquire(t, 1)
 		stops := 0
 		streaming.OnRevoke(func() { stops++ })
-		finished.OnRevoke(func() { t.Error("a finished request is cut") })
+		finished.OnRevoke(func() { t.Error("a finished request was stopped") })
 		finished.charged(1)
 		var none wire.KeyChange
 		p.OnChange(wire.KeyChange{Kind: wire.KeyUpdated, KeyHash: none.KeyHash})
 		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: [32]byte{1}})
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: "acc_2"})
-		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account}) // harmless: the key is good
+		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account}) // has no effect: the key is valid
 		synctest.Wait()
 		if stops != 0 || streaming.Revoked() {
 			t.Error("cut without reason")
@@ -551,7 +551,7 @@ func TestRevocationStopsRunningRequests(t *testing.T) {
 		}
 		waiting.OnRevoke(func() { stops++ }) // it begins to stream only now
 		if stops != 2 {
-			t.Error("not cut at once")
+			t.Error("the request was not stopped at once")
 		}
 		streaming.charged(1)
 		waiting.charged(1)
@@ -588,7 +588,7 @@ func TestSuspensionStopsRequestsOnceTheKeyIsChecked(t *testing.T) {
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
 		time.Sleep(10 * recheckInterval)
 		if h.Revoked() {
-			t.Error("cut though nobody can tell")
+			t.Error("the request was stopped although the check of its key failed")
 		}
 		p.keys.silent.Store(false)
 		<-cut
@@ -654,7 +654,7 @@ func TestStopWaitsForReturnsUntilItsDeadline(t *testing.T) {
 		begun := time.Now()
 		p.Stop(ctx)
 		if took := time.Since(begun); took != time.Second {
-			t.Errorf("took %v", took)
+			t.Errorf("Stop took %v", took)
 		}
 		late.charged(0) // after the drain
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})

@@ -32,8 +32,8 @@ const (
 	slotsPool   wire.PoolID = 3
 )
 
-// plane is the control plane: an allocator.Allocator with a lock, the results of the last lease
-// requests, and the ended sessions.
+// plane is a control plane: an allocator.Allocator with a lock, the response to the last lease
+// request of each session, and the ended sessions.
 type plane struct {
 	t         *testing.T
 	mu        sync.Mutex
@@ -131,7 +131,7 @@ func (p *plane) applyReturn(r *wire.Return) wire.ReturnResponse {
 	return wire.ReturnResponse{Status: wire.Done}
 }
 
-// check checks I1, the conservation, for every pool.
+// check checks invariant I1 for every pool: total = free + outstanding + settled.
 func (p *plane) check() {
 	for id, pool := range p.allocator.Pools {
 		held := int64(0)
@@ -188,13 +188,13 @@ func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	}
 	reply := ask()
 	if l.lossy.Load() && rand.IntN(4) == 0 {
-		ask() // doubled
+		ask() // the message is duplicated
 	}
 	if err := l.trip(ctx); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, errLost // nobody listens any more
+		return nil, errLost // the sender no longer waits
 	}
 	return &reply, nil
 }

@@ -78,16 +78,16 @@ type Keeper struct {
 	metrics metrics
 
 	current atomic.Pointer[Session]
-	// changed wakes the goroutine that runs the machines.
+	// changed wakes the goroutine that runs the client and the closer.
 	changed chan struct{}
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
 
-	// mu guards what follows. It orders key changes among themselves and with the start of a session.
+	// mu guards the following fields. Key changes and the start of a session are applied under it, one at a time.
 	mu     sync.Mutex
 	client *session.Client
 	closer *session.Closer
-	// trouble keeps an error that goes on out of the log.
+	// trouble suppresses the log lines of an error that was logged before.
 	trouble logdedup.Filter
 }
 
@@ -171,8 +171,8 @@ func (k *Keeper) left() bool {
 	return k.closer.Done()
 }
 
-// run runs the machines until ctx ends, or until every session is closed after
-// Leave.
+// run runs the client and the closer until ctx ends, or until every session is
+// closed after Leave.
 func (k *Keeper) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -205,7 +205,7 @@ func (k *Keeper) run(ctx context.Context) {
 	}
 }
 
-// event changes the machines, and has run look at them.
+// event calls do with the lock held, and then wakes run.
 func (k *Keeper) event(do func(now session.Instant)) {
 	k.mu.Lock()
 	do(k.clock())
@@ -226,7 +226,7 @@ func (k *Keeper) report(ctx context.Context, message string, err error, attribut
 
 func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.RegisterRequest) {
 	var response *wire.RegisterResponse
-	err := k.usage.WriteError() // a session that cannot be recorded would only be one more to expire
+	err := k.usage.WriteError() // a session that cannot be recorded could only expire
 	if err == nil {
 		r.Name, r.Build, r.Capacity, r.Earlier = k.cfg.Name, k.cfg.Build, k.cfg.Capacity, k.usage.EarlierSessions()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
@@ -245,8 +245,8 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 	})
 }
 
-// open records a new session in the spool and subscribes to what is pushed to
-// it.
+// open records a new session in the spool and subscribes to the messages that are
+// pushed to it.
 func (k *Keeper) open(id wire.SessionID) {
 	err := k.usage.OpenSession(id, k.boot)
 	if err == nil {
@@ -254,7 +254,7 @@ func (k *Keeper) open(id wire.SessionID) {
 	}
 	k.event(func(now session.Instant) {
 		k.client.HandleOpened(now, err)
-		k.report(context.Background(), "session not opened", err, slog.Int64("session", int64(id)))
+		k.report(context.Background(), "opening the session failed", err, slog.Int64("session", int64(id)))
 	})
 }
 
@@ -282,7 +282,7 @@ func (k *Keeper) close(ctx context.Context, r wire.CloseRequest) {
 	k.event(func(now session.Instant) { k.closer.HandleClosed(now, r, closed) })
 }
 
-// Pushed takes a key change that was pushed. It is applied at once, and
+// Pushed handles a key change that was pushed. The change is applied at once, and
 // acknowledged when every earlier one is applied too.
 func (k *Keeper) Pushed(c wire.KeyChange, ack func(wire.Ack)) {
 	k.event(func(session.Instant) {
@@ -292,8 +292,8 @@ func (k *Keeper) Pushed(c wire.KeyChange, ack func(wire.Ack)) {
 	})
 }
 
-// HeartbeatNow has a heartbeat sent now, because there is something to report
-// that somebody may wait for.
+// HeartbeatNow sends a heartbeat as soon as possible, because the control plane may
+// wait for the state that it reports.
 func (k *Keeper) HeartbeatNow() {
 	k.event(func(session.Instant) { k.client.HeartbeatNow() })
 }
@@ -303,7 +303,7 @@ type metrics struct{ sessions, gaps prometheus.Counter }
 func newMetrics(reg prometheus.Registerer) metrics {
 	f := promauto.With(reg)
 	return metrics{
-		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions opened with the control plane."}),
-		gaps:     f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed changes that came before an earlier one."}),
+		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions that the proxy registered with the control plane."}),
+		gaps:     f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."}),
 	}
 }

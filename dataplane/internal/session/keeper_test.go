@@ -23,30 +23,30 @@ var timing = session.DefaultTiming(nil)
 
 var errCut = errors.New("cut off")
 
-// plane is a control plane of one proxy: it records the messages, and
-// answers after delay.
+// plane is the control plane of one proxy. It records the messages, and responds
+// after delay.
 type plane struct {
-	mu      sync.Mutex
-	begun   time.Time
-	valid   time.Duration
-	delay   time.Duration
-	cut     bool // no message gets through
-	lose    bool // messages arrive, replies are lost
-	rev     int64
-	changes []wire.KeyChange
-	page    int // most changes of one renewal; zero: all
-	stream  string
-	next    wire.SessionID
-	fenced  map[wire.SessionID]bool
-	settled map[wire.SessionID]int64 // final count that is settled
-	renews  []renewal
-	// log has every other message.
+	mu         sync.Mutex
+	begun      time.Time
+	valid      time.Duration
+	delay      time.Duration
+	cut        bool // no message gets through
+	lose       bool // messages arrive, the responses to heartbeats are lost
+	rev        int64
+	changes    []wire.KeyChange
+	page       int // the most changes in one heartbeat response; zero means all
+	stream     string
+	next       wire.SessionID
+	fenced     map[wire.SessionID]bool
+	settled    map[wire.SessionID]int64 // how many events of the session are settled
+	heartbeats []heartbeat
+	// log has the registrations, subscriptions and closings.
 	log []string
-	// busy, when set, is called within Watch.
+	// busy, if not nil, is called in SubscribeSession.
 	busy func()
 }
 
-type renewal struct {
+type heartbeat struct {
 	At      time.Duration
 	Session wire.SessionID
 	Applied int64
@@ -83,7 +83,7 @@ func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.renews = append(p.renews, renewal{time.Since(p.begun), r.Session, r.AppliedRevision})
+	p.heartbeats = append(p.heartbeats, heartbeat{time.Since(p.begun), r.Session, r.AppliedRevision})
 	if p.fenced[r.Session] {
 		return &wire.HeartbeatResponse{Status: wire.Fenced}, nil
 	}
@@ -116,7 +116,7 @@ func (p *plane) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.C
 
 func (p *plane) SubscribeSession(id wire.SessionID) error {
 	p.mu.Lock()
-	p.note("watch %d", id)
+	p.note("subscribe %d", id)
 	busy := p.busy
 	p.mu.Unlock()
 	if busy != nil {
@@ -125,7 +125,7 @@ func (p *plane) SubscribeSession(id wire.SessionID) error {
 	return nil
 }
 
-// change commits a change of a key.
+// change commits a key change.
 func (p *plane) change() wire.KeyChange {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +143,7 @@ func (p *plane) set(f func()) {
 	f()
 }
 
-// keyStore remembers what was applied since the last Reset.
+// keyStore records the changes that were applied since the last Reset.
 type keyStore struct {
 	mu      sync.Mutex
 	floor   int64
@@ -172,7 +172,7 @@ func (k *keyStore) revs() []int64 {
 	return slices.Clone(k.applied)
 }
 
-// spool knows sessions.
+// spool is a Usage that records sessions in memory.
 type spool struct {
 	mu          sync.Mutex
 	sessions    map[wire.SessionID]wire.CloseRequest
@@ -245,7 +245,7 @@ func setup(t *testing.T) *bundle {
 	hooks := Hooks{
 		OnSession: func(s *Session) {
 			if b.keeper.Current() != nil {
-				t.Error("the session is current before admission knows of it")
+				t.Error("the session is current before OnSession is called")
 			}
 			b.sessions = append(b.sessions, s.ID)
 		},
@@ -265,12 +265,12 @@ func (b *bundle) start(t *testing.T) {
 // valid reports whether the proxy may admit now.
 func (b *bundle) valid() bool { return b.keeper.Ready(context.Background()) == nil }
 
-func TestRegisterAndRenew(t *testing.T) {
+func TestProxyRegistersAndSendsHeartbeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		if b.valid() || b.keeper.Current() != nil {
-			t.Error("a session before the registration")
+			t.Error("there is a session before the registration")
 		}
 		b.start(t)
 		if !b.valid() || b.keys.floor != 10 {
@@ -278,27 +278,26 @@ func TestRegisterAndRenew(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		b.keeper.Stop()
-		if diff := cmp.Diff([]string{"register proxy v1 capacity 50", "watch 1"}, b.log); diff != "" {
+		if diff := cmp.Diff([]string{"register proxy v1 capacity 50", "subscribe 1"}, b.log); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
-		for i := 1; i < len(b.renews); i++ {
-			if pause := b.renews[i].At - b.renews[i-1].At; pause < 4500*time.Millisecond || pause > 5*time.Second {
-				t.Errorf("pause of %v between renewals; want 4.5 s to 5 s", pause)
+		for i := 1; i < len(b.heartbeats); i++ {
+			if pause := b.heartbeats[i].At - b.heartbeats[i-1].At; pause < 4500*time.Millisecond || pause > 5*time.Second {
+				t.Errorf("%v between two heartbeats; want 4.5 s to 5 s", pause)
 			}
 		}
-		if n := len(b.renews); n < 12 {
-			t.Errorf("%d renewals in a minute", n)
+		if n := len(b.heartbeats); n < 12 {
+			t.Errorf("%d heartbeats in a minute; want at least 12", n)
 		}
 	})
 }
 
-// While the spool cannot be written, no session is registered; afterwards there is
-// one.
-func TestNoSessionWithoutDisk(t *testing.T) {
+// The proxy registers as soon as the spool can be written again.
+func TestNoSessionWhileTheSpoolCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
-		b.spool.broken = errors.New("no room")
+		b.spool.broken = errors.New("disk full")
 		b.start(t)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -317,30 +316,28 @@ func TestNoSessionWithoutDisk(t *testing.T) {
 	})
 }
 
-// The deadline counts from the sending of the heartbeat, not from the response.
-func TestDeadline(t *testing.T) {
+func TestDeadlineCountsFromTheSendingOfTheHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		b.delay = time.Second
 		b.start(t)
-		time.Sleep(2 * time.Second) // registered after one second, renewed after two
+		time.Sleep(2 * time.Second) // the session was registered after one second and extended after two
 		b.set(func() { b.cut = true })
-		// The renewal was sent a second after the beginning.
+		// The heartbeat was sent one second after the start.
 		time.Sleep(29*time.Second - time.Nanosecond)
 		if !b.valid() {
-			t.Error("over too soon")
+			t.Error("the session ended before its deadline")
 		}
 		time.Sleep(time.Nanosecond)
 		if b.valid() {
-			t.Error("valid at its deadline")
+			t.Error("the session is valid at its deadline")
 		}
 		b.keeper.Stop()
 	})
 }
 
-// A lost reply extends nothing.
-func TestLostReply(t *testing.T) {
+func TestLostResponseDoesNotExtendTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -348,19 +345,19 @@ func TestLostReply(t *testing.T) {
 		b.start(t)
 		time.Sleep(30 * time.Second)
 		if b.valid() {
-			t.Error("valid without a reply")
+			t.Error("the session is valid at its deadline without a response to a heartbeat")
 		}
 		b.set(func() { b.lose = false })
 		time.Sleep(time.Second)
 		if !b.valid() {
-			t.Error("not valid after a reply") // the control plane had never let it expire
+			t.Error("the session is not valid after a response") // the control plane had received its heartbeats
 		}
 		b.keeper.Stop()
 	})
 }
 
-// A shorter validity takes effect at once: the control plane waits no longer.
-func TestShortenedSessions(t *testing.T) {
+// The control plane does not wait for the longer validity any more.
+func TestShorterValidityTakesEffectAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -370,14 +367,14 @@ func TestShortenedSessions(t *testing.T) {
 		b.set(func() { b.cut = true })
 		time.Sleep(time.Second)
 		if b.valid() {
-			t.Error("valid for longer than the last renewal said")
+			t.Error("the session is valid for longer than the last heartbeat response allows")
 		}
 		b.keeper.Stop()
 	})
 }
 
-// Sessions that are shorter than the pause between renewals hold all the same.
-func TestShortSessionsAreRenewedInTime(t *testing.T) {
+// The sessions are shorter than the usual time between heartbeats.
+func TestShortSessionsAreExtendedInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -386,15 +383,15 @@ func TestShortSessionsAreRenewedInTime(t *testing.T) {
 		for range 100 {
 			time.Sleep(100 * time.Millisecond)
 			if !b.valid() {
-				t.Fatalf("not valid after %s", time.Since(b.begun))
+				t.Fatalf("the session is not valid after %s", time.Since(b.begun))
 			}
 		}
 		b.keeper.Stop()
 	})
 }
 
-// Suspension stops the monotonic clock, not the other one.
-func TestSuspend(t *testing.T) {
+// The monotonic clock stops while the machine is suspended; the boot-time clock does not.
+func TestSessionExpiresWhileTheMachineIsSuspended(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -407,16 +404,16 @@ func TestSuspend(t *testing.T) {
 		b.set(func() { b.cut = true })
 		asleep.Store(int64(24 * time.Second))
 		if !b.valid() {
-			t.Error("over too soon")
+			t.Error("the session ended before its deadline")
 		}
 		asleep.Store(int64(30 * time.Second))
 		if b.valid() {
-			t.Error("valid after a suspension")
+			t.Error("the session is valid although it expired during the suspension")
 		}
 		b.set(func() { b.cut = false })
 		time.Sleep(5 * time.Second)
 		if !b.valid() {
-			t.Error("not renewed after a suspension")
+			t.Error("there is no valid session after the suspension")
 		}
 		b.keeper.Stop()
 	})
@@ -430,13 +427,13 @@ func TestRegistrationIsRepeated(t *testing.T) {
 		b.start(t)
 		time.Sleep(time.Minute)
 		if b.valid() {
-			t.Error("a session without control plane")
+			t.Error("there is a session although no message reached the control plane")
 		}
 		b.set(func() { b.cut = false })
 		time.Sleep(callTimeout + timing.RetryInterval)
 		synctest.Wait()
 		if !b.valid() {
-			t.Error("none with it")
+			t.Error("there is no session although the control plane can be reached")
 		}
 		b.keeper.Stop()
 	})
@@ -449,27 +446,27 @@ func TestFencedSessionIsReplacedAtOnce(t *testing.T) {
 		b.start(t)
 		old := b.keeper.Current()
 		b.set(func() { b.fenced[1] = true; b.rev = 20; b.delay = time.Millisecond })
-		time.Sleep(5*time.Second + 3*time.Millisecond) // renewal, registration, renewal
+		time.Sleep(5*time.Second + 3*time.Millisecond) // heartbeat, registration, heartbeat
 		synctest.Wait()
 		if s := b.keeper.Current(); s == nil || s.ID != 2 || !b.valid() || old.Valid() {
-			t.Errorf("session %+v; want the second, and the first one over", s)
+			t.Errorf("session %+v; want the second, and the first one ended", s)
 		}
 		if b.keys.floor != 20 {
 			t.Errorf("floor %d; want that of the new registration", b.keys.floor)
 		}
 		time.Sleep(timing.CloseInterval)
 		b.keeper.Stop()
-		want := []string{"register proxy v1 capacity 50", "watch 1", "register proxy v1 capacity 50", "watch 2", "closed 1 of " + old.Boot + " with 0"}
+		want := []string{"register proxy v1 capacity 50", "subscribe 1", "register proxy v1 capacity 50", "subscribe 2", "closed 1 of " + old.Boot + " with 0"}
 		if diff := cmp.Diff(want, b.log); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]wire.SessionID{1, 2}, b.sessions); diff != "" {
-			t.Errorf("sessions that admission knows (-want +got):\n%s", diff)
+			t.Errorf("sessions passed to OnSession (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// A session that is being opened is not taken for an ended one.
+// Opening takes longer than the time between two attempts to close ended sessions.
 func TestOpeningSessionIsNotClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -495,12 +492,12 @@ func TestChangesAreAppliedBeforeTheExtension(t *testing.T) {
 		deadline := b.keeper.Current().deadline.Load().Mono
 		count := 0
 		b.set(func() {
-			b.page, b.delay, count = 3, time.Millisecond, len(b.renews)
+			b.page, b.delay, count = 3, time.Millisecond, len(b.heartbeats)
 			b.keys.mu.Lock()
 			defer b.keys.mu.Unlock()
 			b.keys.onApply = func() {
 				if got := b.keeper.Current().deadline.Load().Mono; got > deadline {
-					t.Error("extended before everything is applied")
+					t.Error("the session was extended before all changes were applied")
 				}
 			}
 		})
@@ -511,13 +508,13 @@ func TestChangesAreAppliedBeforeTheExtension(t *testing.T) {
 			t.Errorf("applied (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(b.keys.revs(), b.changes); diff != "" {
-			t.Errorf("changes that admission knows (-want +got):\n%s", diff)
+			t.Errorf("changes passed to OnChange (-want +got):\n%s", diff)
 		}
 		var reported []int64
-		for _, r := range b.renews[count:] {
+		for _, r := range b.heartbeats[count:] {
 			reported = append(reported, r.Applied)
 		}
-		// Once more at the end, so that the control plane knows.
+		// The last heartbeat is sent at once, to report the last changes.
 		if diff := cmp.Diff([]int64{10, 13, 16, 17}, reported); diff != "" {
 			t.Errorf("applied revisions reported (-want +got):\n%s", diff)
 		}
@@ -550,7 +547,7 @@ func TestPushedChangeIsAppliedAndAcknowledged(t *testing.T) {
 		first, second := b.change(), b.change()
 		var a acks
 		b.keeper.Pushed(first, a.ack)
-		b.keeper.Pushed(first, a.ack) // doubled
+		b.keeper.Pushed(first, a.ack) // the message is duplicated
 		b.keeper.Pushed(second, a.ack)
 		want := []wire.Ack{{V: 1, Session: 1, Revision: 11}, {V: 1, Session: 1, Revision: 11}, {V: 1, Session: 1, Revision: 12}}
 		if diff := cmp.Diff(want, a.all()); diff != "" {
@@ -563,9 +560,9 @@ func TestPushedChangeIsAppliedAndAcknowledged(t *testing.T) {
 	})
 }
 
-// A change whose predecessor is missing is applied at once and acknowledged
-// after the renewal that it brings about.
-func TestGapIsClosedByARenewal(t *testing.T) {
+// A change that arrives before an earlier one is applied at once. It is acknowledged
+// after a heartbeat, sent at once, has fetched the earlier one.
+func TestHeartbeatFetchesMissingChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -585,15 +582,16 @@ func TestGapIsClosedByARenewal(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		synctest.Wait()
 		if diff := cmp.Diff([]wire.Ack{{V: 1, Session: 1, Revision: 12}}, a.all()); diff != "" {
-			t.Errorf("acknowledged after the renewal (-want +got):\n%s", diff)
+			t.Errorf("acknowledged after the heartbeat (-want +got):\n%s", diff)
 		}
 		b.keeper.Stop()
 	})
 }
 
-// A push that comes between two sessions is left to the registration: applied
-// to the keys it would be forgotten by the reset, and counted as applied.
-func TestPushBetweenSessions(t *testing.T) {
+// The registration, or the first heartbeat of the new session, includes the change. If
+// the push were applied, the reset of the keys would undo it, but it would count as
+// applied.
+func TestPushBetweenSessionsIsIgnored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
@@ -603,7 +601,7 @@ func TestPushBetweenSessions(t *testing.T) {
 		if len(a.all()) != 0 || len(b.keys.revs()) != 0 || b.keys.floor != 11 {
 			t.Errorf("acks %+v, applied %v, floor %d; want the floor alone", a.all(), b.keys.revs(), b.keys.floor)
 		}
-		// During the registration of the next session.
+		// A change is pushed while the next session is being opened.
 		c := b.change()
 		b.set(func() { b.fenced[1] = true })
 		b.set(func() {
@@ -616,7 +614,7 @@ func TestPushBetweenSessions(t *testing.T) {
 			t.Errorf("applied in the new session (-want +got):\n%s", diff)
 		}
 		if len(a.all()) != 0 {
-			t.Errorf("acknowledged by no session: %+v", a.all())
+			t.Errorf("the ignored push was acknowledged: %+v", a.all())
 		}
 		b.keeper.Stop()
 	})
@@ -629,24 +627,24 @@ func TestNewStreamMakesTheSpoolPublishAgain(t *testing.T) {
 		b.start(t)
 		time.Sleep(10 * time.Second)
 		if b.spool.times() != 0 {
-			t.Error("published again without reason")
+			t.Error("usage was published again although the stream is the same")
 		}
 		for _, stream := range []string{"", "two", "two", ""} {
 			b.set(func() { b.stream = stream })
 			time.Sleep(5 * time.Second)
 		}
 		if b.spool.times() != 1 {
-			t.Errorf("published again %d times; want once", b.spool.times())
+			t.Errorf("usage was published again %d times; want once", b.spool.times())
 		}
 		b.keeper.Stop()
 	})
 }
 
-func TestLeave(t *testing.T) {
+func TestLeaveClosesTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		if err := setup(t).keeper.Leave(t.Context()); err != nil {
-			t.Errorf("without a session: %v", err)
+			t.Errorf("leave without a session: %v", err)
 		}
 		b := setup(t)
 		b.start(t)
@@ -658,15 +656,15 @@ func TestLeave(t *testing.T) {
 		b.spool.sessions[1] = wire.CloseRequest{Session: 1, BootID: s.Boot, FinalCount: 5}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := b.keeper.Leave(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with unsettled events: %v", err)
+			t.Errorf("leave with unsettled events: got %v; want %v", err, context.DeadlineExceeded)
 		}
 		cancel()
 		if s.Valid() || b.valid() {
-			t.Error("valid after leaving")
+			t.Error("the session is valid after Leave")
 		}
 		time.AfterFunc(time.Second, func() { b.set(func() { b.settled[1] = 5 }) })
 		if err := b.keeper.Leave(t.Context()); err != nil {
-			t.Errorf("after they were settled: %v", err)
+			t.Errorf("leave after the events were settled: %v", err)
 		}
 		if len(b.spool.sessions) != 0 {
 			t.Error("the session is not closed")
@@ -674,7 +672,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-func TestBegin(t *testing.T) {
+func TestBeginReturnsAValidSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := Begin(3, "boot", time.Second)
@@ -683,7 +681,7 @@ func TestBegin(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if s.Valid() {
-			t.Error("valid at its deadline")
+			t.Error("the session is valid at its deadline")
 		}
 		if new(Session).Valid() {
 			t.Error("the zero session is valid")

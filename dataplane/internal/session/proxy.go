@@ -8,8 +8,8 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// proxy is the rest of the proxy as the machines see it. Its methods are called
-// with the lock of the Keeper held.
+// proxy implements the interfaces through which the client and the closer act on
+// the rest of the proxy. Its methods are called with the lock of the Keeper held.
 type proxy struct{ k *Keeper }
 
 var (

@@ -2,10 +2,11 @@
 // the client and the closer of package lease/session with goroutines, timers and
 // the bus.
 //
-// A session is valid until its deadline on two clocks, the monotonic one and the
-// one that goes on in suspend; the deadline counts from when the heartbeat was
-// sent. Key changes are applied before the deadline is moved, so that a proxy
-// that admits knows every change that was confirmed without it.
+// A session is valid until its deadline on two clocks: the monotonic clock, and the
+// boot-time clock, which also runs while the machine is suspended. The deadline
+// counts from when the heartbeat was sent. Key changes are applied before the
+// deadline is moved. So a proxy with a valid session has applied every change that
+// counts as confirmed.
 package session
 
 import (
@@ -35,7 +36,7 @@ func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
 	return s
 }
 
-// clock tells the time on both clocks.
+// clock returns the time on both clocks.
 type clock func() session.Instant
 
 // started is the origin of the monotonic clock.

@@ -70,9 +70,10 @@ type Queue struct {
 	expiries []expiry
 	// decided are the waiters that Next has not reported yet.
 	decided []*Waiter
-	// usedAt is when the last request came.
+	// usedAt is when Reserve was last called.
 	usedAt time.Duration
-	// ended: the session has ended, and no request waits any more. closed: the control plane accepts no returns either.
+	// ended means that the session has ended, and no request waits any more; closed that the control plane accepts no
+	// returns either.
 	ended, closed bool
 }
 
@@ -156,7 +157,7 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 	return true
 }
 
-// HandleRecall applies a recall: the idle units of the pool are returned.
+// HandleRecall applies a recall: Next returns the idle units of the pool.
 func (q *Queue) HandleRecall(pool wire.PoolID, generation int64) {
 	q.holder.HandleRecall(pool, generation)
 }

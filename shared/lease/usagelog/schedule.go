@@ -6,24 +6,26 @@ import "time"
 const (
 	// BatchDelay is how long an event waits for others to share its message.
 	BatchDelay = 50 * time.Millisecond
-	// PublishInterval is how often a proxy looks for events that were published and not settled in time.
+	// PublishInterval is how often a proxy checks for events that were published and not settled in time.
 	PublishInterval = 500 * time.Millisecond
 )
 
-// Schedule decides when a proxy publishes usage: a moment after an event has
-// come, and at intervals for events that are to be repeated; then one message
-// after the other until none is due. It has no clock: the caller passes the
-// time, as the reading of a clock that does not go back. It is not safe for
-// concurrent use.
+// Schedule decides when a proxy publishes usage events: BatchDelay after an event
+// was queued, and every PublishInterval for events that must be published again.
+// Then one message follows another until no event is due. A Schedule has no
+// clock: the caller passes the reading of a clock that does not go back. It is
+// not safe for concurrent use.
 type Schedule struct {
-	// look is when the next regular look is due, after when the events are due that wait for others, if waits is set.
+	// look is the time of the next regular check for due events. after is when the queued events are published that wait
+	// for others; it counts if waits is set.
 	look, after time.Duration
 	waits       bool
-	// publishing: a message is under way. draining: another one follows it at once, unless no event is due.
+	// publishing means that a message has no outcome yet, draining that another message follows at once unless no event
+	// is due.
 	publishing, draining bool
 }
 
-// NewSchedule returns a Schedule whose first look is after one interval.
+// NewSchedule returns a Schedule whose first regular check is after one interval.
 func NewSchedule(now time.Duration) *Schedule { return &Schedule{look: now + PublishInterval} }
 
 // EventQueued records that an event was queued.
@@ -35,7 +37,7 @@ func (s *Schedule) EventQueued(now time.Duration) {
 
 // Next reports whether a message is to be published now. Its outcome is
 // Published, or Drained if no event is due. Otherwise wake is when Next must be
-// called again if no event comes before; zero while a message is under way.
+// called again if no event is queued before; zero while a message has no outcome.
 func (s *Schedule) Next(now time.Duration) (publish bool, wake time.Duration) {
 	at := s.look
 	if s.waits {
@@ -62,8 +64,8 @@ func (s *Schedule) Drained(now time.Duration) {
 	}
 }
 
-// Published records the outcome of a message. After a failure the others wait
-// for the next look, or for the next event.
+// Published records whether a message was stored. After a failure, the other
+// events wait for the next regular check or the next queued event.
 func (s *Schedule) Published(now time.Duration, stored bool) {
 	if s.publishing = false; !stored {
 		s.Drained(now)
