@@ -11,20 +11,22 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// oracle has the expected results, which no process of the world knows.
+// oracle has the expected results. The simulated processes do not see it.
 type oracle struct {
 	w     *world
 	owner map[wire.SessionID]*proxy
-	// born is the server that a session was opened on, no loss being declared since.
+	// server has the Postgres server on which each session was opened. A server's number changes when commits are lost.
 	server map[wire.SessionID]int
-	// events are those that exist, by request.
+	// events has the usage events that were made, by request.
 	events  map[[16]byte]*outcome
 	altered map[[16]byte]bool
-	// revoked and suspended are confirmed; released counts how often an account was let go again.
+	// revoked and suspended are the confirmed revocations and suspensions; released counts how often an account was
+	// reactivated.
 	revoked   map[apikey.Hash]bool
 	suspended map[string]bool
 	released  map[string]int
-	// taken are the units taken away from pools, or lost with Postgres. everUnlimited pools were without limit once.
+	// taken has the units by which pools were reduced, or which were lost with commits. everUnlimited has the pools that
+	// were without a limit at some time.
 	taken         map[wire.PoolID]int64
 	everUnlimited map[wire.PoolID]bool
 	slots         map[wire.PoolID][]*resize
@@ -34,8 +36,8 @@ type oracle struct {
 	answered      answeredCommits
 }
 
-// resize is a number of slots, and from when on every proxy keeps to it:
-// negative as long as that is not confirmed.
+// resize is a change of an account's slots to total. at is when it was confirmed,
+// negative before that.
 type resize struct {
 	at    time.Duration
 	total int64
@@ -46,7 +48,8 @@ type outcome struct {
 	cost    int64
 	session wire.SessionID
 	limit   wire.PoolID
-	// spoolLost and pgLost: it was destroyed there. excused: it is nowhere any more, through no fault of the protocol.
+	// spoolLost and pgLost mean that the event was lost with a spool or with commits of Postgres, excused that no copy of
+	// it is left, which is no fault of the protocol.
 	spoolLost, pgLost, excused bool
 }
 
@@ -75,10 +78,9 @@ func (o *oracle) spoolLost(d *disk) {
 	}
 }
 
-// destroyed excuses the events that are nowhere any more, if two failures that
-// the protocol cannot survive together met them: what is in the stream alone
-// must have been in a spool that was lost, or settled in a Postgres that lost
-// it.
+// destroyed excuses the events of which no copy is left. The protocol survives the
+// loss of one copy, but not of all. An event that was only in the stream must have
+// been in a lost spool, or settled in commits that Postgres lost.
 func (o *oracle) destroyed() {
 	kept := map[[16]byte]bool{}
 	for _, p := range o.w.proxies {
@@ -111,7 +113,7 @@ func (o *oracle) restored(before, after *database) {
 			}
 		}
 	}
-	for id := range before.quarantine { // settled too, in its way
+	for id := range before.quarantine { // quarantined events count as settled
 		if e := o.events[id]; e != nil && after.quarantine[id] == 0 {
 			e.pgLost = true
 		}
@@ -127,7 +129,7 @@ func (o *oracle) restored(before, after *database) {
 	o.destroyed()
 }
 
-// checkPool is I1 and I7.
+// checkPool checks I1, I3 and I7 for one pool.
 func (w *world) checkPool(p *allocator.Pool) {
 	held := int64(0)
 	for s, l := range w.pg.leases[p.ID] {
@@ -143,20 +145,20 @@ func (w *world) checkPool(p *allocator.Pool) {
 		w.fail("I3: pool %d: settled %d, usage %d", p.ID, p.Settled, w.pg.spent[p.ID])
 	}
 	if !p.Unlimited && !w.oracle.everUnlimited[p.ID] && p.Free < -(p.Overrun+p.Late+w.oracle.taken[p.ID]) {
-		w.fail("I7: pool %d: free %d below overrun %d, late %d and what was taken %d", p.ID, p.Free, p.Overrun, p.Late, w.oracle.taken[p.ID])
+		w.fail("I7: pool %d: free %d below overrun %d, late %d and removed units %d", p.ID, p.Free, p.Overrun, p.Late, w.oracle.taken[p.ID])
 	}
 }
 
-// checkNewSession is I10 of session ids, when a response carries one. An id that
-// no response carried may be lost, and given again.
+// checkNewSession checks I10 for a session id in a response. An id that was in no
+// response may be lost with a commit, and then be assigned again.
 func (w *world) checkNewSession(id wire.SessionID) {
 	if w.oracle.issued[id] {
-		w.fail("I10: session %d is given twice", id)
+		w.fail("I10: session id %d is assigned twice", id)
 	}
 	w.oracle.issued[id] = true
 }
 
-// checkAdmission is I2, I4 and I9 at the moment when a request is admitted.
+// checkAdmission checks I2, I4 and I9 when a request is admitted.
 func (w *world) checkAdmission(r *request) {
 	o, p := w.oracle, r.p
 	if o.revoked[r.key.hash] {
@@ -166,13 +168,13 @@ func (w *world) checkAdmission(r *request) {
 		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.customer.name)
 	}
 	if p.usedCapacity() > w.profile.SpoolCapacity {
-		w.fail("I9: %s has %d places and %d taken", p.name, w.profile.SpoolCapacity, p.usedCapacity())
+		w.fail("I9: %s has a spool capacity of %d and uses %d", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}
 	if o.server[r.session] != w.pg.server {
 		return // Postgres has lost commits since: its data of the session is older
 	}
 	if t := w.pg.sessions[r.session]; t == nil || t.state != session.Active {
-		w.fail("I2: %s admits in session %d, which is over", p.name, r.session)
+		w.fail("I2: %s admits in session %d, which is not active", p.name, r.session)
 	}
 	needs := []wire.PoolID{r.record.BalancePool}
 	if r.needsSlot {
@@ -184,14 +186,15 @@ func (w *world) checkAdmission(r *request) {
 			w.fail("I2: %s holds %+v of pool %d, its lease is %+v", p.name, at, pool, l)
 		}
 		if at.Granted < at.Returned+at.Running {
-			w.fail("I2: %s runs %d of pool %d on %+v", p.name, at.Running, pool, at)
+			w.fail("I2: %s has reserved %d of pool %d, more than it holds: %+v", p.name, at.Running, pool, at)
 		}
 	}
 	w.checkSlots(r)
 }
 
-// checkSlots compares the running requests with the most slots that the account
-// has had since the oldest of them was admitted.
+// checkSlots checks I2 for slots: the running requests of an account are at most
+// the greatest number of slots that it has had since the oldest of them was
+// admitted.
 func (w *world) checkSlots(r *request) {
 	if !r.needsSlot || w.oracle.lost {
 		return
@@ -217,8 +220,8 @@ func (w *world) checkSlots(r *request) {
 	}
 }
 
-// checkClosing is the other half of I2: a closed session has no running request
-// that could still finish in time.
+// checkClosing checks I2 when a session is closed: it must have no running request
+// that is younger than the longest request.
 func (w *world) checkClosing(id wire.SessionID) {
 	p := w.oracle.owner[id]
 	if p == nil || !p.alive {
@@ -233,7 +236,7 @@ func (w *world) checkClosing(id wire.SessionID) {
 
 var heldKind = map[wire.RefusalReason]wire.PoolKind{wire.NoSlot: wire.Slots, wire.KeyLimitReserved: wire.KeyLimit, wire.BalanceReserved: wire.Balance}
 
-// checkDecisions is I5 when a lease request is decided.
+// checkDecisions checks I5 when a lease request is decided.
 func (w *world) checkDecisions(batch *allocator.Batch, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if batch.Recovering {
 		w.fail("units are granted during the recovery wait")
@@ -277,12 +280,12 @@ func grantedFrom(request *wire.LeaseRequest, reply *wire.LeaseResponse, pool wir
 	return sum
 }
 
-// checkIdle looks into every queue of every proxy that can be reached: none may
-// hold idle units of a pool for want of which a request is refused. Units that
-// were granted to a request which still waits for the response are used.
+// checkIdle checks the account queues of all running proxies: when a request is
+// refused because a pool has too few units, no queue may hold idle units of that
+// pool. Units of a grant whose response has not arrived are not idle.
 //
-// Pools that were without limit once are left out: proxies did not count what
-// was charged to them then.
+// Pools that were ever without a limit are skipped, because proxies did not count
+// their charges at that time.
 func (w *world) checkIdle(batch *allocator.Batch, pool wire.PoolID, request *wire.LeaseRequest, reply *wire.LeaseResponse) {
 	if w.oracle.everUnlimited[pool] {
 		return
@@ -299,14 +302,13 @@ func (w *world) checkIdle(batch *allocator.Batch, pool wire.PoolID, request *wir
 	}
 }
 
-// checkEndedQueue: the queue of an ended session idles nothing, and grants
-// nothing to requests that came before it ended. No recall reaches it, and
-// nobody but the proxy itself knows of its units.
+// checkEndedQueue checks that the queue of an ended session holds no idle units. No
+// recall would reach it, so they would not be returned.
 func (w *world) checkEndedQueue(q *accountQueue) {
 	for _, pool := range q.pools() {
 		at := q.queue.LeaseView(pool)
 		if idle := at.Granted - at.Returned - at.Charged - at.Running; idle > 0 {
-			w.fail("I5: the ended session %d idles %d of pool %d: holder %+v", q.session, idle, pool, at)
+			w.fail("I5: the ended session %d holds %d idle units of pool %d: holder %+v", q.session, idle, pool, at)
 		}
 	}
 }
@@ -328,12 +330,12 @@ func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.P
 	if answer := w.lastAnswer(batch, q, request, reply); answer != nil {
 		used += grantedFrom(q.request, answer, pool, 0)
 	}
-	// Units that come back to a lease that was charged for more than it was granted make up for that.
+	// Units that are returned to a lease with an overrun cover the overrun first.
 	if back := min(w.returnedBefore(request, q.session, pool)-l.Returned, l.Outstanding()); back > 0 {
-		w.fail("I5: refused for want of pool %d while %d that session %d returned before are on their way", pool, back, q.session)
+		w.fail("I5: refused because of pool %d while %d units that session %d returned before are in transit", pool, back, q.session)
 	}
 	if idle := min(l.Granted-used, l.Outstanding()); idle > 0 {
-		w.fail("I5: refused for want of pool %d while session %d idles %d: lease %+v, holder %+v, pool %+v",
+		w.fail("I5: refused because of pool %d while session %d holds %d idle units: lease %+v, holder %+v, pool %+v",
 			pool, q.session, idle, *l, at, *batch.Allocator.Pools[pool])
 	}
 }
@@ -368,8 +370,8 @@ func (w *world) returnedBefore(request *wire.LeaseRequest, session wire.SessionI
 	return 0
 }
 
-// checkNothingHeld: some seconds after everything has healed and the last request
-// has ended, no session of a living process holds units.
+// checkNothingHeld checks, some seconds after all faults and the last request have
+// ended, that no session of a running process holds units.
 func (w *world) checkNothingHeld() {
 	for _, pool := range sortedKeys(w.pg.leases) {
 		for _, id := range sortedKeys(w.pg.leases[pool]) {
@@ -384,8 +386,8 @@ func (w *world) checkNothingHeld() {
 	}
 }
 
-// checkEscrowAgain: pools with headroom are in escrow mode after some seconds of
-// small requests, whatever happened before.
+// checkEscrowAgain checks that pools with headroom are in escrow mode after some
+// seconds of small requests, whatever happened before.
 func (w *world) checkEscrowAgain() {
 	if w.profile.HeadroomPeriod < 0 {
 		return
@@ -442,7 +444,8 @@ func (w *world) lastAnswer(batch *allocator.Batch, q *accountQueue, request *wir
 	return nil
 }
 
-// checkReported: the totals that a session reports are taken over.
+// checkReported checks that the lease has at least the totals that the session
+// reports.
 func (w *world) checkReported(batch *allocator.Batch, r *wire.Return, status wire.Status) {
 	if status != wire.Done {
 		return
@@ -455,15 +458,16 @@ func (w *world) checkReported(batch *allocator.Batch, r *wire.Return, status wir
 	}
 }
 
-// checkNewPool is I10 of pool ids.
+// checkNewPool checks I10 for pool ids.
 func (w *world) checkNewPool(id wire.PoolID) {
 	if w.oracle.pools[id] {
-		w.fail("I10: pool %d is given twice", id)
+		w.fail("I10: pool id %d is assigned twice", id)
 	}
 	w.oracle.pools[id] = true
 }
 
-// checkVerdict: an altered event is not taken for the one that was settled.
+// checkOutcome checks that an altered event of a settled request conflicts with
+// the settled one.
 func (w *world) checkOutcome(e *usage, v settlement.Outcome) {
 	settled, ok := w.pg.usage[e.id]
 	if ok && v != settlement.Invalid && settled.fingerprint != e.fingerprint && v != settlement.Conflicting {
@@ -471,7 +475,8 @@ func (w *world) checkOutcome(e *usage, v settlement.Outcome) {
 	}
 }
 
-// checkLate: a session that was closed because its proxy said so owes nothing.
+// checkLate checks that no usage is settled after its session was closed at the
+// request of its proxy.
 func (w *world) checkLate(d *database, s *settlement.Batch, tenures map[wire.SessionID]*session.Record) {
 	for i, v := range s.Outcomes {
 		r := d.sessions[s.Charges[i].Session]
@@ -486,7 +491,8 @@ func (w *world) settledNow(id [16]byte) bool {
 	return ok
 }
 
-// checkEnd is I3, I6 and I8, when everything has healed, drained and closed.
+// checkEnd checks I3, I6 and I8 after all faults have ended and all sessions have
+// had time to close.
 func (w *world) checkEnd() {
 	o := w.oracle
 	o.destroyed() // a watermark from before a loss may have come after it
@@ -505,18 +511,18 @@ func (w *world) checkEnd() {
 	}
 	for id := range w.pg.usage {
 		if o.events[id] == nil {
-			w.fail("I3: usage of request %x that was never made", id[8:])
+			w.fail("I3: request %x has a usage record but made no usage event", id[8:])
 		}
 	}
 	for _, id := range sortedKeys(w.pg.sessions) {
 		if r := w.pg.sessions[id]; r.state != session.Closed {
-			w.fail("I8: session %d is still in state %d when all have closed", id, r.state)
+			w.fail("I8: session %d is still in state %d at the end", id, r.state)
 		}
 	}
 	for _, id := range sortedKeys(w.pg.pools) {
 		w.checkPool(w.pg.pools[id])
 		if held := w.pg.pools[id].Outstanding(); held != 0 {
-			w.fail("I8: %d of pool %d is still held when every session has closed", held, id)
+			w.fail("I8: %d units of pool %d are outstanding at the end", held, id)
 		}
 	}
 	for _, p := range w.proxies {

@@ -26,7 +26,8 @@ type database struct {
 	// commits counts them, past those of earlier servers that are kept: the oracle detects a loss by them.
 	commits int64
 	past    map[int]int64
-	// clock is by how far the clock of the server is ahead of the world's; lostAt is on it, as the ends of sessions are.
+	// clock is the offset of the server's clock from the world's. lostAt and the ends of sessions are times of the
+	// server's clock.
 	clock       time.Duration
 	lostAt      time.Duration
 	incarnation int64
@@ -49,11 +50,12 @@ type sessionRow struct {
 	until   time.Duration
 	applied int64
 	settled settlement.IntervalSet
-	// closedByProxy: its proxy asked to close it. restored: it was reported by its proxy after a loss.
+	// closedByProxy means that the session was closed at its proxy's request, restored that its proxy reported it after a
+	// loss of commits.
 	closedByProxy, restored bool
 }
 
-// usageRecord is settled usage.
+// usageRecord is the usage record of one request.
 type usageRecord struct {
 	cost        int64
 	fingerprint [32]byte
@@ -69,7 +71,7 @@ func newDatabase() *database {
 	}
 }
 
-// clone is a copy that shares nothing which changes.
+// clone returns a deep copy.
 func (d *database) clone() *database {
 	c := *d
 	c.sessions, c.pools = map[wire.SessionID]*sessionRow{}, map[wire.PoolID]*allocator.Pool{}
@@ -174,7 +176,7 @@ func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64)
 	}
 }
 
-// falls reports whether a total of a lease has become less.
+// falls reports whether a total of a lease has decreased.
 func falls(old, l *allocator.Lease) bool {
 	return old.Granted > l.Granted || old.Returned > l.Returned || old.Charged > l.Charged || old.RecalledGeneration > l.RecalledGeneration
 }
@@ -203,7 +205,7 @@ func (w *world) saveAllocator(b *allocator.Allocator) {
 	}
 }
 
-// change numbers a change of keys and accounts.
+// change assigns the next revision to a key change.
 func (d *database) change(kind wire.KeyChangeKind, account string, key apikey.Hash) wire.KeyChange {
 	prev := int64(0)
 	if n := len(d.changes); n > 0 {
@@ -215,7 +217,7 @@ func (d *database) change(kind wire.KeyChangeKind, account string, key apikey.Ha
 	return c
 }
 
-// revoke revokes a key for ever; a second time gives the first change.
+// revoke revokes a key. If it is revoked already, revoke returns the first change.
 func (d *database) revoke(account string, key apikey.Hash) wire.KeyChange {
 	if rev := d.revoked[key]; rev > 0 {
 		for _, c := range d.changes {

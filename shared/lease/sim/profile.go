@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Profile is how likely each thing is in one world. It differs from seed to
-// seed: some faults show only where replies are slow, others where nothing is.
+// Profile has the sizes, intervals and fault probabilities of one world. They
+// differ from seed to seed: some faults of the protocol are found only if
+// responses are slow, others only if nothing is slow.
 type Profile struct {
 	Name              string
 	Replicas, Proxies int
@@ -39,18 +40,18 @@ type Profile struct {
 	LoseCommits                              float64
 	HeartbeatInterval                        time.Duration
 	Stall, LosePushes                        float64
-	// HaltInTx is how likely a control plane stands still inside a transaction, with its rows locked.
+	// HaltInTx is the probability that a replica is stopped inside a transaction, while it holds row locks.
 	HaltInTx float64
 	// Bystanders checks that a lease request does not fail because rows of other accounts are locked.
 	Bystanders bool
-	// ClockSkew is by how far the clocks of Postgres servers may be off.
+	// ClockSkew is the greatest error of the clocks of Postgres servers.
 	ClockSkew time.Duration
-	// TopUps has accounts deposit whenever their balance is nearly spent.
+	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool
 	Length time.Duration
 }
 
-// draw draws the profile of a seed.
+// draw returns a random profile.
 func draw(r *rand.Rand) Profile {
 	some := func(p, most float64) float64 {
 		if r.Float64() > p {
@@ -78,7 +79,7 @@ func draw(r *rand.Rand) Profile {
 	p.HaltInTx = some(.3, .02)
 	p.ClockSkew = time.Duration(some(.5, float64(margin/4)))
 	if r.IntN(4) == 0 {
-		p.HeadroomPeriod = -1 // every pool stays central
+		p.HeadroomPeriod = -1 // every pool stays in central mode
 	}
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
@@ -89,7 +90,7 @@ func draw(r *rand.Rand) Profile {
 	return p
 }
 
-// directed shapes worlds for what a blind draw meets too rarely.
+// directedProfiles cause situations that are too rare in random profiles.
 var directedProfiles = []struct {
 	name  string
 	shape func(p *Profile, r *rand.Rand)
@@ -102,46 +103,47 @@ var directedProfiles = []struct {
 	{"scarce", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Proxies, p.Poor, p.HeadroomPeriod, p.RequestEvery = 1, 4, true, 30*time.Millisecond, 20*time.Millisecond
 	}},
-	// Accounts with plenty, so that the proxies admit from what they hold.
+	// Accounts with much headroom, so that proxies admit from idle units.
 	{"escrow", func(p *Profile, r *rand.Rand) {
 		p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 50*time.Millisecond, 10*time.Millisecond, time.Duration(30+r.IntN(300))*time.Millisecond
 		p.AdjustEvery, p.SuspendEvery, p.SpoolCapacity, p.FaultEvery = 4*p.AdjustEvery, 4*p.SuspendEvery, 400, 2*p.FaultEvery
 	}},
-	// Accounts that spend much more over time than they ever have at once.
+	// Accounts that spend much more over time than their balance ever is.
 	{"top-ups", func(p *Profile, r *rand.Rand) {
 		p.Poor, p.TopUps, p.Customers, p.RequestEvery = false, true, 1, 20*time.Millisecond
 		p.SuspendEvery, p.AdjustEvery, p.RequestDuration = 4*p.SuspendEvery, 100*time.Millisecond, time.Duration(20+r.IntN(60))*time.Millisecond
 		p.HeadroomPeriod, p.SpoolCapacity = min(max(p.HeadroomPeriod, 20*time.Millisecond), 500*time.Millisecond), 400
 	}},
-	// An account with a key for each of its own customers.
+	// An account with many keys, such as one for each of its own customers.
 	{"many keys", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Proxies, p.Keys, p.Poor, p.RequestEvery, p.Length = 1, 1+p.Proxies%2, 400, false, 15*time.Millisecond, max(p.Length, 12*time.Second)
 		p.RevokeEvery, p.SuspendEvery, p.FaultEvery = 4*p.RevokeEvery, 4*p.SuspendEvery, 3*p.FaultEvery
 	}},
-	// Proxies that hear of changes by renewals alone, and stand still at the worst moment.
+	// Proxies that receive most changes only with heartbeats, and are stopped shortly before their sessions end.
 	{"stalls", func(p *Profile, r *rand.Rand) {
 		p.Stall, p.LosePushes, p.HeartbeatInterval = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
 		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
 	}},
 }
 
-// unsolved shapes worlds in which the protocol is known to fail. No seed draws
-// them by itself.
+// knownWeaknesses are profiles in which the protocol is known to fail. They run
+// only by name.
 var knownWeaknesses = []struct {
 	name  string
 	shape func(p *Profile, r *rand.Rand)
 }{
-	// Servers of Postgres whose clocks differ by more than the margin: sessions count as expired while their proxies admit.
+	// The clocks of Postgres servers differ by more than the margin, so that sessions count as expired while their proxies
+	// still admit.
 	{"clock steps", func(p *Profile, _ *rand.Rand) {
 		p.ClockSkew, p.PostgresDown, p.FaultEvery, p.LosePushes, p.RevokeEvery = sessionValid, 1, 600*time.Millisecond, .9, 400*time.Millisecond
 	}},
-	// A control plane that stands still inside a transaction: the batches of the others fail as a whole.
+	// A replica is stopped inside a transaction, so that the batches of other replicas fail as a whole.
 	{"row locks", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Replicas, p.HaltInTx, p.Bystanders = 4, 3, .02, true
 	}},
 }
 
-// Profiles lists the names of the profiles that can be played by name.
+// Profiles lists the profiles that can be selected by name.
 func Profiles() []string {
 	var names []string
 	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
@@ -150,7 +152,7 @@ func Profiles() []string {
 	return names
 }
 
-// direct makes the profile one of the directed ones.
+// direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
 	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
 		if d.name == name {

@@ -13,16 +13,16 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Stats counts the events of a world.
+// Stats counts the events of one world, or of several.
 type Stats struct {
 	Steps, Requests, Admitted, Refused, Messages int64
-	// Faults counts events by name, faults among them.
+	// Faults counts faults and other notable events by name.
 	Faults map[string]int64
 }
 
 func (s *Stats) count(what string) { s.Faults[what]++ }
 
-// Add adds up two worlds.
+// Add adds the counts of another world.
 func (s *Stats) Add(o Stats) {
 	s.Steps += o.Steps
 	s.Requests += o.Requests
@@ -37,16 +37,16 @@ func (s *Stats) Add(o Stats) {
 	}
 }
 
-// Result is the outcome of a seed.
+// Result is the result of running one seed.
 type Result struct {
 	Seed    uint64
 	Profile Profile
 	Stats   Stats
-	// Violation is empty if every invariant held; Trace is there if it was asked for.
+	// Violation is empty if every invariant held. Trace is empty unless Run was asked for it.
 	Violation, Trace string
 }
 
-// Run plays the world of a seed by some rules.
+// Run runs the world of a seed under the given rules.
 func Run(seed uint64, rules *Rules, trace bool) Result {
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
 	profile := draw(r)
@@ -84,7 +84,8 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 	return result
 }
 
-// build puts up the world.
+// build creates the processes and accounts of the world, and schedules requests,
+// changes and faults.
 func (w *world) build() {
 	w.oracle = newOracle(w)
 	w.pg = newDatabase()
@@ -157,14 +158,15 @@ func (w *world) client(c *customer) {
 	}
 }
 
-// heal ends all faults, lets everything drain, and closes the sessions.
+// heal ends all faults, waits until all requests have ended, closes the sessions,
+// and checks the final state.
 func (w *world) heal() {
 	w.healed = true
 	w.pgDown, w.busDown = false, false
 	for _, a := range w.actors() {
 		a.deaf, a.mute, a.halted = false, false, min(a.halted, w.now)
 	}
-	w.log("everything heals")
+	w.log("all faults end")
 	w.runUntil(w.now + maxRequest + sessionValid)
 	for _, c := range w.replicas {
 		if !c.alive {
@@ -198,8 +200,8 @@ func (w *world) actors() []*actor {
 	return all
 }
 
-// probe sends more requests to every proxy: after healing, each one is decided,
-// whatever was lost before.
+// probe sends more requests to the proxies. After all faults have ended, each
+// request must be decided, even if messages were lost before.
 func (w *world) probe() {
 	before := maps.Clone(w.stats.Faults)
 	for _, p := range w.proxies {

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Search plays the seeds from first on, up to count of them, on all processors.
-// Each result is passed to see, one at a time and in no order; Search ends
-// early when see returns false.
+// Search runs count seeds, starting with first, on all processors. It passes each
+// result to see, one at a time and in no particular order, and ends early when
+// see returns false.
 func Search(first, count uint64, rules func() *Rules, see func(Result) bool) {
 	var next atomic.Uint64
 	var stopped atomic.Bool

@@ -1,12 +1,13 @@
-// Package sim plays the protocol of shared/lease in one goroutine, with time
-// that is only counted: control planes over one modelled Postgres, proxies with
-// clocks of their own, a bus that loses, doubles and delays, and everything
-// that can fail failing. It runs the code that production runs: what it models
-// itself are the shells around it, which send, store and wait.
+// Package sim simulates the lease protocol in one goroutine with simulated time:
+// control plane replicas that share one modelled Postgres, proxies with clocks of
+// their own, a bus that loses, duplicates and delays messages, and faults in all
+// of them. The decisions are made by the production code of shared/lease. The
+// simulation models only the code around it, which sends, stores and waits.
 //
-// One seed is one world and one trace. The invariants are checked after every
-// step that touches them; at the end everything heals, drains and closes, and
-// nothing may be lost or left.
+// A seed determines one world, that is one run, and its trace. Each invariant is
+// checked after every step that could violate it. At the end all faults stop, all
+// requests end and all sessions are closed; then no usage may be lost, and no
+// units may be outstanding.
 package sim
 
 import (
@@ -20,8 +21,8 @@ import (
 	"modelgateway/shared/lease/session"
 )
 
-// The times of the protocol, a tenth of production's so that a world can see
-// many sessions.
+// The times of the protocol: about a tenth of those in production, so that one
+// world has many sessions.
 const (
 	sessionValid = 3 * time.Second
 	margin       = 500*time.Millisecond + sessionValid/20
@@ -40,7 +41,7 @@ type world struct {
 	steps   int64
 	queue   eventHeap
 	seq     uint64
-	// healed: nothing fails any more.
+	// healed means that no fault happens any more.
 	healed bool
 	trace  *strings.Builder
 	stats  Stats
@@ -71,7 +72,8 @@ type scheduledEvent struct {
 	do  func()
 }
 
-// events is a heap by time, then by order of planning.
+// eventHeap is a heap of events by time, and then by the order in which they were
+// scheduled.
 type eventHeap []scheduledEvent
 
 func (e *eventHeap) Len() int { return len(*e) }
@@ -89,13 +91,13 @@ func (e *eventHeap) Pop() any {
 	return last
 }
 
-// after plans something by the world's own clock.
+// after schedules do by the world's clock.
 func (w *world) after(d time.Duration, do func()) {
 	w.seq++
 	heap.Push(&w.queue, scheduledEvent{w.now + max(d, 0), w.seq, do})
 }
 
-// runUntil plays all that is planned up to a moment.
+// runUntil runs all events that are scheduled up to end.
 func (w *world) runUntil(end time.Duration) {
 	for len(w.queue) > 0 && w.queue[0].at <= end {
 		e := heap.Pop(&w.queue).(scheduledEvent)
@@ -122,10 +124,11 @@ func (w *world) log(format string, args ...any) {
 	}
 }
 
-// chance is true with a probability, and never once everything has healed.
+// chance returns true with probability p, and always false after the world has
+// healed.
 func (w *world) chance(p float64) bool { return !w.healed && p > 0 && w.r.Float64() < p }
 
-// between is a random time.
+// between returns a random duration.
 func (w *world) between(low, high time.Duration) time.Duration {
 	if high <= low {
 		return low
@@ -133,7 +136,7 @@ func (w *world) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(w.r.Int64N(int64(high-low)))
 }
 
-// newRequestID returns a request id that was not given before.
+// newRequestID returns a unique request id.
 func (w *world) newRequestID() (id [16]byte) {
 	w.nextID++
 	for i := range 8 {
@@ -148,13 +151,13 @@ type actor struct {
 	w     *world
 	name  string
 	alive bool
-	// process counts the processes of this name: events that an earlier one planned have no effect.
+	// process counts the processes of this name. Events that an earlier process scheduled have no effect.
 	process int
-	// halted is until when it is stopped; slept how long its machine was suspended so far.
+	// halted is the time until which the process is stopped, slept the time that its machine was suspended so far.
 	halted, slept time.Duration
 	offset        time.Duration
 	rate          float64
-	// deaf and mute cut off one direction each.
+	// deaf means that no message reaches the process, mute that none leaves it.
 	deaf, mute bool
 }
 
@@ -166,12 +169,12 @@ func (a *actor) clock() session.Instant {
 	}
 }
 
-// awakening is the time within which a process that goes on handles the events
-// that were due meanwhile, in no order.
+// awakening is the time within which a resumed process handles the events that
+// were due while it was stopped, in random order.
 const awakening = 2 * time.Millisecond
 
-// after plans something by the process's clock. A halted process does it when
-// it goes on, a dead one never.
+// after schedules do by the process's clock. A stopped process runs it when it is
+// resumed, a killed one never.
 func (a *actor) after(d time.Duration, do func()) {
 	a.plan(time.Duration(float64(d)/a.rate), a.process, do)
 }
@@ -188,7 +191,7 @@ func (a *actor) plan(d time.Duration, life int, do func()) {
 	})
 }
 
-// carry carries a message, or loses, doubles or delays it.
+// carry delivers a message, or loses, duplicates or delays it.
 func (w *world) carry(from, to *actor, what string, deliver func()) {
 	if w.busDown || from.mute || to.deaf {
 		w.stats.count("messages cut off")
@@ -221,7 +224,7 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 	}
 }
 
-// push carries a message that no proxy has asked for.
+// push carries a message to a proxy that is no response to a request.
 func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
 	if to.pushesLostUntil > w.now && !w.healed {
 		w.stats.count("pushes cut off")
@@ -230,14 +233,14 @@ func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
 	w.carry(&from.actor, &to.actor, what, deliver)
 }
 
-// ask sends a request of a proxy to some control plane. Only the first reply
-// counts, and none after the time-out, if there is one; then failed is called,
-// unless it is nil.
+// ask sends a request of a proxy to a random replica. got is called with the
+// first response. If there is a limit and no response arrives within it, failed
+// is called, unless it is nil, and later responses are ignored.
 func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replica, reply func(A)), got func(A), failed func()) {
 	w := p.w
 	over := false
 	c := w.replicas[w.r.IntN(len(w.replicas))]
-	for range 3 { // a dead one is in no queue group
+	for range 3 { // a killed one is in no queue group
 		if c.alive {
 			break
 		}

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// gate is how many worlds the tests play; `make sim` plays more.
+// seedsInTest is how many seeds the tests run; `make sim` runs more.
 const seedsInTest = 300
 
-// regressions are seeds that once found a fault, by what it was.
+// regressions are seeds that once found a fault, by its name.
 var regressions = map[string]uint64{}
 
-// TestInvariantsHold is the gate of every change of the protocol.
+// Every change of the protocol must pass this test. It also checks that the seeds
+// contain every kind of fault.
 func TestInvariantsHold(t *testing.T) {
 	t.Parallel()
 	var total Stats
@@ -19,7 +20,7 @@ func TestInvariantsHold(t *testing.T) {
 	Search(1, seedsInTest, Correct, func(r Result) bool {
 		total.Add(r.Stats)
 		if r.Violation != "" {
-			t.Errorf("seed %d (%s): %s\nplay it again: make sim SEED=%d TRACE=1", r.Seed, r.Profile.Name, r.Violation, r.Seed)
+			t.Errorf("seed %d (%s): %s\nrun it again: make sim SEED=%d TRACE=1", r.Seed, r.Profile.Name, r.Violation, r.Seed)
 		}
 		return true
 	})
@@ -30,7 +31,7 @@ func TestInvariantsHold(t *testing.T) {
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 	} {
 		if total.Faults[what] == 0 {
-			t.Errorf("%s: none in %d worlds, so that nothing is shown about it", what, seedsInTest)
+			t.Errorf("no seed of %d has %s, so they are not tested", seedsInTest, what)
 		}
 	}
 }
@@ -47,28 +48,28 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// TestSeedsAreReproducible: one seed is one trace.
 func TestSeedsAreReproducible(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		first, second := Run(seed, Correct(), true), Run(seed, Correct(), true)
 		if first.Trace != second.Trace || first.Stats.Steps != second.Stats.Steps || first.Trace == "" {
-			t.Errorf("seed %d played twice differs: %d and %d steps", seed, first.Stats.Steps, second.Stats.Steps)
+			t.Errorf("two runs of seed %d differ, or have no trace: %d and %d steps", seed, first.Stats.Steps, second.Stats.Steps)
 		}
 	}
 }
 
-// quick is the largest budget that the tests give a seeded fault; `make
-// sim/mutations` gives each its own.
+// quickBudget is the largest budget of the mutations that the tests run; `make
+// sim/mutations` runs all.
 const quickBudget = 100
 
-// TestFaultsAreFound: a checker that finds nothing proves nothing.
+// If the simulation did not find a mutation, its checks would prove nothing about
+// the correct protocol.
 func TestFaultsAreFound(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for _, m := range Mutations() {
 		if names[m.Name] || m.Budget == 0 {
-			t.Errorf("%s: twice, or without a budget", m.Name)
+			t.Errorf("%s: the name is not unique, or there is no budget", m.Name)
 		}
 		names[m.Name] = true
 		if m.Budget > quickBudget {
