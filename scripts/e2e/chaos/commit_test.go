@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,7 +31,7 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 			r.AwaitSettled(t)
 			conn := r.Postgres(t)
 			mark(t, conn, table)
-			release := awaitStandby(t, conn)
+			release := awaitStandby(t, r, conn)
 			statuses := crowd(t, r, 1, account.Key, model, 0)
 			killed := awaitCommit(t, conn, table)
 			restarted := r.Kill(t, killed)
@@ -79,7 +80,7 @@ func undo(t *testing.T, conn *pgx.Conn, statements ...string) {
 
 // awaitStandby makes commits of marked transactions wait for a standby that does not exist,
 // until release is called or the test ends.
-func awaitStandby(t *testing.T, conn *pgx.Conn) (release func()) {
+func awaitStandby(t *testing.T, r *rig.Rig, conn *pgx.Conn) (release func()) {
 	t.Helper()
 	const reload = `select pg_reload_conf()`
 	reset := []string{`alter system reset synchronous_standby_names`, `alter system reset synchronous_commit`, reload}
@@ -89,15 +90,41 @@ func awaitStandby(t *testing.T, conn *pgx.Conn) (release func()) {
 			t.Fatal(err)
 		}
 	}
-	rig.Await(t, "the standby settings to take effect", func(ctx context.Context) error {
-		var names, commit string
-		err := conn.QueryRow(ctx, `select current_setting('synchronous_standby_names'), current_setting('synchronous_commit')`).Scan(&names, &commit)
-		if err == nil && (names != "nobody" || commit != "local") {
-			err = errors.New("they are not in effect yet")
-		}
-		return err
-	})
+	probe := r.Postgres(t)
+	rig.Await(t, "commits to wait for the standby", func(ctx context.Context) error { return commitWaits(ctx, conn, probe) })
 	return func() { undo(t, conn, reset...) }
+}
+
+// commitWaits commits on a connection of its own and returns nil if the commit waits for the
+// standby. The setting that a session reads does not prove it: commits wait only after the
+// checkpointer has read the setting too.
+func commitWaits(ctx context.Context, conn, probe *pgx.Conn) error {
+	if _, err := probe.Exec(ctx, `set synchronous_commit = 'on'`); err != nil {
+		return err
+	}
+	committed := make(chan error, 1)
+	go func() {
+		_, err := probe.Exec(ctx, `select pg_logical_emit_message(true, 'chaos', 'probe')`)
+		committed <- err
+	}()
+	poll := time.NewTicker(2 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case err := <-committed:
+			return errors.Join(errors.New("a commit did not wait"), err)
+		case <-poll.C:
+		}
+		var waits bool
+		err := conn.QueryRow(ctx, `select coalesce(wait_event = 'SyncRep', false) from pg_stat_activity where pid = $1`, probe.PgConn().PID()).Scan(&waits)
+		if err == nil && waits {
+			_, err = conn.Exec(ctx, `select pg_cancel_backend($1)`, probe.PgConn().PID())
+			return errors.Join(err, <-committed)
+		}
+		if err != nil {
+			return errors.Join(err, <-committed)
+		}
+	}
 }
 
 // awaitCommit waits until a transaction that wrote the table is committed and not yet
