@@ -14,7 +14,7 @@ func newTestBatcher() *Batcher {
 	})
 }
 
-// oneSlotBatch is the state of an account with one slot, which session 1 holds.
+// oneSlotBatch returns the state of an account with one slot, which session 1 holds.
 func oneSlotBatch() *Batch {
 	a := New()
 	a.Pools[1] = &Pool{ID: 1, Kind: wire.Slots, Central: true, Generation: 1, Total: 1}
@@ -50,15 +50,15 @@ func TestOneTransactionRunsAtATime(t *testing.T) {
 	b := newTestBatcher()
 	for number := range int64(3) {
 		if !b.AddRequest(slotRequest(2, number+1), func(wire.LeaseResponse) {}) {
-			t.Fatal("refused")
+			t.Fatal("a request was refused although the queue is not full")
 		}
 	}
 	if b.AddReturn(&wire.Return{Session: 1}, func(wire.ReturnResponse) {}) {
-		t.Error("taken into a full queue")
+		t.Error("a return was added to a full queue")
 	}
 	tx, _ := b.Next(0)
 	if other, wake := b.Next(0); tx.Len() != 2 || other != nil || wake != Never {
-		t.Errorf("a batch of %d, and %v beside it", tx.Len(), other)
+		t.Errorf("a batch of %d messages, and another transaction %v; want 2 messages and no other", tx.Len(), other)
 	}
 	if responses := b.Fail(tx); len(responses) != 2 {
 		t.Errorf("%d responses after a failure; want 2", len(responses))
@@ -80,7 +80,7 @@ func TestPendingRequestIsDecidedBeforeLaterOnes(t *testing.T) {
 		t.Fatalf("%d responses; want the request to wait for the slot", n)
 	}
 	if tx, wake := b.Next(0); tx != nil || wake != 50*time.Millisecond {
-		t.Errorf("%v, wake at %v; want nothing before the end of the grace period", tx, wake)
+		t.Errorf("transaction %v, wake at %v; want none before the end of the grace period", tx, wake)
 	}
 	request(3)
 	b.AddReturn(&wire.Return{Session: 1, Account: "acc", Reports: []wire.LeaseReport{{Pool: 1, Generation: 1, GrantedSeen: 1, Returned: 1}}}, func(wire.ReturnResponse) {})
@@ -95,20 +95,20 @@ func TestRepeatedRequestsShareOneDecision(t *testing.T) {
 	b, batch := newTestBatcher(), oneSlotBatch()
 	batch.Allocator.Pools[1].Adjust(1)
 	responses := 0
-	for range 10 { // more than the queue takes
+	for range 10 { // more than the capacity of the queue
 		if !b.AddRequest(slotRequest(1, 1), func(wire.LeaseResponse) { responses++ }) {
-			t.Fatal("a repeated request needs room")
+			t.Fatal("a repeated request was refused by the queue")
 		}
 	}
 	commit(t, b, batch, 0)
 	if responses != 10 {
-		t.Errorf("%d of 10 senders have a response", responses)
+		t.Errorf("%d of 10 senders got a response; want all", responses)
 	}
 	b.AddRequest(slotRequest(2, 1), func(wire.LeaseResponse) { responses++ })
 	for _, respond := range b.Stop() {
 		respond()
 	}
 	if responses != 11 || b.AddRequest(slotRequest(3, 1), func(wire.LeaseResponse) {}) {
-		t.Error("a stopped batcher leaves a request without a response, or takes another")
+		t.Error("the stopped batcher left a request without a response, or accepted another one")
 	}
 }

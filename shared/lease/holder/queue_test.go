@@ -24,7 +24,7 @@ func respond(t *testing.T, q *Queue, a *allocator.Allocator, now, sentAt time.Du
 	request, _ := q.Outstanding()
 	response, decided := a.Decide(request, &allocator.PendingRequest{})
 	if !decided || !q.HandleResponse(now, sentAt, request, &response) {
-		t.Fatalf("no response to %+v", request)
+		t.Fatalf("the response to %+v was not accepted", request)
 	}
 }
 
@@ -55,14 +55,14 @@ func TestLeaseRequestIsRepeatedAtGrowingIntervals(t *testing.T) {
 	}
 }
 
-func TestWaiterExpiresAndItsLateGrantGoesBack(t *testing.T) {
+func TestLateGrantOfAnExpiredWaiterIsReturned(t *testing.T) {
 	t.Parallel()
 	q, a := newTestQueue(t)
 	a.Pools[1].Central = true
 	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
 	q.Next(0)
 	if out := q.Next(2*time.Second - 1); len(out.Decided) != 0 {
-		t.Error("expired too early")
+		t.Error("the waiter expired before the decision timeout")
 	}
 	if out := q.Next(2 * time.Second); len(out.Decided) != 1 || out.Decided[0] != w || w.Granted() {
 		t.Errorf("decided %v; want the waiter, expired", out.Decided)
@@ -74,7 +74,7 @@ func TestWaiterExpiresAndItsLateGrantGoesBack(t *testing.T) {
 	}
 }
 
-func TestIdleUnitsGoBackAfterTheIdleTimeout(t *testing.T) {
+func TestIdleUnitsAreReturnedAfterTheIdleTimeout(t *testing.T) {
 	t.Parallel()
 	q, a := newTestQueue(t)
 	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
@@ -82,7 +82,7 @@ func TestIdleUnitsGoBackAfterTheIdleTimeout(t *testing.T) {
 	respond(t, q, a, 0, 0)
 	q.Next(0)
 	if q.Reserve(time.Second, []wire.Need{need(1, wire.Balance, 10)}).Granted() != true || !w.Granted() {
-		t.Fatal("not granted")
+		t.Fatal("the first request, or the one that idle units cover, was not granted")
 	}
 	if out := q.Next(10 * time.Second); out.Return != nil || out.Wake != 11*time.Second {
 		t.Errorf("got %+v; want the idle units kept for 10 s after the last request", out)
@@ -110,17 +110,17 @@ func TestEndedSessionReturnsEveryUnit(t *testing.T) {
 	out = q.Next(0)
 	a.ApplyReports(1, out.Return.Reports)
 	if outstanding := a.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].Outstanding(); outstanding != 4 {
-		t.Errorf("%d outstanding; want the cost alone, which is not settled yet", outstanding)
+		t.Errorf("%d units are outstanding; want only the unsettled cost of 4", outstanding)
 	}
 	q.HandleReturned(0, 0, out.Return, &wire.ReturnResponse{Status: wire.Fenced})
 	if out = q.Next(time.Hour); out.Return != nil || out.Wake != Never {
-		t.Errorf("got %+v after the control plane has closed the session", out)
+		t.Errorf("got %+v after the session was closed; want no return and no wake time", out)
 	}
 }
 
-// One request of an allotment waits, and those that come during its round trip:
-// with 1,000 requests a second that each cost what was reserved, and 5 ms to a
-// response, that is far less than one in twenty.
+// A request waits only if the allotment is used up, or while the next allotment is
+// on its way. With 1,000 requests per second and a response time of 5 ms, less than
+// 5 % of the requests wait.
 func TestAllotmentsAdmitNearlyAllRequestsLocally(t *testing.T) {
 	t.Parallel()
 	const roundTrip = 5 * time.Millisecond

@@ -10,7 +10,7 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// key is an API key with its spend limit, which may be none.
+// key is an API key with the pool of its spend limit, if it has one.
 type key struct {
 	name  string
 	hash  apikey.Hash
@@ -20,7 +20,7 @@ type key struct {
 // pushPause is the time between two pushes of an unconfirmed change.
 const pushPause = 250 * time.Millisecond
 
-// workingReplica returns a control plane that works, or nil.
+// workingReplica returns a random replica that runs, or nil if it finds none.
 func (w *world) workingReplica() *replica {
 	for range 4 {
 		if c := w.replicas[w.r.IntN(len(w.replicas))]; c.alive && c.halted <= w.now {
@@ -30,7 +30,8 @@ func (w *world) workingReplica() *replica {
 	return nil
 }
 
-// revoke revokes a key; once that is confirmed, no proxy may admit it.
+// revoke revokes a key. After the revocation is confirmed, no proxy may admit a
+// request with the key.
 func (w *world) revoke(cust *customer, k *key) {
 	c := w.workingReplica()
 	if c == nil {
@@ -64,7 +65,7 @@ func (w *world) revoke(cust *customer, k *key) {
 	})
 }
 
-// remember keeps a revocation outside of Postgres before it is confirmed.
+// remember records a revocation in the recovery bucket, and then calls then.
 func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 	c.after(c.w.between(200*time.Microsecond, 3*time.Millisecond), func() {
 		if !c.w.rules.KeepsRevocations {
@@ -72,7 +73,7 @@ func (c *replica) remember(account string, hash apikey.Hash, then func()) {
 			return
 		}
 		if c.w.busDown || c.mute || c.deaf {
-			return // it is not confirmed
+			return // the revocation is never confirmed
 		}
 		c.w.bucket.revoked[hash] = account
 		then()
@@ -85,7 +86,7 @@ type client struct {
 	key  *key
 }
 
-// newKey makes a key, with a spend limit or without.
+// newKey creates a key, with or without a spend limit.
 func (w *world) newKey(d *database) *key {
 	d.mark.Pool++
 	w.nextKey++
@@ -125,14 +126,15 @@ func (w *world) suspend(cust *customer, suspended bool) {
 		}
 		server := w.server
 		c.announce(change, func() {
-			if w.pg.suspended[cust.name] && server == w.server && released == w.oracle.released[cust.name] { // not lost, nor taken back meanwhile
+			if w.pg.suspended[cust.name] && server == w.server && released == w.oracle.released[cust.name] { // neither lost nor followed by a reactivation
 				w.oracle.suspended[cust.name] = true
 			}
 		})
 	})
 }
 
-// adjust deposits, corrects, and changes slots and limits.
+// adjust makes a random change: a deposit, a correction, or a change of the slots
+// or a key limit.
 func (w *world) adjust(cust *customer) {
 	c := w.workingReplica()
 	if c == nil {
@@ -190,10 +192,10 @@ func (w *world) adjust(cust *customer) {
 	})
 }
 
-// topUp is the deposit of an account whose balance is nearly spent.
+// topUp is the amount of one deposit in worlds with Profile.TopUps.
 const topUp = 6000
 
-// topUp deposits if the balance is nearly spent.
+// topUp makes a deposit if less than a quarter of one is left.
 func (w *world) topUp(cust *customer) {
 	c := w.workingReplica()
 	if c == nil {
@@ -208,8 +210,8 @@ func (w *world) topUp(cust *customer) {
 	}, func(bool) {})
 }
 
-// announce pushes a committed change and waits until every proxy that may admit
-// without it has confirmed it, or is over.
+// announce pushes a committed change until every session that may admit requests
+// without it has acknowledged it or has expired, and then calls confirmed.
 func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 	w := c.w
 	var barrier *session.Barrier

@@ -477,10 +477,10 @@ func (w *world) checkOutcome(e *usage, v settlement.Outcome) {
 
 // checkLate checks that no usage is settled after its session was closed at the
 // request of its proxy.
-func (w *world) checkLate(d *database, s *settlement.Batch, tenures map[wire.SessionID]*session.Record) {
+func (w *world) checkLate(d *database, s *settlement.Batch, records map[wire.SessionID]*session.Record) {
 	for i, v := range s.Outcomes {
 		r := d.sessions[s.Charges[i].Session]
-		if v == settlement.Inserted && r != nil && r.closedByProxy && tenures[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
+		if v == settlement.Inserted && r != nil && r.closedByProxy && records[s.Charges[i].Session].State == session.Closed && !w.oracle.lost {
 			w.fail("I6: session %d was closed before its usage was settled", s.Charges[i].Session)
 		}
 	}

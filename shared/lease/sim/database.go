@@ -16,14 +16,16 @@ import (
 
 // database is the modelled Postgres. It can be restored from a copy.
 type database struct {
-	// server changes with each restore and each declared loss, incarnation with each start too: earlier connections break.
+	// server is the number of the history of commits: it changes with each restore and each declared loss.
+	// serverIncarnation also changes with each start; connections to an earlier incarnation break.
 	server            int
 	serverIncarnation string
 	mark              rollback.HighWaterMark
-	// markers and replicas show a loss: see rollback.Detector.
+	// markers and replicas are the rows by which a loss of commits is detected: see rollback.Detector.
 	markers  map[rollback.CommitMarker]bool
 	replicas map[string]bool
-	// commits counts them, past those of earlier servers that are kept: the oracle detects a loss by them.
+	// commits counts the commits of this server, past those that were kept of each earlier server. By them the oracle
+	// knows whether commits were lost.
 	commits int64
 	past    map[int]int64
 	// clock is the offset of the server's clock from the world's. lostAt and the ends of sessions are times of the
@@ -43,7 +45,7 @@ type database struct {
 	changes     []wire.KeyChange
 }
 
-// sessionRow is a session as stored.
+// sessionRow is the row of a session.
 type sessionRow struct {
 	boot    string
 	state   session.State
@@ -159,8 +161,8 @@ func (d *database) loadAllocator(pools map[wire.PoolID]bool, sessions map[wire.S
 	return b
 }
 
-// holders fills in the live holders of pools that are in escrow mode, or have
-// less free than is needed.
+// holders fills in the live holders of the pools that are in escrow mode, or that
+// have fewer free units than are needed.
 func (d *database) holders(b *allocator.Allocator, wanted map[wire.PoolID]int64) {
 	for id, p := range b.Pools {
 		if p.Central && p.Free >= wanted[id] {

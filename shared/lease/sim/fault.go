@@ -2,7 +2,7 @@ package sim
 
 import "time"
 
-// every does something again and again, at random times, until all heals.
+// every calls do at random intervals around mean, until the world heals.
 func (w *world) every(mean time.Duration, do func()) {
 	var again func()
 	again = func() {
@@ -15,7 +15,7 @@ func (w *world) every(mean time.Duration, do func()) {
 	w.after(w.between(0, mean), again)
 }
 
-// breakSomething has one thing fail.
+// breakSomething causes one random fault.
 func (w *world) breakSomething() {
 	f := w.profile
 	p := w.proxies[w.r.IntN(len(w.proxies))]
@@ -83,7 +83,7 @@ func (w *world) halt(p *proxy, c *replica, suspend bool) {
 	}
 	d := w.between(100*time.Millisecond, 2*sessionValid)
 	a.halted = max(a.halted, w.now+d)
-	w.log("%s stands still for %s, machine too: %v", a.name, d, suspend)
+	w.log("%s is stopped for %s, machine suspended: %v", a.name, d, suspend)
 	if suspend {
 		a.slept += d
 		w.stats.count("machines suspended")
@@ -92,7 +92,7 @@ func (w *world) halt(p *proxy, c *replica, suspend bool) {
 	}
 }
 
-// cut cuts a process off, in one direction or both.
+// cut loses all messages to a process, from it, or both, for a while.
 func (w *world) cut(p *proxy, c *replica) {
 	a := &p.actor
 	if w.r.IntN(4) == 0 {
@@ -112,7 +112,7 @@ func (w *world) down(what *bool, name string) {
 	w.after(w.between(50*time.Millisecond, sessionValid), func() { *what = false })
 }
 
-// backUp keeps a copy of Postgres.
+// backUp copies the database. The last four copies are kept.
 func (w *world) backUp() {
 	w.copies = append(w.copies, w.pg.clone())
 	if len(w.copies) > 4 {
@@ -120,7 +120,8 @@ func (w *world) backUp() {
 	}
 }
 
-// loseCommits restores Postgres from an older copy, however recent: one of the copies kept, or that of a moment ago.
+// loseCommits restores the database from an older state: one of the kept copies, or
+// the state of a moment ago.
 func (w *world) loseCommits() {
 	if w.r.IntN(3) == 0 {
 		w.restore(w.copies[w.r.IntN(len(w.copies))])
@@ -130,11 +131,11 @@ func (w *world) loseCommits() {
 	w.after(w.between(0, 2*checkpointInterval), func() { w.restore(copied) })
 }
 
-// strand cuts a control plane off from the bus until the others take it for
-// dead. Then they stop in order, and the commits since then are lost.
+// strand disconnects a replica from the bus until the other replicas consider it
+// silent. Then the others stop gracefully, and recent commits are lost.
 func (w *world) strand(c *replica) {
 	c.deaf, c.mute = true, true
-	w.log("%s is stranded", c.name)
+	w.log("%s is disconnected from the bus", c.name)
 	d := w.between(silence, 3*silence)
 	w.after(d, func() {
 		for _, other := range w.replicas {
@@ -147,7 +148,7 @@ func (w *world) strand(c *replica) {
 	w.after(d+w.between(checkpointInterval, silence), func() { c.deaf, c.mute = false, false })
 }
 
-// loseLastCommits stops a control plane in order, and loses its last commits.
+// loseLastCommits stops a replica gracefully, and loses its last commits.
 func (w *world) loseLastCommits(c *replica) {
 	copied := w.pg.clone()
 	w.after(w.between(0, checkpointInterval), func() {

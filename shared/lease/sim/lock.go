@@ -10,27 +10,28 @@ import (
 )
 
 const (
-	// lockTimeout is how long a transaction may wait for rows, idleInTransaction how long one may hold them without a
-	// statement: production's times, a tenth of them.
+	// lockTimeout is how long a transaction may wait for row locks, idleInTransaction how long it may hold them without a
+	// statement. Both are a tenth of the times in production.
 	lockTimeout       = 500 * time.Millisecond
 	idleInTransaction = 3 * time.Second
 )
 
-// rows are the rows that a transaction locks. Sessions that are shared cannot be
-// closed meanwhile.
+// rows are the rows that a transaction locks. It locks the sessions in shared so
+// that no other transaction can close them.
 type rows struct {
 	pools  map[wire.PoolID]bool
 	shared map[wire.SessionID]bool
 	closed map[wire.SessionID]bool
 }
 
-// lock is a set of locked rows in the memory of a server.
+// lock is the set of rows that one transaction has locked.
 type lock struct {
 	rows
 	until time.Duration
 }
 
-// conflicts reports whether two transactions cannot hold their rows together.
+// conflicts reports whether two transactions cannot hold their locks at the same
+// time.
 func (r rows) conflicts(other rows) bool {
 	return overlap(r.pools, other.pools) || overlap(r.shared, other.closed) || overlap(r.closed, other.shared)
 }
@@ -44,8 +45,8 @@ func overlap[K comparable](a, b map[K]bool) bool {
 	return false
 }
 
-// locked returns until when rows are locked by another transaction; zero if they
-// are not.
+// locked returns the time until which other transactions have locked one of the
+// rows, or zero if none has.
 func (w *world) locked(r rows) (until time.Duration) {
 	if !w.rules.LocksRows {
 		return 0
@@ -60,8 +61,8 @@ func (w *world) locked(r rows) (until time.Duration) {
 	return until
 }
 
-// waitForRows calls then when the rows of a transaction are free. It calls failed
-// if that takes too long.
+// waitForRows calls then as soon as no other transaction has locked the rows, or
+// failed at the time giveUp.
 func (c *replica) waitForRows(r rows, giveUp time.Duration, then, failed func()) {
 	w := c.w
 	switch until := w.locked(r); {
@@ -78,7 +79,7 @@ func (c *replica) waitForRows(r rows, giveUp time.Duration, then, failed func())
 }
 
 // lockedTx runs a transaction that locks rows, reads, and writes a moment later.
-// A process that stands still in between keeps its rows until the server ends
+// If the process is stopped in between, the rows stay locked until the server ends
 // the transaction.
 func (c *replica) lockedTx(name string, r rows, read, write func(d *database), done func(ok bool)) {
 	transaction, ok := c.detector.Begin()
@@ -134,8 +135,8 @@ func (c *replica) writeTx(name string, r rows, do func(d *database), done func(o
 	c.lockedTx(name, r, func(*database) {}, do, done)
 }
 
-// checkBystanders: a batch that gives up has no lease request whose own rows are
-// free.
+// checkBystanders checks that a batch that gives up waiting for locks has no lease
+// request whose own rows are not locked.
 func (w *world) checkBystanders(tx *allocator.Transaction) {
 	if !w.profile.Bystanders || tx == nil {
 		return
@@ -147,7 +148,7 @@ func (w *world) checkBystanders(tx *allocator.Transaction) {
 	}
 }
 
-// poolsOf are the rows of some pools.
+// poolsOf returns the rows of pools.
 func poolsOf(pools ...wire.PoolID) rows {
 	r := rows{pools: map[wire.PoolID]bool{}}
 	for _, p := range pools {
@@ -156,7 +157,7 @@ func poolsOf(pools ...wire.PoolID) rows {
 	return r
 }
 
-// rowsOfSession are the rows that closing a session locks.
+// rowsOfSession returns the rows that are locked to close a session.
 func (d *database) rowsOfSession(id wire.SessionID) rows {
 	r := rows{pools: map[wire.PoolID]bool{}, closed: map[wire.SessionID]bool{id: true}}
 	for pool, leases := range d.leases {

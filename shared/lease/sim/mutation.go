@@ -16,23 +16,23 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Mutation is a seeded fault of the protocol. A checker that finds no fault proves
-// nothing.
+// Mutation is a deliberate fault of the protocol. The simulation must find each
+// one; otherwise its checks prove nothing about the correct protocol.
 type Mutation struct {
 	Name string
-	// Budget is the number of seeds in which it must be found.
+	// Budget is the number of seeds within which the simulation must find the mutation.
 	Budget uint64
 	apply  func(r *Rules)
 }
 
-// Rules returns the correct rules with the fault.
+// Rules returns the correct rules with the mutation.
 func (m Mutation) Rules() *Rules {
 	r := Correct()
 	m.apply(r)
 	return r
 }
 
-// Find plays seeds until one breaks an invariant. It returns nil if none does.
+// Find runs seeds until one violates an invariant. It returns nil if none does.
 func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 	Search(1, budget, m.Rules, func(r Result) bool {
 		played++
@@ -92,7 +92,7 @@ func undoOverrun(b *allocator.Allocator, do func()) {
 	}
 }
 
-// skipRecalls counts every recall as answered.
+// skipRecalls treats every recall as answered.
 func skipRecalls(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	for key, l := range d.Allocator.Leases {
 		if p := d.Allocator.Pools[key.Pool]; p != nil {
@@ -103,7 +103,7 @@ func skipRecalls(d *allocator.Batch, request *wire.LeaseRequest, pending *alloca
 	return d.Decide(request, pending, applyPolicy)
 }
 
-// skipLastRecall counts every session that has answered a recall as having
+// skipLastRecall treats a session that has answered one recall as if it had
 // answered the next one too.
 func skipLastRecall(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	next := func(gen, now int64) int64 {
@@ -125,7 +125,7 @@ func skipLastRecall(d *allocator.Batch, request *wire.LeaseRequest, pending *all
 	return d.Decide(request, pending, applyPolicy)
 }
 
-// refuseBehindFirst refuses all requests behind the first one that does not fit.
+// refuseBehindFirst refuses all requests that follow the first refused one.
 func refuseBehindFirst(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	reply, recalling := d.Decide(request, pending, applyPolicy)
 	if reply == nil || reply.Status != wire.Done {
@@ -159,7 +159,7 @@ func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
 	return d.ApplyReturn(ret)
 }
 
-// headroomOfDeposits compares the free units with all that was ever deposited.
+// headroomOfDeposits compares the free units with the sum of all deposits.
 func headroomOfDeposits(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch)) {
 	for _, n := range slices.Concat(request.Needs...) {
 		if p := b.Allocator.Pools[n.Pool]; p != nil && n.Kind == wire.Balance && p.Free <= p.Total/4 {
@@ -171,7 +171,7 @@ func headroomOfDeposits(b *allocator.Batch, request *wire.LeaseRequest, apply fu
 
 func leaseMutations() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is on its way", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"an answer to a recall counts although a grant is in transit", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GrantedSeen = max(v.GrantedSeen, l.Granted)
 			}
@@ -183,9 +183,9 @@ func leaseMutations() []Mutation {
 			}
 			return v
 		})},
-		{"a refusal waits for no recall (no402Barrier)", 60, func(r *Rules) { r.Decide = skipRecalls }},
-		{"a refusal does not wait for returns on their way", 60, func(r *Rules) { r.Decide = skipLastRecall }},
-		{"a return counts as often as it comes", 20, func(r *Rules) { r.ApplyReturn = countReturnsTwice }},
+		{"a refusal does not wait for recalls", 60, func(r *Rules) { r.Decide = skipRecalls }},
+		{"a refusal does not wait for returns in transit", 60, func(r *Rules) { r.Decide = skipLastRecall }},
+		{"a repeated return counts again", 20, func(r *Rules) { r.ApplyReturn = countReturnsTwice }},
 		{"a cost is charged twice", 20, func(r *Rules) {
 			r.ApplyCharges = func(s *settlement.Batch, b *allocator.Allocator, t map[wire.SessionID]*session.Record) {
 				s.ApplyCharges(b, t)
@@ -203,7 +203,7 @@ func leaseMutations() []Mutation {
 				return status
 			}
 		}},
-		{"requests behind the first misfit are refused (prefix instead of bitmap)", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
+		{"all requests after the first refused one are refused", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
 		{"the result of a lease request is not stored", 30, func(r *Rules) {
 			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				delete(d.Results, allocator.RequestKey{Session: request.Session, Account: request.Account})
@@ -217,7 +217,7 @@ func holdingMutations() []Mutation {
 	return []Mutation{
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
-		{"headroom is compared with all that was ever deposited", 60, func(r *Rules) {
+		{"headroom is compared with the sum of all deposits", 60, func(r *Rules) {
 			r.Profile = "top-ups"
 			r.Policy = headroomOfDeposits
 		}},
@@ -234,7 +234,7 @@ func holdingMutations() []Mutation {
 			}
 		}},
 		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
-		{"a closed session keeps what it holds", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
+		{"a closed session keeps its units", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
 		{"granted units are not taken from the free ones", 20, func(r *Rules) {
 			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 				reply, recalling := d.Decide(request, pending, applyPolicy)
@@ -281,7 +281,7 @@ func deadlineMutations() []Mutation {
 				}
 			}
 		}},
-		{"the deadline counts from the reply instead of the request", 4000, func(r *Rules) {
+		{"the deadline counts from the response instead of the heartbeat", 4000, func(r *Rules) {
 			r.Profile = "stalls"
 			r.HandleRegistered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
 				_ = p.client.HandleRegistered(p.clock(), p.clock(), a)
@@ -304,7 +304,7 @@ func deadlineMutations() []Mutation {
 				return holder.Admitted
 			}
 		}},
-		{"a record is used whatever revision it was read at (no floor)", 90, func(r *Rules) {
+		{"a key record is used regardless of its revision (no floor)", 90, func(r *Rules) {
 			r.IsCurrent = func(k *session.Invalidations, reading session.RecordVersion) bool {
 				reading.Revision, reading.Session = 1<<60, k.Session()
 				return k.IsCurrent(reading)
@@ -313,14 +313,14 @@ func deadlineMutations() []Mutation {
 		{"revoked keys are forgotten", 60, func(r *Rules) {
 			r.IsCurrent = func(_ *session.Invalidations, _ session.RecordVersion) bool { return true }
 		}},
-		{"a change is acknowledged although one before it is missing", 8000, func(r *Rules) {
+		{"a change is acknowledged before earlier ones are applied", 8000, func(r *Rules) {
 			r.Profile = "stalls"
 			r.HandlePushed = func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) bool {
 				change.PreviousRevision = 0
 				return c.HandlePushed(change, ack)
 			}
 		}},
-		{"an acknowledgement of anything confirms", 60, func(r *Rules) {
+		{"an acknowledgement of any revision confirms a change", 60, func(r *Rules) {
 			r.Ack = func(b *session.Barrier, a wire.Ack) {
 				a.Revision = 1 << 60
 				b.Ack(a)
@@ -337,10 +337,10 @@ func deadlineMutations() []Mutation {
 
 func sessionMutations() []Mutation {
 	return []Mutation{
-		{"a revocation waits for no session", 150, func(r *Rules) {
+		{"a revocation does not wait for sessions", 150, func(r *Rules) {
 			r.BarrierDone = func(*session.Barrier, time.Duration) bool { return true }
 		}},
-		{"a session counts as over before it is", 300, func(r *Rules) {
+		{"a session counts as expired before its deadline", 300, func(r *Rules) {
 			r.NewBarrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
 				return session.NewBarrier(rev, pending, -sessionValid/3, now)
 			}
@@ -361,10 +361,10 @@ func sessionMutations() []Mutation {
 			}
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
 		}},
-		{"a session is fenced before it must take itself for over", 150, func(r *Rules) {
+		{"a session is fenced before its deadline has passed", 150, func(r *Rules) {
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
-		{"a silent session is closed while requests of it run", 20, func(r *Rules) {
+		{"an expired session is closed while its requests may still run", 20, func(r *Rules) {
 			r.SessionExpired = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
@@ -383,14 +383,14 @@ func usageMutations() []Mutation {
 				return holder.Admitted, nil
 			}
 		}},
-		{"an event is forgotten when the stream has taken it (ack trusted)", 60, func(r *Rules) {
+		{"an event is dropped when the stream has stored it", 60, func(r *Rules) {
 			r.OnStored = func(u *usagelog.Log[*usage], batch []*usage) {
 				for _, e := range batch {
 					u.MarkSettled(event.Settled{Session: int64(e.Session), Beyond: [][2]int64{{e.n, e.n}}}, func(*usage) {})
 				}
 			}
 		}},
-		{"a settled request is settled again (ids not deduped)", 20, func(r *Rules) {
+		{"a settled request is settled again", 20, func(r *Rules) {
 			r.MarkInserted = func(s *settlement.Batch, _ map[[16]byte]bool) []int {
 				all := map[[16]byte]bool{}
 				for _, c := range s.Charges {
@@ -415,7 +415,7 @@ func usageMutations() []Mutation {
 					record.State = session.Fenced
 				}
 				s.ApplyCharges(b, t)
-				for key, l := range b.Leases { // units of an ended session are held for ever
+				for key, l := range b.Leases { // the units of a closed session are never freed
 					if l.Outstanding() == 0 && key.Session%2 == 0 {
 						l.Granted++
 						b.Pools[key.Pool].Free--
@@ -445,7 +445,7 @@ func recoveryMutations() []Mutation {
 				return a.Observe(members, f, now)
 			}
 		}},
-		{"a silent replica is removed from the membership and goes on committing", 1500, func(r *Rules) { r.FencesReplicas = false }},
+		{"a silent replica is removed from the membership without being fenced", 1500, func(r *Rules) { r.FencesReplicas = false }},
 		{"a fenced replica leaves no marker", 600, func(r *Rules) {
 			r.AfterCheckpoint = func(
 				a *rollback.Detector, members rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string,
@@ -463,7 +463,7 @@ func recoveryMutations() []Mutation {
 				return now
 			}
 		}},
-		{"totals that Postgres has lost are not merged by the greater one", 250, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"reported totals that Postgres has lost are not restored", 250, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]
 			if l == nil {
 				v.GrantedSeen = 0
@@ -472,9 +472,9 @@ func recoveryMutations() []Mutation {
 			}
 			return v
 		})},
-		{"revocations are not kept outside of Postgres", 300, func(r *Rules) { r.KeepsRevocations = false }},
+		{"revocations are not recorded outside of Postgres", 300, func(r *Rules) { r.KeepsRevocations = false }},
 		{"a lost revocation is not restored", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
-		{"a change waits for no session from before the loss", 1500, func(r *Rules) {
+		{"a change does not wait for sessions from before a loss", 1500, func(r *Rules) {
 			r.Profile = "stalls"
 			r.UnknownSessions = func(_, _, _ time.Duration) []session.PendingSession { return nil }
 		}},

@@ -13,35 +13,36 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// proxy is one data plane. Its disk outlives its process.
+// proxy is one data plane process after another, with the disk that they share.
 type proxy struct {
 	actor
 	boot  string
 	disk  *disk
 	usage *usagelog.Log[*usage]
-	// schedule says when usage is published, at publishWake; session.Never if its timer is not set.
+	// schedule decides when usage is published. publishWake is the time of its timer, session.Never if it is not set.
 	schedule    *usagelog.Schedule
 	publishWake time.Duration
 
 	client *session.Client
 	closer *session.Closer
-	// wake is when the timer of the two calls pump; session.Never if it does not.
+	// wake is the time of the timer of client and closer, which calls pump; session.Never if it is not set.
 	wake time.Duration
 	// session is the current one, zero if there is none.
 	session       wire.SessionID
 	deadline      session.Instant
 	invalidations session.Invalidations
 	cache         map[apikey.Hash]*cached
-	// queues are those of the current session, by account, allQueues those of earlier ones too.
+	// queues has the account queues of the current session, by account. allQueues also has those of earlier sessions.
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
 	timing       holder.Timing
 	responseTime holder.ResponseTime
-	// running are the granted requests, in order; reserved and started count their spool capacity.
+	// running are the granted requests, in order. reserved and started count the units of spool capacity of requests that
+	// are not started yet, and of running ones.
 	running           []*request
 	reserved, started int
 	draining          bool
-	// pushesLostUntil is the end of a time in which pushes are lost although responses arrive.
+	// pushesLostUntil is the end of a period in which pushes are lost although responses arrive.
 	pushesLostUntil time.Duration
 }
 
@@ -50,7 +51,7 @@ type cached struct {
 	version session.RecordVersion
 }
 
-// disk survives the process of a proxy.
+// disk is the spool directory, which a new process of the proxy reads.
 type disk struct {
 	sessions map[wire.SessionID]*diskSession
 	started  map[[16]byte]*request
@@ -82,7 +83,7 @@ func (w *world) newProxy(name string) *proxy {
 	return p
 }
 
-// start begins a new process from the disk.
+// start starts a new process, which reads the disk.
 func (p *proxy) start() {
 	w := p.w
 	p.alive = true
@@ -125,7 +126,7 @@ func (p *proxy) start() {
 	p.publish()
 }
 
-// kill ends the process, and the disk too unless it is kept.
+// kill ends the process without notice, and loses the disk unless keep is set.
 func (p *proxy) kill(keep bool) {
 	w := p.w
 	p.alive = false
@@ -140,15 +141,15 @@ func (p *proxy) kill(keep bool) {
 		p.disk = newDisk()
 		w.oracle.destroyed()
 	}
-	life := p.process
+	process := p.process
 	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
-		if p.process == life {
+		if p.process == process {
 			p.start()
 		}
 	})
 }
 
-// sessionTiming has the intervals of production at the scale of the sessions.
+// sessionTiming returns intervals that suit the short sessions of the simulation.
 func (p *proxy) sessionTiming() session.Timing {
 	return session.Timing{
 		HeartbeatInterval: p.w.profile.HeartbeatInterval, MinHeartbeatInterval: 2 * time.Millisecond, HeartbeatsPerSession: 2, RetryInterval: 200 * time.Millisecond,
@@ -191,7 +192,7 @@ func (p *proxy) leave() {
 	p.pump()
 }
 
-// pump carries out the output of the client and the closer.
+// pump does what the client and the closer require now.
 func (p *proxy) pump() {
 	now := p.clock()
 	out := p.client.Next(now)
@@ -273,7 +274,8 @@ func (p *proxy) close(r wire.CloseRequest) {
 	})
 }
 
-// host is the rest of the proxy as the client and the closer see it.
+// proxyHost implements the interfaces through which the client and the closer act
+// on the rest of the proxy.
 type proxyHost struct{ p *proxy }
 
 // ResetKeys implements session.Proxy.
@@ -327,8 +329,8 @@ func (h proxyHost) SessionClosed(r wire.CloseRequest) {
 	}
 }
 
-// stallUntilDeadline stops the process until shortly before its session ends:
-// changes that are not applied by then come last.
+// stallUntilDeadline sometimes stops the process until shortly before its session
+// expires. Changes that it has not applied by then come too late.
 func (p *proxy) stallUntilDeadline() {
 	w := p.w
 	if !w.chance(w.profile.Stall) {
@@ -344,7 +346,7 @@ func (p *proxy) stallUntilDeadline() {
 	})
 }
 
-// handlePushed takes a change that was pushed.
+// handlePushed handles a change that was pushed.
 func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
 	if p.w.rules.HandlePushed(p.client, c, ack) {
 		p.w.stats.count("gaps in pushed changes")
@@ -381,7 +383,7 @@ var errSpoolFull = errors.New("the spool is full")
 
 func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage.Pending()) }
 
-// recordUsage turns a request into an event.
+// recordUsage appends the usage event of a request to the spool.
 func (p *proxy) recordUsage(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
 	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
@@ -443,7 +445,8 @@ func (p *proxy) publish() {
 	})
 }
 
-// alter has an event come again with another cost, from a proxy at fault.
+// alter sometimes publishes an event again with another cost, as a faulty proxy
+// might do.
 func (w *world) alter(e *usage) {
 	if !w.chance(w.profile.AlterEvent) {
 		return
@@ -460,7 +463,7 @@ func (w *world) alter(e *usage) {
 	})
 }
 
-// handleSettled takes a watermark.
+// handleSettled handles a watermark.
 func (p *proxy) handleSettled(m event.Settled) {
 	id := wire.SessionID(m.Session)
 	l := p.usage.Session(id)

@@ -16,13 +16,14 @@ type accountQueue struct {
 	account string
 	queue   *holder.Queue
 	waiting map[*holder.Waiter]*request
-	// wake is when the timer calls pump; holder.Never if it does not.
+	// wake is the time of the timer that calls pump; holder.Never if it is not set.
 	wake time.Duration
-	// ended: another session takes the requests to come.
+	// ended means that the session has ended, and new requests use another queue.
 	ended bool
-	// needed are the pools that requests of the queue have needed.
+	// needed has the pools that requests of the queue have needed so far.
 	needed map[wire.PoolID]bool
-	// request is the outstanding lease request, returnedBefore what the sessions of the account had returned when it was made.
+	// request is the lease request without a response. returnedBefore has the returned totals of the account's sessions
+	// when the request was made.
 	request        *wire.LeaseRequest
 	returnedBefore map[wire.SessionID]map[wire.PoolID]int64
 }
@@ -52,7 +53,7 @@ func (p *proxy) endQueues() {
 	})
 }
 
-// pump carries out the output of the queue.
+// pump does what the queue requires now.
 func (q *accountQueue) pump() {
 	p := q.p
 	now := p.clock().Mono
@@ -85,10 +86,10 @@ func (q *accountQueue) pump() {
 	}
 }
 
-// pools are those that the queue may hold units of.
+// pools returns the pools of which the queue may hold units.
 func (q *accountQueue) pools() []wire.PoolID { return sortedKeys(q.needed) }
 
-// report hands decided waiters to their requests.
+// report passes decisions to the requests that wait for them.
 func (q *accountQueue) report(decided []*holder.Waiter) {
 	w := q.p.w
 	for _, t := range decided {
@@ -132,11 +133,11 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	}, nil)
 }
 
-// maxMessage bounds a message, in bytes: a sixty-fourth of what NATS carries.
+// maxMessage bounds a message, in bytes. It is a sixty-fourth of the limit of NATS.
 const maxMessage = 16 << 10
 
-// fits reports whether a message can be sent with so many lease reports and
-// needs.
+// fits reports whether a message with so many lease reports and needs is small
+// enough to be sent.
 func (w *world) fits(reports, needs int) bool {
 	if 200+64*reports+48*needs <= maxMessage {
 		return true

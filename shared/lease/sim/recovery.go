@@ -17,8 +17,9 @@ type bucket struct {
 	revoked  map[apikey.Hash]string
 }
 
-// reach calls do at the bus and then here; ok is false if the bus cannot be
-// reached or its answer is lost.
+// reach sends a request to the recovery bucket, which calls do, and then calls
+// then. ok is false if do returned false, or if the request or its response was
+// lost.
 func (c *replica) reach(do func(a *bucket) bool, then func(ok bool)) {
 	w := c.w
 	hop := func() time.Duration { return w.between(100*time.Microsecond, 3*time.Millisecond) }
@@ -42,7 +43,8 @@ func (c *replica) readMembership(then func(members rollback.Membership, revision
 	}, func(ok bool) { then(members, revision, ok) })
 }
 
-// putMembership replaces the membership, unless another replica has.
+// putMembership replaces the membership, unless another replica has replaced that
+// revision before.
 func (c *replica) putMembership(members rollback.Membership, revision int, then func(ok bool)) {
 	c.reach(func(a *bucket) bool {
 		if a.revision != revision {
@@ -85,7 +87,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		done(false)
 		return
 	}
-	if w.pg.serverIncarnation != c.detector.Incarnation() { // the next new connection shows it
+	if w.pg.serverIncarnation != c.detector.Incarnation() { // a new connection would show the other incarnation
 		c.detector.Failed(checkpoint)
 		if !w.pgDown {
 			c.detector.StopServing()
@@ -103,7 +105,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		}
 		if w.rules.FencesReplicas {
 			for _, id := range silent {
-				delete(d.replicas, id) // it cannot commit any more
+				delete(d.replicas, id) // a fenced replica cannot commit any more
 			}
 		}
 		return true
@@ -130,7 +132,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 	})
 }
 
-// leave stops the process in order: it removes itself from the membership.
+// leave stops the process gracefully: it removes itself from the membership first.
 func (c *replica) leave() {
 	if c.checking || c.detector.Incarnation() == "" {
 		c.kill()
@@ -143,7 +145,7 @@ func (c *replica) leave() {
 	})
 }
 
-// transactionTime waits for about the time of one transaction.
+// transactionTime calls then after the time of one transaction, which may fail.
 func (c *replica) transactionTime(then func(ok bool)) {
 	w := c.w
 	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() { then(!w.pgDown && !w.chance(w.profile.TxFail)) })
@@ -168,7 +170,7 @@ func (c *replica) verify(members rollback.Membership, revision int, done func(bo
 		switch action {
 		case rollback.DeclareLoss:
 			c.transactionTime(func(ok bool) {
-				if ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch { // otherwise it is declared already
+				if ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch { // otherwise another replica has declared the loss
 					w.recoverLoss(members.Mark)
 				}
 				done(false)
@@ -234,25 +236,26 @@ func (w *world) recoverLoss(before rollback.HighWaterMark) {
 	w.log("postgres has lost commits: epoch %d, revision %d, next session above %d", d.mark.Epoch, d.mark.Revision, d.mark.Session)
 }
 
-// renewServer starts another history of commits, for the oracle.
+// renewServer begins a new history of commits, with a number of its own.
 func (w *world) renewServer(d *database) {
 	d.past[d.server] = d.commits
 	w.server++
 	d.server = w.server
 }
 
-// answered has the last commits that were answered, by server.
+// answeredCommits has, by server, the number of the last commit whose answer a
+// replica has received.
 type answeredCommits map[int]int64
 
-// committed records a commit that was answered.
+// committed records that a replica has received the answer to a commit.
 func (o *oracle) committed(server int, number, epoch int64) {
 	if epoch == o.w.pg.mark.Epoch {
 		o.answered[server] = max(o.answered[server], number)
 	}
 }
 
-// lostCommits reports whether Postgres lacks answered commits without a declared
-// loss.
+// lostCommits reports whether answered commits are missing in Postgres and no loss
+// has been declared since.
 func (o *oracle) lostCommits(d *database) bool {
 	for server, number := range o.answered {
 		if server == d.server {
@@ -275,7 +278,8 @@ func (o *oracle) declared() {
 	clear(o.answered)
 }
 
-// checkNoticed checks that a Postgres that lacks answered commits is not used.
+// checkLossDeclared checks that Postgres is not used while answered commits are
+// missing and the loss is not declared.
 func (w *world) checkLossDeclared() {
 	if w.oracle.lostCommits(w.pg) {
 		w.fail("I1: Postgres is used although answered commits are missing: answered %v, present %v and %d of server %d",

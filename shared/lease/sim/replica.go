@@ -11,21 +11,22 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// The times of a control plane.
+// The intervals of a replica. A replica without a checkpoint for the time silence
+// counts as silent.
 const (
 	sweepEvery         = 500 * time.Millisecond
 	checkpointInterval = 100 * time.Millisecond
 	silence            = 1500 * time.Millisecond
 )
 
-// replica is one control plane: stateless except for its queue and the commits
-// that it has answered.
+// replica is one control plane replica. Its only state is the batcher, and in the
+// detector the commits that it has answered.
 type replica struct {
 	actor
 	batcher *allocator.Batcher
-	// running is the batch in a transaction.
+	// running is the batch whose transaction runs, or nil.
 	running *allocator.Transaction
-	// wake is when the timer of the batcher calls pump; allocator.Never if it does not.
+	// wake is the time of the batcher's timer, which calls pump; allocator.Never if it is not set.
 	wake     time.Duration
 	detector *rollback.Detector
 	checking bool
@@ -65,16 +66,16 @@ func (c *replica) kill() {
 	c.releaseRows()
 	c.w.stats.count("control planes killed")
 	c.w.log("%s killed", c.name)
-	life := c.process
+	process := c.process
 	c.w.after(c.w.between(50*time.Millisecond, time.Second), func() {
-		if c.process == life {
+		if c.process == process {
 			c.start()
 		}
 	})
 }
 
-// tx runs a transaction. It can fail, commit without the answer arriving, and
-// be the last thing that the replica does.
+// tx runs a transaction. It may fail, it may commit without an answer, and the
+// replica may be killed right after the commit.
 func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 	commit, ok := c.detector.Begin()
 	if !ok {
@@ -87,16 +88,17 @@ func (c *replica) tx(name string, do func(d *database), done func(ok bool)) {
 	}, done)
 }
 
-// commit runs a transaction on a connection to the server as it is now. do returns false if the server has ended it.
+// commit runs a transaction on a connection to the current server incarnation. do
+// returns false if the server has ended the transaction.
 func (c *replica) commit(name string, commit rollback.Transaction, do func(d *database) bool, done func(ok bool)) {
-	w, life := c.w, c.detector.Incarnation()
+	w, incarnation := c.w, c.detector.Incarnation()
 	failed := func() {
 		c.detector.Failed(commit)
 		done(false)
 	}
 	c.after(w.between(300*time.Microsecond, w.profile.TxTime), func() {
 		switch {
-		case w.pgDown || w.pg.serverIncarnation != life:
+		case w.pgDown || w.pg.serverIncarnation != incarnation:
 			failed()
 			return
 		case w.chance(w.profile.TxFail):
@@ -120,7 +122,7 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 		switch {
 		case w.chance(w.profile.CrashAfterCommit):
 			w.stats.count("crashes after commit")
-			w.log("%s dies after the commit of %s", c.name, name)
+			w.log("%s is killed after the commit of %s", c.name, name)
 			c.kill()
 		case w.chance(w.profile.TxUnknown):
 			w.stats.count("commits without an answer")
@@ -159,7 +161,7 @@ func (c *replica) takeReturn(ret *wire.Return, respond func(wire.ReturnResponse)
 	c.pump()
 }
 
-// pump runs the transaction that the batcher wants run now.
+// pump runs the next transaction of the batcher, if there is one.
 func (c *replica) pump() {
 	now := c.clock().Mono
 	tx, wake := c.batcher.Next(now)
@@ -199,8 +201,8 @@ func (c *replica) pump() {
 	})
 }
 
-// decider decides as a batch does, by the rules of the world, and checks the
-// decisions.
+// decider is an allocator.Decider that decides by the rules of the world and checks
+// the decisions.
 type decider struct {
 	c     *replica
 	batch *allocator.Batch
@@ -235,7 +237,7 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 // Recalls implements allocator.Decider.
 func (d *decider) Recalls() map[wire.SessionID][]wire.Recall { return d.batch.Recalls() }
 
-// rowsOf are the rows that a batch locks.
+// rowsOf returns the rows that a batch locks.
 func rowsOf(tx *allocator.Transaction) rows {
 	r := rows{pools: map[wire.PoolID]bool{}, shared: map[wire.SessionID]bool{}}
 	add := func(s wire.SessionID, reports []wire.LeaseReport) {
@@ -332,7 +334,8 @@ func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 	c.w.push(c, p, "recall", func() { p.handleRecall(session, r) })
 }
 
-// sweep fences expired sessions, and closes those that have expired long ago.
+// sweep fences expired sessions, and closes those that expired more than closeAfter
+// ago.
 func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {

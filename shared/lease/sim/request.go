@@ -34,10 +34,10 @@ type request struct {
 	version session.RecordVersion
 	queue   *accountQueue
 	waiter  *holder.Waiter
-	// begun is when it was admitted, by the world's clock. gone: its process is dead.
+	// admittedAt is a time of the world's clock. lost means that the process of the request was killed.
 	admittedAt           time.Duration
 	started, ended, lost bool
-	// admitted is called when the request is admitted, if it is set.
+	// admitted, if not nil, is called when the request is admitted.
 	admitted func()
 }
 
@@ -46,17 +46,17 @@ func (r *request) progress() int64 {
 	return r.cost * int64(min(r.p.w.now-r.admittedAt, r.duration)) / int64(max(r.duration, 1))
 }
 
-// SessionValid implements lease.Checks.
+// SessionValid implements holder.GateChecks.
 func (r *request) SessionValid() bool {
 	return r.session == r.p.session && r.session != 0 && r.p.w.rules.Before(r.p.clock(), r.p.deadline)
 }
 
-// KeyCurrent implements lease.Checks.
+// KeyCurrent implements holder.GateChecks.
 func (r *request) KeyCurrent() bool {
 	return r.record.Active && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
 }
 
-// Reserve implements lease.Checks.
+// ReserveSpool implements holder.GateChecks.
 func (r *request) ReserveSpool() error {
 	if r.p.usedCapacity() >= r.p.w.profile.SpoolCapacity*9/10 {
 		return errSpoolFull
@@ -64,7 +64,7 @@ func (r *request) ReserveSpool() error {
 	return nil
 }
 
-// accept starts a request at a proxy. Some clients wait for a stopped one.
+// accept passes a request to a proxy. Some clients wait while the proxy is stopped.
 func (p *proxy) accept(r *request) {
 	switch {
 	case !p.alive || p.draining:
@@ -154,7 +154,8 @@ func (p *proxy) admit(r *request) {
 	}
 }
 
-// granted starts the request soon: its goroutine may be slow.
+// granted starts a granted request after a short time, as a goroutine that waits
+// would.
 func (p *proxy) granted(r *request) {
 	w := p.w
 	p.running = append(p.running, r)
@@ -165,8 +166,8 @@ func (p *proxy) granted(r *request) {
 	p.after(d, func() { p.checkAfterWait(r) })
 }
 
-// checkAfterWait checks again what may have changed during the wait, and starts
-// the request.
+// checkAfterWait checks session and key again, which may have changed during the
+// wait, and starts the request.
 func (p *proxy) checkAfterWait(r *request) {
 	w := p.w
 	l := p.usage.Session(r.session)

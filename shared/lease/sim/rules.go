@@ -13,17 +13,17 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Rules are the steps of the protocol in a world: those of shared/lease, unless a
-// mutation replaces some to see that the checks find it.
+// Rules are the steps of the protocol. The correct ones call shared/lease. A
+// mutation replaces some of them, and the checks of the simulation must find that.
 type Rules struct {
-	// Profile names the directed profile of the worlds; empty for the profile of each seed.
+	// Profile is the name of a directed profile for all seeds. If it is empty, each seed has a profile of its own.
 	Profile string
 
-	// The control plane's.
+	// The steps of the control plane.
 	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool)
 	Policy            func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
 	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.Status
-	ApplyCharges      func(s *settlement.Batch, b *allocator.Allocator, tenures map[wire.SessionID]*session.Record)
+	ApplyCharges      func(s *settlement.Batch, b *allocator.Allocator, records map[wire.SessionID]*session.Record)
 	MarkInserted      func(s *settlement.Batch, requests map[[16]byte]bool) []int
 	ResolveDuplicates func(s *settlement.Batch, settled map[[16]byte][32]byte)
 	CloseLeases       func(b *allocator.Allocator, s wire.SessionID)
@@ -44,10 +44,10 @@ type Rules struct {
 	UnknownSessions   func(since, valid, margin time.Duration) []session.PendingSession
 	EarlierSessions   func(r *wire.RegisterRequest) []wire.EarlierSession
 	KeepsRevocations  bool
-	// Locks: rows are locked.
+	// LocksRows means that transactions lock rows.
 	LocksRows bool
 
-	// The proxy's.
+	// The steps of a proxy.
 	Before           func(now, deadline session.Instant) bool
 	HandleRegistered func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
 	HandleHeartbeat  func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
@@ -66,15 +66,15 @@ type Rules struct {
 	Republish        func(u *usagelog.Log[*usage])
 }
 
-// CorrectIn returns the correct rules in worlds of a directed profile; empty for
-// the profile of each seed.
+// CorrectIn returns the correct rules, with a directed profile for all seeds. If
+// its name is empty, each seed has a profile of its own.
 func CorrectIn(profile string) *Rules {
 	r := Correct()
 	r.Profile = profile
 	return r
 }
 
-// Correct are the rules of shared/lease.
+// Correct returns the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
 		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,

@@ -179,12 +179,12 @@ func (a *actor) after(d time.Duration, do func()) {
 	a.plan(time.Duration(float64(d)/a.rate), a.process, do)
 }
 
-func (a *actor) plan(d time.Duration, life int, do func()) {
+func (a *actor) plan(d time.Duration, process int, do func()) {
 	a.w.after(d, func() {
 		switch {
-		case !a.alive || a.process != life:
+		case !a.alive || a.process != process:
 		case a.halted > a.w.now:
-			a.plan(a.halted-a.w.now+a.w.between(0, awakening), life, do)
+			a.plan(a.halted-a.w.now+a.w.between(0, awakening), process, do)
 		default:
 			do()
 		}
@@ -213,13 +213,13 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 			w.stats.count("messages delayed")
 			d = w.between(0, w.profile.MaxDelay)
 		}
-		life := to.process
+		process := to.process
 		w.after(d, func() {
 			if w.busDown || to.deaf {
 				w.stats.count("messages cut off")
 				return
 			}
-			to.plan(0, life, deliver)
+			to.plan(0, process, deliver)
 		})
 	}
 }

@@ -12,13 +12,13 @@ import (
 // again.
 const ackWait = 2 * time.Second
 
-// stream is the modelled JetStream: messages in order, of which the last may be
-// lost with the power, and one durable consumer.
+// stream is the modelled usage stream: messages in order, of which a power failure
+// may lose the last ones, and one durable consumer.
 type stream struct {
 	messages []message
-	missing  bool // deleted, until a control plane makes it anew
+	missing  bool // deleted, until a replica creates it again
 	next     int
-	// taken are the messages under way to a control plane, until when.
+	// taken has the time until which each fetched message is not delivered again.
 	taken map[int]time.Duration
 }
 
@@ -28,7 +28,7 @@ type message struct {
 	acked  bool
 }
 
-// replay has everything delivered once more.
+// replay makes the stream deliver all messages again.
 func (s *stream) replay() {
 	s.next, s.taken = 0, map[int]time.Duration{}
 	for i := range s.messages {
@@ -36,7 +36,7 @@ func (s *stream) replay() {
 	}
 }
 
-// fetch takes the next messages for a control plane.
+// fetch returns the indexes of the next messages to deliver, at most limit.
 func (s *stream) fetch(limit int, now time.Duration) []int {
 	var batch []int
 	for i := 0; i < s.next && len(batch) < limit; i++ {
@@ -131,7 +131,7 @@ func (c *replica) settle() {
 		return
 	}
 	if w.stream.missing {
-		c.tx("note new stream", func(d *database) { d.incarnation++ }, func(ok bool) {
+		c.tx("record new stream", func(d *database) { d.incarnation++ }, func(ok bool) {
 			if ok && !w.busDown {
 				w.stream.missing = false
 			}
@@ -156,7 +156,7 @@ func (c *replica) settle() {
 		if !ok || w.busDown {
 			return
 		}
-		for _, i := range ids { // the stream may be another one by now
+		for _, i := range ids { // the stream may have been created again in the meantime
 			if i < len(w.stream.messages) && i < len(before) && w.stream.messages[i].at == before[i].at && !w.chance(w.profile.LoseMessage) {
 				w.stream.messages[i].acked = true
 				delete(w.stream.taken, i)
@@ -170,7 +170,7 @@ func (c *replica) settle() {
 	})
 }
 
-// settleEvents is the transaction of a settlement.
+// settleEvents settles events in one transaction, and returns the watermarks.
 func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 	charges := make([]settlement.Charge, len(events))
 	sessions, pools := map[wire.SessionID]bool{}, map[wire.PoolID]bool{}
@@ -183,7 +183,7 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 	}
 	s := settlement.NewBatch(charges)
 	took := map[[16]byte]bool{}
-	for _, i := range s.Candidates() { // the unique index
+	for _, i := range s.Candidates() { // as the unique index of usage records does
 		if _, settled := d.usage[charges[i].Request]; !settled {
 			took[charges[i].Request] = true
 		}
@@ -208,14 +208,15 @@ func (w *world) settleEvents(d *database, events []*usage) []event.Settled {
 		}
 	}
 	b := d.loadAllocator(pools, sessions)
-	tenures := d.sessionRecords(sessions, d.now(w))
-	w.checkLate(d, s, tenures)
-	w.rules.ApplyCharges(s, b, tenures)
+	records := d.sessionRecords(sessions, d.now(w))
+	w.checkLate(d, s, records)
+	w.rules.ApplyCharges(s, b, records)
 	w.saveAllocator(b)
 	return w.number(d, events)
 }
 
-// number adds the events to their sessions' settled numbers.
+// number adds the sequence numbers of the events to those that are settled, and
+// returns the watermarks of their sessions.
 func (w *world) number(d *database, events []*usage) []event.Settled {
 	touched, unknown := map[wire.SessionID]bool{}, []event.Settled{}
 	for _, e := range events {
