@@ -223,7 +223,7 @@ func TestNoResponseIsUnavailableAndNotARefusal(t *testing.T) {
 		synctest.Wait()
 		drained(t, cp)
 		if cp.requests == 0 {
-			t.Error("the lease request was not repeated: its grant would stay unknown")
+			t.Error("the lease request was not repeated, so its grant remains unknown")
 		}
 		p.mustAcquire(t, 10).charged(0)
 		p.stop(t)
@@ -382,7 +382,7 @@ func TestNoAdmissionWithoutSpoolCapacityOrValidSession(t *testing.T) {
 			t.Errorf("without session: got %v", err)
 		}
 		p.begin(2)
-		p.current.Store(s) // admission has the next session already
+		p.current.Store(s) // OnSession was called with the next session already
 		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("between sessions: got %v", err)
 		}
@@ -437,7 +437,7 @@ func TestNewSessionAbortsWaitersOfTheOldOne(t *testing.T) {
 			t.Errorf("got %v; want ErrUnavailable", err)
 		}
 		if waited := time.Since(begun); waited != 100*time.Millisecond {
-			t.Errorf("waited for %v", waited)
+			t.Errorf("the request waited for %v; want no wait after the session ended", waited)
 		}
 		p.line.silent.Store(false)
 		p.mustAcquire(t, 10).charged(1)
@@ -496,7 +496,7 @@ func TestOnlyTheFirstFinishOrReleaseCounts(t *testing.T) {
 		p := newProxy(t, cp, 1)
 		h := p.mustAcquire(t, 10)
 		if got := p.Running(); got != 1 {
-			t.Errorf("%d run; want 1", got)
+			t.Errorf("%d requests run; want 1", got)
 		}
 		h.charged(4)
 		h.Release()
@@ -542,7 +542,7 @@ func TestRevocationStopsRunningRequests(t *testing.T) {
 		p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account}) // has no effect: the key is valid
 		synctest.Wait()
 		if stops != 0 || streaming.Revoked() {
-			t.Error("cut without reason")
+			t.Error("the request was stopped although its key is valid")
 		}
 		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
 		p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: none.KeyHash})
@@ -619,7 +619,7 @@ func TestNewSessionStopsRequestsOfKeysRevokedMeanwhile(t *testing.T) {
 		p.begin(2)
 		synctest.Wait()
 		if stops != 0 {
-			t.Error("cut without reason")
+			t.Error("the request was stopped although its key is valid")
 		}
 		p.keys.revoked.Store(true)
 		p.begin(3)
@@ -711,7 +711,7 @@ func (l *late) wait(ctx context.Context) error {
 	}
 }
 
-// Otherwise repetitions would keep a busy control plane busy.
+// Without this, repetitions would overload a slow control plane further.
 func TestLateResponseEndsTheRepetitions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -737,7 +737,7 @@ func TestLateResponseEndsTheRepetitions(t *testing.T) {
 	})
 }
 
-// A busy control plane does not get each message several times.
+// So a slow control plane does not receive each message several times.
 func TestRepetitionIntervalFollowsTheResponseTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -181,8 +181,8 @@ func (l *line) trip(ctx context.Context) error {
 	return nil
 }
 
-// there delivers a message to the plane and its response to the proxy.
-func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
+// roundTrip delivers a message to the plane and its response to the proxy.
+func roundTrip[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 	if err := l.trip(ctx); err != nil {
 		return nil, err
 	}
@@ -200,11 +200,11 @@ func there[R any](ctx context.Context, l *line, ask func() R) (*R, error) {
 }
 
 func (l *line) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return there(ctx, l, func() wire.LeaseResponse { return l.plane.decideRequest(request) })
+	return roundTrip(ctx, l, func() wire.LeaseResponse { return l.plane.decideRequest(request) })
 }
 
 func (l *line) Return(ctx context.Context, r *wire.Return) (*wire.ReturnResponse, error) {
-	return there(ctx, l, func() wire.ReturnResponse { return l.plane.applyReturn(r) })
+	return roundTrip(ctx, l, func() wire.ReturnResponse { return l.plane.applyReturn(r) })
 }
 
 // fakeSpool counts units of spool capacity.
