@@ -82,7 +82,7 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	}
 }
 
-func TestDescribeReturnsWhatIsReceivedInTime(t *testing.T) {
+func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
@@ -101,20 +101,20 @@ func TestDescribeReturnsWhatIsReceivedInTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := b.Describe(t.Context(), 2)
-	if err != nil || len(said) != 2 || said[0].FleetKey != "f" {
-		t.Fatalf("got %+v, %v", said, err)
+	described, err := b.Describe(t.Context(), 2)
+	if err != nil || len(described) != 2 || described[0].FleetKey != "f" {
+		t.Fatalf("got %+v, %v", described, err)
 	}
-	if off := said[0].Skew - time.Hour; off.Abs() > said[0].Uncertainty+time.Second {
-		t.Errorf("clock skew: %v with an error of up to %v", said[0].Skew, said[0].Uncertainty)
+	if off := described[0].Skew - time.Hour; off.Abs() > described[0].Uncertainty+time.Second {
+		t.Errorf("clock skew: %v with an error of up to %v", described[0].Skew, described[0].Uncertainty)
 	}
-	// Describe waits for a proxy that does not answer no longer than until its context ends.
-	for limit := 100 * time.Millisecond; len(said) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time
+	// If a proxy does not answer, Describe returns the other responses when its context ends.
+	for limit := 100 * time.Millisecond; len(described) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time
 		if limit > time.Minute {
-			t.Fatalf("got %+v, %v; want the two that answer", said, err)
+			t.Fatalf("got %+v, %v; want the two that answer", described, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		said, err = b.Describe(ctx, 3)
+		described, err = b.Describe(ctx, 3)
 		cancel()
 	}
 }

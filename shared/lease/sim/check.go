@@ -98,7 +98,7 @@ func (o *oracle) destroyed() {
 	for id, e := range o.events {
 		if _, settled := o.w.pg.usage[id]; !settled && !kept[id] && (e.spoolLost || e.pgLost) && !e.excused {
 			e.excused = true
-			o.w.stats.count("events lost twice")
+			o.w.stats.count("events of which no copy is left")
 		}
 	}
 }

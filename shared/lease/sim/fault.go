@@ -100,7 +100,7 @@ func (w *world) cut(p *proxy, c *replica) {
 	}
 	which := w.r.IntN(3)
 	a.deaf, a.mute = which != 1, which != 2
-	w.stats.count([]string{"processes cut off", "processes unheard", "processes that hear nothing"}[which])
+	w.stats.count([]string{"processes cut off", "processes that cannot send", "processes that cannot receive"}[which])
 	w.log("%s is cut off: deaf %v, mute %v", a.name, a.deaf, a.mute)
 	w.after(w.between(100*time.Millisecond, 2*sessionValid), func() { a.deaf, a.mute = false, false })
 }

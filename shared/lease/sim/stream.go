@@ -54,7 +54,7 @@ func (s *stream) fetch(limit int, now time.Duration) []int {
 	return batch
 }
 
-// loseTail loses the last messages.
+// loseTail loses the messages that were stored within the last d.
 func (w *world) loseTail(d time.Duration) {
 	s := &w.stream
 	n := len(s.messages)
@@ -81,7 +81,8 @@ func (w *world) deleteStream() {
 	w.oracle.destroyed()
 }
 
-// publish stores a batch and acknowledges it.
+// publish sends a batch to the stream. It calls stored when the acknowledgement
+// arrives, or failed after callTimeout.
 func (w *world) publish(p *proxy, batch []*usage, stored, failed func()) {
 	over := false
 	finish := func(do func()) {
