@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/subject"
@@ -29,7 +30,8 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	}
 	backUp := func(id string, rev int64) {
 		t.Helper()
-		if err := b.BackUpVideo(t.Context(), state(id, rev)); err != nil {
+		err := natstest.CreateAgain(t.Context(), func() error { return b.BackUpVideo(t.Context(), state(id, rev)) })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
@@ -61,7 +62,11 @@ type bucket struct {
 // createBucket creates the catalog bucket.
 func (b *fixture) createBucket(t *testing.T) *bucket {
 	t.Helper()
-	kv, err := b.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: subject.CatalogBucket})
+	var kv jetstream.KeyValue
+	err := natstest.CreateAgain(t.Context(), func() (err error) {
+		kv, err = b.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: subject.CatalogBucket})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
