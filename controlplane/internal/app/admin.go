@@ -41,7 +41,7 @@ import (
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/seal"
 )
@@ -158,7 +158,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), settle.New(settlestore.New(a.db)))
 	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.db).UpdateRefusedCredentials)
 	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
-	jobs.every("video_job_metrics", 15*time.Second, video.NewJobMetrics(videos, a.registry).Update)
+	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
 		return err

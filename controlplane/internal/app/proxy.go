@@ -11,7 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 )
 
 // buildProxySide connects to NATS and adds the components that serve the proxies: leases and
@@ -32,7 +32,7 @@ func (a *app) buildProxySide(context.Context) error {
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
 	settler := settle.New(settlestore.New(a.db))
-	videos := video.New(videostore.New(a.db), b, b, a.log)
+	videos := videojob.New(videostore.New(a.db), b, b, a.log)
 	a.components.Add("bus",
 		func(ctx context.Context) error {
 			if err := b.Declare(ctx); err != nil {

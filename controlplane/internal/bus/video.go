@@ -10,18 +10,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
 )
 
 var (
-	_ video.Queue       = (*Bus)(nil)
-	_ video.BackupStore = (*Bus)(nil)
+	_ videojob.Queue       = (*Bus)(nil)
+	_ videojob.BackupStore = (*Bus)(nil)
 )
 
 // ServeVideos handles the proxies' requests about video jobs.
-func (b *Bus) ServeVideos(s *video.Service) error {
+func (b *Bus) ServeVideos(s *videojob.Service) error {
 	unavailable := event.VideoResponse{V: event.Version, Status: event.VideoUnavailable}
 	return b.subscribe(map[string]nats.MsgHandler{
 		subject.VideoCreate: requestHandler(b, s.Create, unavailable),
@@ -34,7 +34,7 @@ func (b *Bus) ServeVideos(s *video.Service) error {
 // maximum number of messages.
 const codeSubjectFull = 10077
 
-// EnqueuePolls implements video.Queue. The stream takes one message per job, so a
+// EnqueuePolls implements videojob.Queue. The stream takes one message per job, so a
 // job that is already queued is not queued twice. All messages are sent before
 // the first acknowledgement is awaited.
 func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error {
@@ -65,7 +65,7 @@ func (b *Bus) EnqueuePolls(ctx context.Context, polls ...event.VideoPoll) error 
 	return nil
 }
 
-// BackUpVideo implements video.BackupStore.
+// BackUpVideo implements videojob.BackupStore.
 func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -94,7 +94,7 @@ func (b *Bus) declareVideoJobs(ctx context.Context) error {
 const backupFetchSize = 500
 
 // VideoBackups implements recovery.Bucket.
-func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error) {
+func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]videojob.Backup, error) {
 	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
@@ -111,7 +111,7 @@ func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup
 		return nil, fmt.Errorf("bus: read backups of video jobs: %w", err)
 	}
 	defer func() { _ = stream.DeleteConsumer(context.WithoutCancel(ctx), consumer.CachedInfo().Name) }() // the server deletes it too, when it is inactive
-	var newest video.Newest
+	var newest videojob.Newest
 	for read, left := uint64(0), consumer.CachedInfo().NumPending; left > 0; {
 		batch, err := consumer.Fetch(int(min(left, backupFetchSize)), jetstream.FetchContext(ctx))
 		if err != nil {
@@ -122,7 +122,7 @@ func (b *Bus) VideoBackups(ctx context.Context, since time.Time) ([]video.Backup
 			if read++; err != nil || meta.Sequence.Consumer != read {
 				return nil, fmt.Errorf("bus: backup %d of the video jobs is missing: %w", read, err)
 			}
-			newest.Add(video.DecodeBackup(m.Data()))
+			newest.Add(videojob.DecodeBackup(m.Data()))
 			left = meta.NumPending
 		}
 		if err := batch.Error(); err != nil {

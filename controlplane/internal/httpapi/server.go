@@ -39,7 +39,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apidoc/apipage"
 )
@@ -54,7 +54,7 @@ type Config struct {
 	Statements  *statement.Service
 	Archive     *archive.Service
 	Quarantine  *settle.Quarantine
-	Videos      video.Jobs
+	Videos      videojob.Jobs
 	Tokens      *admin.Service
 	Fleet       fleet.Store
 	Applied     *fleet.Waiter

@@ -14,7 +14,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/videostore"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -65,10 +65,10 @@ func TestVideoRecords(t *testing.T) {
 		want        error
 	}{
 		{job.ID, c.accountID(), nil},
-		{job.ID, other.accountID(), video.ErrNotFound},
-		{job.ID, "no account", video.ErrNotFound},
-		{ident.Video.New(), "", video.ErrNotFound},
-		{"no id", "", video.ErrNotFound},
+		{job.ID, other.accountID(), videojob.ErrNotFound},
+		{job.ID, "no account", videojob.ErrNotFound},
+		{ident.Video.New(), "", videojob.ErrNotFound},
+		{"no id", "", videojob.ErrNotFound},
 	} {
 		if _, err := store.Get(ctx, tt.id, tt.account); !errors.Is(err, tt.want) {
 			t.Errorf("get %s of %s: got %v; want %v", tt.id, tt.account, err, tt.want)
@@ -91,7 +91,7 @@ func TestVideoRecords(t *testing.T) {
 	if diff := cmp.Diff(running, got, asStored); diff != "" {
 		t.Errorf("after update (-want +got):\n%s", diff)
 	}
-	if _, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Rev = 1 })); !errors.Is(err, video.ErrConflict) {
+	if _, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Rev = 1 })); !errors.Is(err, videojob.ErrConflict) {
 		t.Errorf("update of an older state: got %v", err)
 	}
 
@@ -105,7 +105,7 @@ func TestVideoRecords(t *testing.T) {
 	ended, err := store.Update(ctx, changed(running, func(v *event.Video) { v.Status = event.VideoCompleted }))
 	check(t, err)
 	for _, status := range []string{event.VideoQueued, event.VideoFailed, event.VideoCompleted} {
-		if _, err := store.Update(ctx, changed(ended, func(v *event.Video) { v.Status = status })); !errors.Is(err, video.ErrConflict) {
+		if _, err := store.Update(ctx, changed(ended, func(v *event.Video) { v.Status = status })); !errors.Is(err, videojob.ErrConflict) {
 			t.Errorf("from completed to %s: got %v", status, err)
 		}
 	}
@@ -123,7 +123,7 @@ func (alone) BackUpVideo(context.Context, *event.Video) error { return nil }
 func TestVideoObjectWithAnyTextIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
-	s := video.New(videostore.New(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))
+	s := videojob.New(videostore.New(postgres.Wrap(w.sql)), alone{}, alone{}, slog.New(slog.DiscardHandler))
 	job := w.customer(0, unlimited, 1).newJob()
 	_, err := s.Create(t.Context(), job)
 	check(t, err)
@@ -194,7 +194,7 @@ func TestConcurrentFinalUpdates(t *testing.T) {
 		switch {
 		case err == nil:
 			written++
-		case !errors.Is(err, video.ErrConflict):
+		case !errors.Is(err, videojob.ErrConflict):
 			t.Error(err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestOpenVideoJobs(t *testing.T) {
 		ids[job.ID] = name
 	}
 	for limit, want := range map[int][]string{10: {"left for long", "left"}, 1: {"left for long"}} {
-		open, err := store.Open(t.Context(), 30*time.Second, video.Place{}, limit)
+		open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, limit)
 		check(t, err)
 		var got []string
 		for _, job := range open {
@@ -234,10 +234,10 @@ func TestOpenVideoJobs(t *testing.T) {
 		}
 	}
 	// Page by page they are the same.
-	all, err := store.Open(t.Context(), 30*time.Second, video.Place{}, 10)
+	all, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, 10)
 	check(t, err)
-	var paged []video.Idle
-	for after := (video.Place{}); ; after = paged[len(paged)-1].Place {
+	var paged []videojob.Idle
+	for after := (videojob.Place{}); ; after = paged[len(paged)-1].Place {
 		page, err := store.Open(t.Context(), 30*time.Second, after, 1)
 		check(t, err)
 		if len(page) == 0 {
@@ -258,7 +258,7 @@ func TestOpenVideoJobs(t *testing.T) {
 		_, err = store.Update(t.Context(), job)
 		check(t, err)
 	}
-	if open, err := store.Open(t.Context(), 30*time.Second, video.Place{}, 10); err != nil || len(open) != 1 {
+	if open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, 10); err != nil || len(open) != 1 {
 		t.Errorf("got %v, %v", open, err)
 	}
 }

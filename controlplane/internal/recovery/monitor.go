@@ -37,7 +37,7 @@
 // from the stream, and published again from the spools.
 //
 // Each state of a video job is backed up on the bus before it is committed
-// (video.BackupStore), so that clients find their jobs after a loss, and open
+// (videojob.BackupStore), so that clients find their jobs after a loss, and open
 // jobs are polled and billed. A job may be billed again then: settlement charges
 // each request only once. A job is restored only if its account and key exist;
 // otherwise its state goes into quarantine.
@@ -55,7 +55,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
 )
@@ -84,7 +84,7 @@ type Store interface {
 // loss.
 type Backup struct {
 	RevokedKeys []apikey.Hash
-	Videos      []video.Backup
+	Videos      []videojob.Backup
 }
 
 // Bucket is the state on the bus that outlives a loss in Postgres: the recovery
@@ -97,7 +97,7 @@ type Bucket interface {
 	// RevokedKeys returns the hashes of all keys whose revocation was requested.
 	RevokedKeys(ctx context.Context) ([]apikey.Hash, error)
 	// VideoBackups returns the newest state of each video job that was written since a time; the zero time for all.
-	VideoBackups(ctx context.Context, since time.Time) ([]video.Backup, error)
+	VideoBackups(ctx context.Context, since time.Time) ([]videojob.Backup, error)
 }
 
 // Monitor verifies incarnations of Postgres and declares losses. Start it before

@@ -16,7 +16,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -46,8 +46,8 @@ func (p *videoEnv) customer(account, key ident.UUID) {
 		select count(*) from b, l`, account, key))
 }
 
-func (r *replica) videos() *video.Service {
-	return video.New(videostore.New(r.db), r.bus, r.bus, slog.New(slog.DiscardHandler))
+func (r *replica) videos() *videojob.Service {
+	return videojob.New(videostore.New(r.db), r.bus, r.bus, slog.New(slog.DiscardHandler))
 }
 
 // job returns a new record, as a proxy makes it.
@@ -227,7 +227,7 @@ func TestVideoJobsAreRestoredAfterLossOfCommits(t *testing.T) {
 	}
 	// A restored job that is open is polled again when it is due.
 	p.number("with aged as (update video_jobs set updated_at = updated_at - interval '1 hour' returning 1) select count(*) from aged")
-	open, err := videostore.New(r.db).Open(t.Context(), 30*time.Second, video.Place{}, 100)
+	open, err := videostore.New(r.db).Open(t.Context(), 30*time.Second, videojob.Place{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

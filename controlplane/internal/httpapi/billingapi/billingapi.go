@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 )
 
 // Handlers implements the operations about money and usage.
@@ -24,7 +24,7 @@ type Handlers struct {
 	Statements *statement.Service
 	Archive    *archive.Service
 	Quarantine *settle.Quarantine
-	Videos     video.Jobs
+	Videos     videojob.Jobs
 }
 
 // existingAccount parses the id of an account that exists.

@@ -9,7 +9,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
@@ -32,17 +32,17 @@ func (h *Handlers) ListVideoJobs(ctx context.Context, _ *gen.Call, r gen.ListVid
 	if err != nil {
 		return nil, err
 	}
-	found, cursor := convert.NextPage(p, found, func(j *video.Job) []byte { return j.ID[:] })
+	found, cursor := convert.NextPage(p, found, func(j *videojob.Job) []byte { return j.ID[:] })
 	return gen.ListVideoJobs200JSONResponse{Data: convert.All(found, videoView), NextCursor: cursor}, nil
 }
 
 var (
 	videoStatuses = []string{event.VideoQueued, event.VideoInProgress, event.VideoCompleted, event.VideoFailed}
-	videoStates   = []video.State{video.Queued, video.Running, video.Unknown, video.Stuck, video.Completed, video.Failed, video.GivenUp}
+	videoStates   = []videojob.State{videojob.Queued, videojob.Running, videojob.Unknown, videojob.Stuck, videojob.Completed, videojob.Failed, videojob.GivenUp}
 )
 
 // videoQuery parses the filters of the list.
-func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
+func videoQuery(params *gen.ListVideoJobsParams) (q videojob.JobQuery, err error) {
 	var invalid validation.Errors
 	q.From, q.To = convert.Value(params.From), convert.Value(params.To)
 	q.AccountID, _ = convert.ReadOwner(&invalid, params.AccountID, nil)
@@ -52,7 +52,7 @@ func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
 		}
 	}
 	if params.State != nil {
-		if q.State = video.State(*params.State); !slices.Contains(videoStates, q.State) {
+		if q.State = videojob.State(*params.State); !slices.Contains(videoStates, q.State) {
 			invalid.Add("state", "is not the state of a video job")
 		}
 	}
@@ -63,7 +63,7 @@ func videoQuery(params *gen.ListVideoJobsParams) (q video.JobQuery, err error) {
 func (h *Handlers) GetVideoJob(ctx context.Context, _ *gen.Call, r gen.GetVideoJobRequestObject) (gen.GetVideoJobResponseObject, error) {
 	id, err := ident.Video.Parse(r.VideoID)
 	if err != nil {
-		return nil, video.ErrNotFound
+		return nil, videojob.ErrNotFound
 	}
 	job, err := h.Videos.Job(ctx, id)
 	if err != nil {
@@ -89,7 +89,7 @@ func whyFailed(v *event.Video) string {
 }
 
 // videoView omits the provider's object, which can contain the prompt.
-func videoView(j *video.Job) gen.VideoJob {
+func videoView(j *videojob.Job) gen.VideoJob {
 	v := &j.Record
 	view := gen.VideoJob{
 		ID: ident.Video.Format(j.ID), RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model,

@@ -28,7 +28,7 @@ import (
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
 )
 
@@ -78,7 +78,7 @@ var kinds = []struct {
 	{settle.ErrNotQuarantined, Kind{http.StatusNotFound, "not_found", "Quarantined event not found"}},
 	{settle.ErrAlreadyResolved, Kind{http.StatusConflict, "already_resolved", "The event was already released or dismissed"}},
 	{settle.ErrCannotSettle, Kind{http.StatusConflict, "cannot_be_settled", "The event still cannot be settled"}},
-	{video.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Video job not found"}},
+	{videojob.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Video job not found"}},
 	{admin.ErrUnauthenticated, Kind{http.StatusUnauthorized, "unauthenticated", "The admin token is missing or invalid"}},
 	{admin.ErrExpired, Kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, Kind{http.StatusTooManyRequests, "too_many_failures", "Too many failed authentication attempts"}},

@@ -10,14 +10,14 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/ident"
 )
 
-var _ video.Jobs = (*Store)(nil)
+var _ videojob.Jobs = (*Store)(nil)
 
-// Jobs implements video.Jobs.
-func (s *Store) Jobs(ctx context.Context, q video.JobQuery) ([]video.Job, error) {
+// Jobs implements videojob.Jobs.
+func (s *Store) Jobs(ctx context.Context, q videojob.JobQuery) ([]videojob.Job, error) {
 	arg := sqlcgen.ListVideoJobsParams{Floor: pgconv.LowestID(q.From), Below: pgconv.HighestID, Status: q.Status, State: string(q.State), RowLimit: int32(q.Limit)}
 	if !q.To.IsZero() {
 		arg.Below = pgconv.LowestID(q.To)
@@ -32,27 +32,27 @@ func (s *Store) Jobs(ctx context.Context, q video.JobQuery) ([]video.Job, error)
 	return s.jobs(ctx, arg)
 }
 
-// Job implements video.Jobs.
-func (s *Store) Job(ctx context.Context, id ident.UUID) (video.Job, error) {
+// Job implements videojob.Jobs.
+func (s *Store) Job(ctx context.Context, id ident.UUID) (videojob.Job, error) {
 	found, err := s.jobs(ctx, sqlcgen.ListVideoJobsParams{Below: pgconv.HighestID, ID: &id, RowLimit: 1})
 	if err == nil && len(found) == 0 {
-		err = video.ErrNotFound
+		err = videojob.ErrNotFound
 	}
 	if err != nil {
-		return video.Job{}, err
+		return videojob.Job{}, err
 	}
 	return found[0], nil
 }
 
-func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]video.Job, error) {
-	arg.UnknownSeconds, arg.StuckSeconds = video.UnknownAfter.Seconds(), video.StuckAfter.Seconds()
+func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]videojob.Job, error) {
+	arg.UnknownSeconds, arg.StuckSeconds = videojob.UnknownAfter.Seconds(), videojob.StuckAfter.Seconds()
 	rows, err := s.db.Queries().ListVideoJobs(ctx, arg)
 	if err != nil {
 		return nil, postgres.Translate("list video jobs", err)
 	}
-	found := make([]video.Job, len(rows))
+	found := make([]videojob.Job, len(rows))
 	for i, r := range rows {
-		found[i] = video.Job{ID: r.ID, State: video.State(r.State), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: r.EndedAt}
+		found[i] = videojob.Job{ID: r.ID, State: videojob.State(r.State), CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, EndedAt: r.EndedAt}
 		if err := json.Unmarshal(r.Record, &found[i].Record); err != nil {
 			return nil, fmt.Errorf("decode video job %s: %w", ident.Video.Format(r.ID), err)
 		}
@@ -60,14 +60,14 @@ func (s *Store) jobs(ctx context.Context, arg sqlcgen.ListVideoJobsParams) ([]vi
 	return found, nil
 }
 
-// Summary implements video.Jobs.
-func (s *Store) Summary(ctx context.Context) (video.Summary, error) {
+// Summary implements videojob.Jobs.
+func (s *Store) Summary(ctx context.Context) (videojob.Summary, error) {
 	rows, err := s.db.Queries().SummarizeVideoJobs(ctx, sqlcgen.SummarizeVideoJobsParams{
-		UnknownSeconds: video.UnknownAfter.Seconds(), StuckSeconds: video.StuckAfter.Seconds(),
+		UnknownSeconds: videojob.UnknownAfter.Seconds(), StuckSeconds: videojob.StuckAfter.Seconds(),
 	})
-	sum := video.Summary{Jobs: map[video.State]int64{}}
+	sum := videojob.Summary{Jobs: map[videojob.State]int64{}}
 	for _, r := range rows {
-		sum.Jobs[video.State(r.State)] = r.Jobs
+		sum.Jobs[videojob.State(r.State)] = r.Jobs
 		sum.OldestOpen = max(sum.OldestOpen, time.Duration(r.OldestSeconds*float64(time.Second)))
 	}
 	return sum, postgres.Translate("count video jobs", err)

@@ -12,7 +12,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/eventstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 )
@@ -30,9 +30,9 @@ type restoring struct {
 const restoreBatch = 500
 
 // Restore writes backed-up video jobs in the transaction that declares a loss.
-func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
+func Restore(ctx context.Context, tx pgx.Tx, kept []videojob.Backup) error {
 	r := &restoring{ctx: ctx, q: sqlcgen.New(tx)}
-	var jobs []video.Backup
+	var jobs []videojob.Backup
 	for _, k := range kept {
 		if k.Fault != "" {
 			r.refuse(k, k.Fault)
@@ -57,7 +57,7 @@ func Restore(ctx context.Context, tx pgx.Tx, kept []video.Backup) error {
 }
 
 // refuse puts a job into quarantine, without a session.
-func (r *restoring) refuse(k video.Backup, why string) {
+func (r *restoring) refuse(k videojob.Backup, why string) {
 	request := ""
 	if k.Video != nil {
 		request = k.Video.RequestID
@@ -71,7 +71,7 @@ var errConflict = errors.New("the job is recorded with another request, key or a
 
 // restore writes jobs. If Postgres refuses their content, it writes each half of
 // them separately, until it finds the invalid jobs.
-func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
+func (r *restoring) restore(tx pgx.Tx, jobs []videojob.Backup) error {
 	err := pgx.BeginFunc(r.ctx, tx, func(part pgx.Tx) error { return writeJobs(r.ctx, sqlcgen.New(part), jobs) })
 	switch {
 	case err == nil:
@@ -89,7 +89,7 @@ func (r *restoring) restore(tx pgx.Tx, jobs []video.Backup) error {
 	return r.restore(tx, jobs[half:])
 }
 
-func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []video.Backup) error {
+func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []videojob.Backup) error {
 	var arg sqlcgen.RestoreVideoJobsParams
 	for _, k := range jobs {
 		v := k.Video

@@ -1,5 +1,5 @@
-// Package videostore keeps video jobs in Postgres: it implements video.Store and
-// video.Jobs.
+// Package videostore keeps video jobs in Postgres: it implements videojob.Store and
+// videojob.Jobs.
 package videostore
 
 import (
@@ -13,7 +13,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
-	"modelgateway/controlplane/internal/video"
+	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
@@ -24,9 +24,9 @@ type Store struct{ db *postgres.DB }
 // New returns a store that uses db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-var _ video.Store = (*Store)(nil)
+var _ videojob.Store = (*Store)(nil)
 
-// Insert implements video.Store.
+// Insert implements videojob.Store.
 func (s *Store) Insert(ctx context.Context, v *event.Video) error {
 	arg := sqlcgen.InsertVideoJobParams{Status: v.Status}
 	var err error
@@ -47,23 +47,23 @@ func (s *Store) Insert(ctx context.Context, v *event.Video) error {
 	})
 }
 
-// Get implements video.Store.
+// Get implements videojob.Store.
 func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, error) {
 	job, err := ident.Video.Parse(id)
 	if err != nil {
-		return nil, video.ErrNotFound
+		return nil, videojob.ErrNotFound
 	}
 	arg := sqlcgen.VideoJobParams{ID: job}
 	if account != "" {
 		owner, err := ident.Account.Parse(account)
 		if err != nil {
-			return nil, video.ErrNotFound
+			return nil, videojob.ErrNotFound
 		}
 		arg.AccountID = &owner
 	}
 	row, err := s.db.Queries().VideoJob(ctx, arg)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, video.ErrNotFound
+		return nil, videojob.ErrNotFound
 	}
 	if err != nil {
 		return nil, postgres.Translate("read video job", err)
@@ -76,11 +76,11 @@ func (s *Store) Get(ctx context.Context, id, account string) (*event.Video, erro
 	return v, nil
 }
 
-// Update implements video.Store.
+// Update implements videojob.Store.
 func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error) {
 	id, err := ident.Video.Parse(v.ID)
 	if err != nil {
-		return nil, video.ErrNotFound
+		return nil, videojob.ErrNotFound
 	}
 	record, err := json.Marshal(v)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, video.ErrConflict
+		return nil, videojob.ErrConflict
 	}
 	if err != nil {
 		return nil, postgres.Translate("update video job", err)
@@ -102,18 +102,18 @@ func (s *Store) Update(ctx context.Context, v *event.Video) (*event.Video, error
 	return &updated, nil
 }
 
-// Open implements video.Store.
-func (s *Store) Open(ctx context.Context, idle time.Duration, after video.Place, limit int) ([]video.Idle, error) {
+// Open implements videojob.Store.
+func (s *Store) Open(ctx context.Context, idle time.Duration, after videojob.Place, limit int) ([]videojob.Idle, error) {
 	rows, err := s.db.Queries().OpenVideoJobs(ctx, sqlcgen.OpenVideoJobsParams{
 		IdleSeconds: idle.Seconds(), AfterUpdated: after.UpdatedAt, AfterID: after.ID, MaxRows: int32(limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list open video jobs", err)
 	}
-	jobs := make([]video.Idle, len(rows))
+	jobs := make([]videojob.Idle, len(rows))
 	for i, r := range rows {
-		jobs[i] = video.Idle{
-			Place: video.Place{UpdatedAt: r.UpdatedAt, ID: r.ID}, Poll: event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID)},
+		jobs[i] = videojob.Idle{
+			Place: videojob.Place{UpdatedAt: r.UpdatedAt, ID: r.ID}, Poll: event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID)},
 		}
 	}
 	return jobs, nil

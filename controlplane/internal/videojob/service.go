@@ -1,11 +1,11 @@
-// Package video manages the records of video jobs. A job is recorded before its provider is
+// Package videojob manages the records of video jobs. A job is recorded before its provider is
 // called, is changed only from the state that the caller has read, and stays on the work queue
 // until it has ended. Each state is also stored in NATS, from where it is restored if Postgres
 // loses commits.
 //
 // This package charges nothing: the proxy that finds a job completed reports its usage with the id
 // of the request that created the job, and settlement books it once.
-package video
+package videojob
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 
 var (
 	// ErrNotFound is returned if the job does not exist or belongs to another account.
-	ErrNotFound = errors.New("video: no such job")
+	ErrNotFound = errors.New("videojob: no such job")
 	// ErrConflict is returned if the job has changed since it was read, or has ended.
-	ErrConflict = errors.New("video: the job has changed")
+	ErrConflict = errors.New("videojob: the job has changed")
 )
 
 // Store stores the records of jobs.
