@@ -93,7 +93,7 @@ type Principal struct {
 	Scopes []Scope
 }
 
-// Bootstrap is the name of the token in the configuration.
+// Bootstrap is the name of the tokens in the configuration.
 const Bootstrap = "bootstrap"
 
 // Store stores tokens.
@@ -113,40 +113,47 @@ type Verifier interface {
 	Verify(ctx context.Context, text string) (Principal, error)
 }
 
+// BootstrapTokens are the tokens of the configuration.
+type BootstrapTokens struct {
+	// Texts are valid with every scope; several are configured while one replaces another.
+	Texts []string
+	// ExpiresAt is when they stop being valid; zero means never.
+	ExpiresAt time.Time
+}
+
 // Service manages and authenticates tokens.
 type Service struct {
-	store     Store
-	bootstrap Hash
-	// hasBootstrap is false if no bootstrap token is configured.
-	hasBootstrap bool
+	store            Store
+	bootstrap        []Hash
+	bootstrapExpires time.Time
 	// verifier is nil if no identity provider is configured.
 	verifier Verifier
 	guard    *Guard
 }
 
-// NewService returns a Service. bootstrap may be empty and v may be nil.
-func NewService(store Store, bootstrap string, v Verifier) *Service {
-	return &Service{
-		store: store, bootstrap: hashOf(bootstrap), hasBootstrap: bootstrap != "", verifier: v, guard: NewGuard(time.Now),
+// NewService returns a Service. v may be nil.
+func NewService(store Store, bootstrap BootstrapTokens, v Verifier) *Service {
+	s := &Service{store: store, bootstrapExpires: bootstrap.ExpiresAt, verifier: v, guard: NewGuard(time.Now)}
+	for _, text := range bootstrap.Texts {
+		s.bootstrap = append(s.bootstrap, hashOf(text))
 	}
+	return s
 }
 
 func hashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
 // Authenticate returns the principal of a token. The error is ErrUnauthenticated, ErrExpired,
-// ErrUnavailable, or a LockedError after too many failures.
+// ErrUnavailable, or a LockedError in place of the first two after too many failures of the
+// address. A valid token is accepted from every address.
 func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr) (Principal, error) {
 	if text == "" {
 		return Principal{}, ErrUnauthenticated
 	}
 	h := hashOf(text)
-	if err := s.guard.Check(from, h); err != nil {
-		return Principal{}, err
-	}
 	p, err := s.identify(ctx, text, h)
 	switch {
 	case err == nil:
-		s.guard.Good(h)
+		s.guard.Accepted(h)
 	case errors.Is(err, ErrUnauthenticated), errors.Is(err, ErrExpired):
 		if locked := s.guard.Failed(from, h); locked != nil {
 			err = locked
@@ -156,12 +163,23 @@ func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr
 }
 
 func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal, error) {
-	if s.hasBootstrap && subtle.ConstantTimeCompare(h[:], s.bootstrap[:]) == 1 {
+	if s.isBootstrap(h) {
+		if !s.bootstrapExpires.IsZero() && !time.Now().Before(s.bootstrapExpires) {
+			return Principal{}, ErrExpired
+		}
 		return Principal{Name: Bootstrap, Scopes: []Scope{Operator}}, nil
 	}
-	if s.verifier != nil && strings.Count(text, ".") == 2 && !strings.HasPrefix(text, prefix) { // a JWT
-		return s.verifier.Verify(ctx, text)
+	if !wellFormed(text) {
+		if s.verifier != nil && strings.Count(text, ".") == 2 { // a JWT
+			return s.verifier.Verify(ctx, text)
+		}
+		return Principal{}, ErrUnauthenticated
 	}
+	leave, err := s.guard.Enter(ctx, h)
+	if err != nil {
+		return Principal{}, err
+	}
+	defer leave()
 	t, expired, err := s.store.Use(ctx, h)
 	switch {
 	case errors.Is(err, ErrNotFound), err == nil && t.RevokedAt != nil:
@@ -172,6 +190,26 @@ func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal,
 		return Principal{}, ErrExpired
 	}
 	return Principal{Name: t.actor(), Scopes: t.Scopes}, nil
+}
+
+// isBootstrap compares in a time that does not depend on the hash.
+func (s *Service) isBootstrap(h Hash) bool {
+	equal := 0
+	for i := range s.bootstrap {
+		equal |= subtle.ConstantTimeCompare(h[:], s.bootstrap[i][:])
+	}
+	return equal == 1
+}
+
+// wellFormed reports whether the text can be that of a token that Create has made. Any other text
+// is not looked up.
+func wellFormed(text string) bool {
+	random, ok := strings.CutPrefix(text, prefix)
+	if !ok {
+		return false
+	}
+	decoded, err := base64.RawURLEncoding.DecodeString(random)
+	return err == nil && len(decoded) == randomSize
 }
 
 // actor returns the token's name in the audit log. The id makes it unique.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -8,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrLocked is returned for an address with too many failed attempts, or while there are too many
-// failures overall.
+// ErrLocked is returned instead of ErrUnauthenticated and ErrExpired for an address with too many
+// failed attempts.
 var ErrLocked = errors.New("admin: too many failed attempts")
 
 // LockedError is ErrLocked with the time to wait.
@@ -25,61 +26,37 @@ const (
 	// An address has a budget of failuresPerAddress failures, which grows by one every addressRefill.
 	failuresPerAddress = 10
 	addressRefill      = 30 * time.Second
-	// All addresses together have a budget of failuresOverall failures, which grows by one every overallRefill. When
-	// it is used up, each address has a single attempt.
-	failuresOverall = 200
-	overallRefill   = 500 * time.Millisecond
-	// maxAddresses and maxGood bound the memory. A good token is remembered for goodFor.
+	// maxAddresses and maxAccepted bound the memory. An accepted token is remembered for acceptedFor.
 	maxAddresses = 10_000
-	maxGood      = 1_000
-	goodFor      = time.Hour
+	maxAccepted  = 1_000
+	acceptedFor  = time.Hour
+	// maxLookups bounds the concurrent lookups of tokens that were not accepted within acceptedFor, so that a flood of
+	// forged tokens leaves the database to the others.
+	maxLookups = 4
 )
 
-// bucket is a token bucket of failures. It fills by one every refill interval, up to its size; the
-// zero bucket is full.
-type bucket struct {
-	// full is the time at which the bucket is full again.
-	full time.Time
-}
-
-// left returns the number of failures that are left.
-func (b *bucket) left(now time.Time, size int, refill time.Duration) int {
-	missing := b.full.Sub(now)
-	if missing <= 0 {
-		return size
-	}
-	return size - int((missing+refill-1)/refill)
-}
-
-// fail takes n failures out of the bucket, or all that are left.
-func (b *bucket) fail(now time.Time, n, size int, refill time.Duration) {
-	if b.full.Before(now) {
-		b.full = now
-	}
-	b.full = b.full.Add(time.Duration(n) * refill)
-	if most := now.Add(time.Duration(size) * refill); b.full.After(most) {
-		b.full = most
-	}
-}
-
-// Guard limits failed authentication attempts. A good token from an address without failures is
-// never rejected. It is safe for concurrent use and bounded in memory; each replica has its own.
+// Guard answers failed authentication attempts and bounds their cost. It never rejects a valid
+// token, whatever came from the same address before: a token has too many random bits to be
+// guessed, and many clients can share an address. It is safe for concurrent use and bounded in
+// memory; each replica has its own.
 type Guard struct {
-	now func() time.Time
+	now     func() time.Time
+	lookups chan struct{}
 
-	mu        sync.Mutex
-	overall   bucket
-	addresses map[netip.Prefix]bucket
-	// good holds the times at which tokens were last accepted. Such a token is evaluated even if its address has failures
-	// from other tokens.
-	good map[Hash]time.Time
+	mu sync.Mutex
+	// addresses holds the times at which the budgets of addresses are full again.
+	addresses map[netip.Prefix]time.Time
+	// accepted holds the times at which tokens were last accepted.
+	accepted map[Hash]time.Time
 	// swept is the time of the last sweep of addresses.
 	swept time.Time
 }
 
 // NewGuard returns a Guard that reads the time from now.
 func NewGuard(now func() time.Time) *Guard {
-	return &Guard{now: now, addresses: map[netip.Prefix]bucket{}, good: map[Hash]time.Time{}}
+	return &Guard{
+		now: now, lookups: make(chan struct{}, maxLookups), addresses: map[netip.Prefix]time.Time{}, accepted: map[Hash]time.Time{},
+	}
 }
 
 // network returns the prefix that counts as one address: an IPv6 client usually has the addresses
@@ -97,65 +74,64 @@ func network(from netip.Addr) netip.Prefix {
 	return p
 }
 
-// Check returns a LockedError if the attempt must not be evaluated.
-func (g *Guard) Check(from netip.Addr, token Hash) error {
+// Enter waits until the token may be looked up. A token that was accepted lately does not wait.
+// The caller must call leave if there is no error; the error is that of ctx.
+func (g *Guard) Enter(ctx context.Context, token Hash) (leave func(), err error) {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.now()
-	if at, ok := g.good[token]; ok && now.Sub(at) < goodFor {
-		return nil
+	at, known := g.accepted[token]
+	known = known && g.now().Sub(at) < acceptedFor
+	g.mu.Unlock()
+	if known {
+		return func() {}, nil
 	}
-	b := g.addresses[network(from)]
-	if b.left(now, failuresPerAddress, addressRefill) > 0 {
-		return nil
+	select {
+	case g.lookups <- struct{}{}:
+		return func() { <-g.lookups }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("admin: wait for the lookup of a token: %w", ctx.Err())
 	}
-	return &LockedError{b.full.Sub(now) - (failuresPerAddress-1)*addressRefill}
 }
 
-// Failed records a failed attempt. It returns a LockedError if there are so many failures overall
-// that the address gets no second attempt.
+// Failed records a failed attempt. It returns a LockedError if the address had used up its budget
+// before.
 func (g *Guard) Failed(from netip.Addr, token Hash) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.now()
-	delete(g.good, token)
-	flooded := g.overall.left(now, failuresOverall, overallRefill) == 0
-	g.overall.fail(now, 1, failuresOverall, overallRefill)
-	at, n := network(from), 1
-	if flooded {
-		n = failuresPerAddress
-	}
-	b, known := g.addresses[at]
+	now, at := g.now(), network(from)
+	delete(g.accepted, token)
+	full, known := g.addresses[at]
 	if !known && len(g.addresses) >= maxAddresses {
 		g.forget(now)
 	}
-	b.fail(now, n, failuresPerAddress, addressRefill)
-	g.addresses[at] = b
-	if flooded {
-		return &LockedError{addressRefill}
+	if full.Before(now) {
+		full = now
 	}
+	if missing := full.Sub(now); missing > (failuresPerAddress-1)*addressRefill {
+		return &LockedError{missing - (failuresPerAddress-1)*addressRefill}
+	}
+	g.addresses[at] = full.Add(addressRefill)
 	return nil
 }
 
-// Good records that a token was accepted.
-func (g *Guard) Good(token Hash) {
+// Accepted records that a token was accepted.
+func (g *Guard) Accepted(token Hash) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, known := g.good[token]; !known && len(g.good) >= maxGood {
-		for other := range g.good { // any entry: the token only loses its privilege
-			delete(g.good, other)
+	if _, known := g.accepted[token]; !known && len(g.accepted) >= maxAccepted {
+		for other := range g.accepted { // any entry: the token only loses its privilege
+			delete(g.accepted, other)
 			break
 		}
 	}
-	g.good[token] = g.now()
+	g.accepted[token] = g.now()
 }
 
-// forget drops the addresses whose buckets are full, or else an arbitrary one.
+// forget drops the addresses whose budgets are full, or else an arbitrary one.
 func (g *Guard) forget(now time.Time) {
 	if now.Sub(g.swept) >= addressRefill { // not for every failure of a flood
 		g.swept = now
-		for at, b := range g.addresses {
-			if !b.full.After(now) {
+		for at, full := range g.addresses {
+			if !full.After(now) {
 				delete(g.addresses, at)
 			}
 		}

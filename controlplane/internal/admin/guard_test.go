@@ -1,15 +1,17 @@
 package admin_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"modelgateway/controlplane/internal/admin"
 )
 
-// locked returns how long an attempt is locked out; zero if it is not.
+// locked returns how long a failed attempt is asked to wait; zero if it is not.
 func locked(t *testing.T, err error) time.Duration {
 	t.Helper()
 	if err == nil {
@@ -26,61 +28,26 @@ func TestGuardLocksAnAddress(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	g := admin.NewGuard(func() time.Time { return now })
-	bad, good := admin.Hash{1}, admin.Hash{2}
+	bad := admin.Hash{1}
 	here, there := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	for range 10 {
-		if got := locked(t, g.Check(here, bad)); got != 0 {
-			t.Fatalf("locked out for %s before the tenth failure", got)
-		}
-		if locked(t, g.Failed(here, bad)) != 0 {
-			t.Fatal("a failure is taken for a flood")
+		if got := locked(t, g.Failed(here, bad)); got != 0 {
+			t.Fatalf("locked for %s before the eleventh failure", got)
 		}
 	}
-	wait := locked(t, g.Check(here, bad))
+	wait := locked(t, g.Failed(here, bad))
 	if wait != 30*time.Second {
-		t.Errorf("locked out for %s; want 30s", wait)
+		t.Errorf("locked for %s; want 30s", wait)
 	}
-	if locked(t, g.Check(there, good)) != 0 {
-		t.Error("another address is locked out, too")
-	}
-	g.Good(good)
-	if locked(t, g.Check(here, good)) != 0 {
-		t.Error("a token that has been good is locked out with its neighbour")
-	}
-	if locked(t, g.Failed(here, good)) != 0 || locked(t, g.Check(here, good)) == 0 {
-		t.Error("a token that is not good any more keeps its privilege")
+	if locked(t, g.Failed(there, bad)) != 0 {
+		t.Error("another address is locked, too")
 	}
 	now = now.Add(wait)
-	if locked(t, g.Check(here, bad)) != 0 {
-		t.Error("still locked out after the time that was told")
+	if locked(t, g.Failed(here, bad)) != 0 {
+		t.Error("still locked after the time in the error")
 	}
-}
-
-// During a flood from many addresses, each address has one attempt, and good tokens from other
-// addresses pass.
-func TestGuardAcceptsGoodTokensUnderAFlood(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1000, 0)
-	g := admin.NewGuard(func() time.Time { return now })
-	refused := 0
-	for i := range 20_000 {
-		from := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-		if locked(t, g.Check(from, admin.Hash{1})) != 0 {
-			t.Fatalf("address %d has no attempt at all", i)
-		}
-		if locked(t, g.Failed(from, admin.Hash{1})) != 0 {
-			refused++
-		}
-	}
-	if refused != 20_000-200 {
-		t.Errorf("%d of 20000 were told to wait; want all but 200", refused)
-	}
-	last := netip.MustParseAddr("10.0.78.31")
-	if locked(t, g.Check(last, admin.Hash{1})) == 0 {
-		t.Error("an address has a second attempt in a flood")
-	}
-	if locked(t, g.Check(netip.MustParseAddr("192.0.2.9"), admin.Hash{2})) != 0 {
-		t.Error("a flood locks out an address that has not failed")
+	if locked(t, g.Failed(here, bad)) == 0 {
+		t.Error("a second failure is free after the wait for one")
 	}
 }
 
@@ -93,10 +60,59 @@ func TestGuardCountsAnIPv6NetworkAsOneAddress(t *testing.T) {
 		a[15] = byte(i)
 		locked(t, g.Failed(netip.AddrFrom16(a), admin.Hash{1}))
 	}
-	if locked(t, g.Check(netip.MustParseAddr("2001:db8::ffff"), admin.Hash{1})) == 0 {
-		t.Error("a network of IPv6 has an attempt for each address")
+	if locked(t, g.Failed(netip.MustParseAddr("2001:db8::ffff"), admin.Hash{1})) == 0 {
+		t.Error("a network of IPv6 has a budget for each address")
 	}
-	if locked(t, g.Check(netip.MustParseAddr("2001:db8:1::1"), admin.Hash{1})) != 0 {
-		t.Error("another network is locked out, too")
+	if locked(t, g.Failed(netip.MustParseAddr("2001:db8:1::1"), admin.Hash{1})) != 0 {
+		t.Error("another network is locked, too")
 	}
+}
+
+func TestGuardKeepsItsMemoryBounded(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	g := admin.NewGuard(func() time.Time { return now })
+	for i := range 30_000 {
+		from := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+		if locked(t, g.Failed(from, admin.Hash{1})) != 0 {
+			t.Fatalf("the first failure of address %d is locked", i)
+		}
+	}
+	if got := g.Addresses(); got > 10_000 {
+		t.Errorf("%d addresses are remembered; want at most 10000", got)
+	}
+}
+
+// Tokens that were accepted lately do not wait behind lookups of unknown ones.
+func TestAcceptedTokensAreNotQueuedBehindForgedOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := admin.NewGuard(time.Now)
+		good := admin.Hash{255}
+		g.Accepted(good)
+		entered := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			_, err := g.Enter(ctx, admin.Hash{byte(entered)})
+			cancel()
+			if err != nil {
+				break
+			}
+			entered++
+		}
+		if entered != 4 {
+			t.Errorf("%d unknown tokens are looked up at once; want 4", entered)
+		}
+		leave, err := g.Enter(t.Context(), good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		time.Sleep(2 * time.Hour)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := g.Enter(ctx, good); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a token that was accepted two hours ago: %v; want it to wait", err)
+		}
+	})
 }

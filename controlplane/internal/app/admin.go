@@ -122,6 +122,14 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	bootstrap := admin.BootstrapTokens{Texts: a.cfg.Admin.BootstrapToken.Lines()}
+	if bootstrap.ExpiresAt, err = a.cfg.Admin.BootstrapExpiry(); err != nil {
+		return fmt.Errorf("admin.bootstrap_expires_at: %w", err)
+	}
+	proxies, err := a.cfg.Admin.Proxies()
+	if err != nil {
+		return fmt.Errorf("admin.trusted_proxies: %w", err)
+	}
 	catalogs := catalog.NewService(catalog.Config{
 		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
 	})
@@ -182,7 +190,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.db)),
-		Tokens:     admin.NewService(tokenstore.New(a.db), string(a.cfg.Admin.BootstrapToken), verifier),
+		Tokens:     admin.NewService(tokenstore.New(a.db), bootstrap, verifier), TrustedProxies: proxies,
 		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),

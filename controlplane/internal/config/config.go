@@ -36,8 +36,10 @@ type Config struct {
 // Admin configures the admin API.
 type Admin struct {
 	Listen             string          `mapstructure:"listen" usage:"Address that the admin API listens on."`
-	BootstrapToken     settings.Secret `mapstructure:"bootstrap_token" usage:"Admin token with every scope, for setting up. Empty disables it."`
+	TrustedProxies     string          `mapstructure:"trusted_proxies" usage:"Networks of the reverse proxies in front of the admin API, in CIDR notation separated by commas, such as 10.0.0.0/8. The client address is read from X-Forwarded-For only behind these."`
+	BootstrapToken     settings.Secret `mapstructure:"bootstrap_token" usage:"Admin token with every scope, for setting up. Empty disables it. While one token replaces another, it holds both, one per line."`
 	BootstrapTokenFile string          `mapstructure:"bootstrap_token_file" usage:"File that holds admin.bootstrap_token."`
+	BootstrapExpiresAt string          `mapstructure:"bootstrap_expires_at" usage:"Time at which the bootstrap tokens stop being valid, such as 2026-12-31T00:00:00Z. Empty means never."`
 	RevokeTimeout      time.Duration   `mapstructure:"revoke_timeout" usage:"How long a revocation waits for all proxies to confirm it before the admin API answers 202."`
 	ConfirmTimeout     time.Duration   `mapstructure:"confirm_timeout" usage:"How long other changes wait for all proxies to confirm them."`
 	OIDC               OIDC            `mapstructure:"oidc"`
@@ -115,10 +117,28 @@ type Webhook struct {
 	DisableAfter    time.Duration `mapstructure:"disable_after" usage:"How long a webhook endpoint may fail before it is disabled, at least 1h."`
 }
 
+// BootstrapExpiry parses BootstrapExpiresAt. It is zero if the tokens do not expire.
+func (a *Admin) BootstrapExpiry() (time.Time, error) {
+	if a.BootstrapExpiresAt == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339, a.BootstrapExpiresAt)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-12-31T00:00:00Z", a.BootstrapExpiresAt)
+	}
+	return at, nil
+}
+
+// Proxies parses TrustedProxies.
+func (a *Admin) Proxies() ([]netip.Prefix, error) { return networks(a.TrustedProxies) }
+
 // Networks parses AllowedNetworks.
-func (w *Webhook) Networks() ([]netip.Prefix, error) {
+func (w *Webhook) Networks() ([]netip.Prefix, error) { return networks(w.AllowedNetworks) }
+
+// networks parses networks that are separated by commas.
+func networks(list string) ([]netip.Prefix, error) {
 	var networks []netip.Prefix
-	for text := range strings.FieldsFuncSeq(w.AllowedNetworks, func(r rune) bool { return r == ',' || r == ' ' }) {
+	for text := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("%q is not a network such as 10.0.0.0/8", text)
@@ -203,8 +223,13 @@ func (c *Config) Validate() error {
 	}
 	_, err := c.Secrets.MasterKeys()
 	v.Reject(err != nil && c.Secrets.PreviousMasterKeys != "", "%v", err)
-	token := c.Admin.BootstrapToken
-	v.Reject(token != "" && len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
+	for _, token := range c.Admin.BootstrapToken.Lines() {
+		v.Reject(len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
+	}
+	_, err = c.Admin.BootstrapExpiry()
+	v.Reject(err != nil, "admin.bootstrap_expires_at: %v", err)
+	_, err = c.Admin.Proxies()
+	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
 		v.Reject(oidc.Audience == "", "admin.oidc.audience is not set")
 		v.Reject(oidc.Claim == "", "admin.oidc.claim is empty")

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -17,7 +18,7 @@ import (
 // audit entries.
 func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor string, err error) {
 	r := c.Request()
-	principal, err := p.tokens.Authenticate(r.Context(), bearer(r), address(r))
+	principal, err := p.tokens.Authenticate(r.Context(), bearer(r), address(c))
 	if err != nil {
 		return "", err
 	}
@@ -30,14 +31,27 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 	return principal.Name, nil
 }
 
-// address returns the address of the peer. Headers such as X-Forwarded-For are
-// ignored, since anybody can set them.
-func address(r *http.Request) netip.Addr {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
+// addressReader returns a function that reads the client's address from a request. Behind a
+// trusted proxy that is the last address of X-Forwarded-For that no trusted proxy has; the header
+// of anybody else is ignored.
+func addressReader(trusted []netip.Prefix) echo.IPExtractor {
+	if len(trusted) == 0 {
+		return echo.ExtractIPDirect()
+	}
+	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, p := range trusted {
+		options = append(options, echo.TrustIPRange(&net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}))
+	}
+	return echo.ExtractIPFromXFFHeader(options...)
+}
+
+// address returns the client's address; the zero address if it is not known.
+func address(c echo.Context) netip.Addr {
+	from, err := netip.ParseAddr(c.RealIP())
 	if err != nil {
 		return netip.Addr{}
 	}
-	return from.Addr()
+	return from
 }
 
 // bearer returns the token of the Authorization header, or "".

@@ -63,15 +63,16 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			if route == "" {
 				route = "unknown" // never the path of the request, since a caller could create any number of labels
 			}
-			m.requests.WithLabelValues(c.Request().Method, route, strconv.Itoa(status)).Inc()
-			m.seconds.WithLabelValues(c.Request().Method, route).Observe(took.Seconds())
+			method := methodLabel(c.Request().Method)
+			m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+			m.seconds.WithLabelValues(method, route).Observe(took.Seconds())
 			level := slog.LevelInfo
 			if status >= http.StatusInternalServerError {
 				level = slog.LevelError
 			}
 			ctx = c.Request().Context()
 			log.LogAttrs(ctx, level, "admin request",
-				slog.String("request_id", id), slog.String("method", c.Request().Method), slog.String("route", route),
+				slog.String("request_id", id), slog.String("method", method), slog.String("route", route),
 				slog.Int("status", status), slog.Int64("duration_ms", took.Milliseconds()), slog.String("actor", audit.By(ctx).Name))
 			if errors.Is(err, problem.ErrTruncated) {
 				panic(http.ErrAbortHandler) // makes the server abort the connection
@@ -79,6 +80,16 @@ func requestLog(log *slog.Logger, m *metrics) echo.MiddlewareFunc {
 			return nil
 		}
 	}
+}
+
+// methodLabel returns the method, or "other" for one that no operation has: a caller could create
+// any number of labels.
+func methodLabel(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
 }
 
 // limitBody rejects bodies that are larger than any operation needs.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -16,8 +17,8 @@ import (
 	"modelgateway/controlplane/internal/httpapi/problem"
 )
 
-// Metric labels are route templates, so that callers cannot create labels.
-func TestMetricLabelsAreRoutes(t *testing.T) {
+// Metric labels are route templates and known methods, so that callers cannot create labels.
+func TestMetricLabelsAreRoutesAndMethods(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	e := echo.New()
@@ -27,23 +28,29 @@ func TestMetricLabelsAreRoutes(t *testing.T) {
 	for _, target := range []string{"/known/7", "/known/8", "/known/7/more", "/unheard/of", "/"} {
 		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil))
 	}
+	for _, method := range []string{"INVENTED", "AGAIN", http.MethodPut} {
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, "/", nil))
+	}
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var routes []string
+	got := map[string][]string{}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if label.GetName() == "route" && !slices.Contains(routes, label.GetValue()) {
-					routes = append(routes, label.GetValue())
+				if name, value := label.GetName(), label.GetValue(); name != "status" && !slices.Contains(got[name], value) {
+					got[name] = append(got[name], value)
 				}
 			}
 		}
 	}
-	slices.Sort(routes)
-	if diff := cmp.Diff([]string{"/known/:id", "unknown"}, routes); diff != "" {
-		t.Errorf("routes (-want +got):\n%s", diff)
+	for _, values := range got {
+		slices.Sort(values)
+	}
+	want := map[string][]string{"route": {"/known/:id", "unknown"}, "method": {"GET", "PUT", "other"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 }
 
@@ -80,6 +87,35 @@ func TestBodySizeIsLimited(t *testing.T) {
 			if answer.Code != tt.want {
 				t.Errorf("%s of %d bytes, declared %t: got %d; want %d", tt.target, tt.size, declared, answer.Code, tt.want)
 			}
+		}
+	}
+}
+
+// The client's address is taken from X-Forwarded-For only if a trusted proxy has sent the request.
+func TestClientAddressBehindTrustedProxies(t *testing.T) {
+	t.Parallel()
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
+	for _, tt := range []struct {
+		name, peer, forwarded, want string
+		trusted                     []netip.Prefix
+	}{
+		{"no proxy is trusted", "10.0.0.1:99", "192.0.2.7", "10.0.0.1", nil},
+		{"an untrusted peer", "192.0.2.1:99", "192.0.2.7", "192.0.2.1", proxies},
+		{"a trusted peer", "10.0.0.1:99", "192.0.2.7", "192.0.2.7", proxies},
+		{"a chain of proxies", "10.0.0.1:99", "198.51.100.1, 192.0.2.7, 10.1.1.1", "192.0.2.7", proxies},
+		{"an IPv6 proxy", "[2001:db8::1]:99", "192.0.2.7", "192.0.2.7", proxies},
+		{"no header", "10.0.0.1:99", "", "10.0.0.1", proxies},
+		{"nonsense", "10.0.0.1:99", "nobody", "10.0.0.1", proxies},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.RemoteAddr = tt.peer
+		if tt.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", tt.forwarded)
+		}
+		e := echo.New()
+		e.IPExtractor = addressReader(tt.trusted)
+		if got := address(e.NewContext(r, httptest.NewRecorder())); got != netip.MustParseAddr(tt.want) {
+			t.Errorf("%s: got %s; want %s", tt.name, got, tt.want)
 		}
 	}
 }

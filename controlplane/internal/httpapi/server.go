@@ -11,6 +11,7 @@ package httpapi
 import (
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -65,6 +66,8 @@ type Config struct {
 	Idempotency *idempotency.Service
 	Log         *slog.Logger
 	Registerer  prometheus.Registerer
+	// TrustedProxies are the networks whose X-Forwarded-For is believed; empty trusts nobody.
+	TrustedProxies []netip.Prefix
 	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An
 	// operation that takes longer waits for a database that does not respond.
 	ResponseTimeout time.Duration
@@ -127,6 +130,7 @@ func New(cfg Config) (http.Handler, error) {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Binder = binder{}
+	e.IPExtractor = addressReader(cfg.TrustedProxies)
 	e.HTTPErrorHandler = problem.Writer{Log: cfg.Log}.Handle
 	e.Use(requestLog(cfg.Log, newMetrics(cfg.Registerer)), limitBody)
 	e.GET("/openapi.yaml", func(c echo.Context) error {

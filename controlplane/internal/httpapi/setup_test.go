@@ -153,7 +153,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Statements: statement.NewService(statementstore.New(b.db)),
 		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db))),
 		Videos:     videostore.New(b.db),
-		Tokens:     admin.NewService(tokenstore.New(b.db), bootstrapToken, b.verifier),
+		Tokens:     admin.NewService(tokenstore.New(b.db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, b.verifier),
 		Fleet:      fleetstore.New(b.db),
 		Applied:    fleet.NewWaiter(fleetstore.New(b.db), b.announcer, log),
 		Audit:      auditstore.New(b.db),

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	oidclib "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/time/rate"
 
 	"modelgateway/controlplane/internal/admin"
 )
@@ -42,6 +43,10 @@ const (
 	// providerTimeout bounds a call to the provider, discoveryPause is the delay between two discovery attempts.
 	providerTimeout = 5 * time.Second
 	discoveryPause  = 5 * time.Second
+	// A forged token that names an unknown key makes the library fetch the keys again: at most fetchBurst times in a
+	// row, then once every fetchInterval.
+	fetchInterval = 2 * time.Second
+	fetchBurst    = 5
 )
 
 // noKeys is the prefix of the library's error if the keys cannot be fetched; the library has no
@@ -64,9 +69,12 @@ var _ admin.Verifier = (*Verifier)(nil)
 
 // New returns a Verifier. The provider need not be reachable yet; a key file must exist.
 func New(cfg Config) (*Verifier, error) {
-	if cfg.Client == nil {
-		cfg.Client = &http.Client{Timeout: providerTimeout}
+	client := http.Client{Timeout: providerTimeout}
+	if cfg.Client != nil {
+		client = *cfg.Client
 	}
+	client.Transport = &limitedTransport{next: client.Transport, fetches: rate.NewLimiter(rate.Every(fetchInterval), fetchBurst)}
+	cfg.Client = &client
 	v := &Verifier{cfg: cfg}
 	if cfg.JWKSFile != "" {
 		keys := &fileKeys{path: cfg.JWKSFile}
@@ -76,6 +84,27 @@ func New(cfg Config) (*Verifier, error) {
 		v.verifier = oidclib.NewVerifier(cfg.Issuer, keys, v.checks())
 	}
 	return v, nil
+}
+
+// limitedTransport fails requests to the provider beyond a rate.
+type limitedTransport struct {
+	// next is nil for the default transport.
+	next    http.RoundTripper
+	fetches *rate.Limiter
+}
+
+var errTooManyFetches = errors.New("oidc: the provider's keys were fetched too often")
+
+// RoundTrip implements http.RoundTripper.
+func (l *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !l.fetches.Allow() {
+		return nil, errTooManyFetches
+	}
+	next := l.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return next.RoundTrip(r)
 }
 
 func (v *Verifier) checks() *oidclib.Config {

@@ -222,6 +222,20 @@ func TestDiscovery(t *testing.T) {
 	if _, err := v.Verify(t.Context(), sign(t, second, server.URL, nil)); err != nil {
 		t.Errorf("after a change of keys: %v", err)
 	}
+	// Forged tokens with unknown keys do not make the provider's keys be fetched for each of them, and valid tokens are
+	// accepted meanwhile.
+	before, unknown := fetched.Load(), rs256(t, "forged")
+	for range 50 {
+		if _, err := v.Verify(t.Context(), sign(t, unknown, server.URL, nil)); err == nil {
+			t.Fatal("a forged token is accepted")
+		}
+	}
+	if n := fetched.Load() - before; n > 5 {
+		t.Errorf("the keys were fetched %d times for 50 forged tokens; want at most 5", n)
+	}
+	if _, err := v.Verify(t.Context(), sign(t, second, server.URL, nil)); err != nil {
+		t.Errorf("a valid token after forged ones: %v", err)
+	}
 	server.Close()
 	if _, err := v.Verify(t.Context(), sign(t, rs256(t, "3"), server.URL, nil)); !errors.Is(err, admin.ErrUnavailable) {
 		t.Errorf("while the provider is down: got %v; want ErrUnavailable", err)
