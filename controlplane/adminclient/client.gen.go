@@ -62,14 +62,18 @@ const (
 
 // Defines values for CatalogProviderAuth.
 const (
-	CatalogProviderAuthBearer  CatalogProviderAuth = "bearer"
-	CatalogProviderAuthXApiKey CatalogProviderAuth = "x-api-key"
+	CatalogProviderAuthAPIKey      CatalogProviderAuth = "api-key"
+	CatalogProviderAuthBearer      CatalogProviderAuth = "bearer"
+	CatalogProviderAuthXApiKey     CatalogProviderAuth = "x-api-key"
+	CatalogProviderAuthXGoogAPIKey CatalogProviderAuth = "x-goog-api-key"
 )
 
 // Defines values for CatalogProviderPatchAuth.
 const (
-	CatalogProviderPatchAuthBearer  CatalogProviderPatchAuth = "bearer"
-	CatalogProviderPatchAuthXApiKey CatalogProviderPatchAuth = "x-api-key"
+	CatalogProviderPatchAuthAPIKey      CatalogProviderPatchAuth = "api-key"
+	CatalogProviderPatchAuthBearer      CatalogProviderPatchAuth = "bearer"
+	CatalogProviderPatchAuthXApiKey     CatalogProviderPatchAuth = "x-api-key"
+	CatalogProviderPatchAuthXGoogAPIKey CatalogProviderPatchAuth = "x-goog-api-key"
 )
 
 // Defines values for CatalogRouteFormats.
@@ -644,10 +648,12 @@ type CatalogPrice struct {
 
 // CatalogProvider defines model for CatalogProvider.
 type CatalogProvider struct {
-	AnthropicVersion *string              `json:"anthropic_version,omitempty"`
-	Auth             *CatalogProviderAuth `json:"auth,omitempty"`
+	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
-	// BaseURL The address of the provider before /v1.
+	// Auth How a credential is sent: as a bearer token, or in the header of that name.
+	Auth *CatalogProviderAuth `json:"auth,omitempty"`
+
+	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL string `json:"base_url"`
 
 	// ConnectTimeout Examples: 5s
@@ -655,10 +661,12 @@ type CatalogProvider struct {
 	Credentials      []CatalogCredential `json:"credentials,omitempty"`
 	Enabled          *bool               `json:"enabled,omitempty"`
 	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
-	Headers          map[string]string   `json:"headers,omitempty"`
-	Http2            *bool               `json:"http2,omitempty"`
-	ID               string              `json:"id"`
-	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
+
+	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
+	Headers     map[string]string `json:"headers,omitempty"`
+	Http2       *bool             `json:"http2,omitempty"`
+	ID          string            `json:"id"`
+	IdleTimeout *string           `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
@@ -669,7 +677,7 @@ type CatalogProvider struct {
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
 
-// CatalogProviderAuth defines model for CatalogProvider.Auth.
+// CatalogProviderAuth How a credential is sent: as a bearer token, or in the header of that name.
 type CatalogProviderAuth string
 
 // CatalogProviderList defines model for CatalogProviderList.
@@ -680,10 +688,12 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch struct {
-	AnthropicVersion *string                   `json:"anthropic_version,omitempty"`
-	Auth             *CatalogProviderPatchAuth `json:"auth,omitempty"`
+	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
-	// BaseURL The address of the provider before /v1.
+	// Auth How a credential is sent: as a bearer token, or in the header of that name.
+	Auth *CatalogProviderPatchAuth `json:"auth,omitempty"`
+
+	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL *string `json:"base_url,omitempty"`
 
 	// ConnectTimeout Examples: 5s
@@ -691,10 +701,12 @@ type CatalogProviderPatch struct {
 	Credentials      []CatalogCredential `json:"credentials,omitempty"`
 	Enabled          *bool               `json:"enabled,omitempty"`
 	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
-	Headers          map[string]string   `json:"headers,omitempty"`
-	Http2            *bool               `json:"http2,omitempty"`
-	ID               *string             `json:"id,omitempty"`
-	IdleTimeout      *string             `json:"idle_timeout,omitempty"`
+
+	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
+	Headers     map[string]string `json:"headers,omitempty"`
+	Http2       *bool             `json:"http2,omitempty"`
+	ID          *string           `json:"id,omitempty"`
+	IdleTimeout *string           `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
@@ -705,7 +717,7 @@ type CatalogProviderPatch struct {
 	WantsUser *bool `json:"wants_user,omitempty"`
 }
 
-// CatalogProviderPatchAuth defines model for CatalogProviderPatch.Auth.
+// CatalogProviderPatchAuth How a credential is sent: as a bearer token, or in the header of that name.
 type CatalogProviderPatchAuth string
 
 // CatalogReach defines model for CatalogReach.

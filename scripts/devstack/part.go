@@ -179,7 +179,8 @@ func (l Layout) controlPlane(i int, ports Ports) service {
 			"MGW_OPS_LISTEN="+listen.Ops.Address(),
 			"MGW_POSTGRES_URL_FILE="+l.secret("postgres_url"),
 			"MGW_SECRETS_MASTER_KEY_FILE="+l.secret("master_key"),
-			// Receivers of webhooks run on this machine.
+			// Receivers of webhooks and the simulated provider run on this machine.
+			"MGW_CATALOG_REQUIRE_HTTPS=false",
 			"MGW_WEBHOOK_ALLOWED_NETWORKS=127.0.0.0/8,::1/128",
 			"MGW_WEBHOOK_ALLOW_HTTP=true",
 		),

@@ -141,6 +141,13 @@ type Route struct {
 	Params map[Format]Params `json:"params,omitempty"`
 }
 
+// Bearer is the value of Provider.Auth for the header Authorization.
+const Bearer = "bearer"
+
+// Auths are the values of Provider.Auth. All but Bearer are the name of the header that holds the
+// credential's secret.
+var Auths = []string{Bearer, "x-api-key", "api-key", "x-goog-api-key"}
+
 // Provider is a model provider with the gateway's credentials there.
 type Provider struct {
 	ID   string `json:"id"`
@@ -148,7 +155,7 @@ type Provider struct {
 	// BaseURL is the URL in front of the format's path, without /v1.
 	BaseURL string `json:"base_url"`
 	Enabled bool   `json:"enabled"`
-	// Auth is how the credential is sent: "bearer" (the default) or "x-api-key".
+	// Auth is how the credential is sent, one of Auths; empty means bearer.
 	Auth string `json:"auth,omitempty"`
 	// Headers are sent with every request.
 	Headers map[string]string `json:"headers,omitempty"`

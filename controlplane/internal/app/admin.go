@@ -131,7 +131,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return fmt.Errorf("admin.trusted_proxies: %w", err)
 	}
 	catalogs := catalog.NewService(catalog.Config{
-		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, Log: a.log,
+		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
 	})
 	books := ledger.NewService(ledger.Config{
 		Store: ledgerstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
@@ -191,7 +191,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.db)),
 		Tokens:     admin.NewService(tokenstore.New(a.db), bootstrap, verifier), TrustedProxies: proxies,
-		Fleet:      fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: idempotencies,
+		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),

@@ -126,7 +126,9 @@ type Config struct {
 	// Vault encrypts credentials in the database, Fleet for the proxies.
 	Vault *vault.Vault
 	Fleet *seal.Key
-	Log   *slog.Logger
+	// RequireHTTPS refuses new provider addresses without TLS.
+	RequireHTTPS bool
+	Log          *slog.Logger
 }
 
 // Service manages the catalog.

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
@@ -225,5 +227,32 @@ func TestPlanKeepsMaintenance(t *testing.T) {
 	plan, err := s.plan(state, target)
 	if err != nil || len(plan.Changes) != 0 {
 		t.Errorf("got %+v, %v; want nothing", plan, err)
+	}
+}
+
+// Without TLS a credential would be sent in the clear. An address that is stored already may stay.
+func TestAddressWithoutTLSIsRefusedByDefault(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.cfg.RequireHTTPS = true
+	state := s.stored()
+	p := state.Providers["p"]
+	p.Spec.BaseURL = "http://old.example"
+	state.Providers["p"] = p
+	doc := state.document()
+	target, err := doc.target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.plan(state, target); err != nil {
+		t.Errorf("a stored address: %v", err)
+	}
+	doc.Providers = append(doc.Providers, ProviderEntry{ID: "new", BaseURL: "http://new.example"})
+	if target, err = doc.target(); err != nil {
+		t.Fatal(err)
+	}
+	var invalid validation.Errors
+	if _, err := s.plan(state, target); !errors.As(err, &invalid) || len(invalid) != 1 || !strings.HasSuffix(invalid[0].Path, ".base_url") {
+		t.Errorf("a new address: %v; want its base_url refused", err)
 	}
 }

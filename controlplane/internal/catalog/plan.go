@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"reflect"
 	"slices"
+	"strings"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/validation"
@@ -130,6 +132,9 @@ func (s *Service) planProvider(p *Plan, state *State, t targetProvider, invalid 
 	before, known := state.Providers[t.spec.ID]
 	spec := t.spec
 	spec.Maintenance = before.Spec.Maintenance
+	if s.cfg.RequireHTTPS && spec.BaseURL != before.Spec.BaseURL && !strings.HasPrefix(spec.BaseURL, "https://") {
+		invalid.Add(validation.Member(t.path, "base_url"), "must be an https address, unless the setting catalog.require_https is false")
+	}
 	switch {
 	case !known:
 		p.Providers = append(p.Providers, spec)
@@ -160,6 +165,11 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	case !known && wanted.secret == "":
 		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because no secret is stored under this name")
 		return nil
+	case wanted.secret == "" && !sameOrigin(before.Spec.BaseURL, t.spec.BaseURL):
+		// Otherwise a change of the address would send the stored secret, which nobody can read, to a server of the
+		// caller's choice.
+		invalid.Add(validation.Member(wanted.path, "secret"), "is required, because base_url changes to another server")
+		return nil
 	case wanted.secret == "":
 		p.enableCredential(t.spec.ID+"/"+name, &stored, wanted.enabled)
 		return nil
@@ -182,6 +192,24 @@ func (s *Service) planCredential(p *Plan, before Provider, t targetProvider, nam
 	})
 	p.note(action, "credential", t.spec.ID+"/"+name, nil, nil)
 	return nil
+}
+
+// sameOrigin reports whether two addresses have the same scheme, host and port.
+func sameOrigin(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Scheme == y.Scheme && strings.EqualFold(x.Hostname(), y.Hostname()) && port(x) == port(y)
+}
+
+// port returns the port of an address; that of its scheme if it names none.
+func port(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "https":
+		return "443"
+	}
+	return "80"
 }
 
 // enableCredential enables or disables a stored credential.

@@ -107,7 +107,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	b.refuse(b.names[name], path, "name", "is used by another provider")
 	b.names[name] = true
 	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
-	b.refuse(e.Auth != "" && e.Auth != "bearer" && e.Auth != "x-api-key", path, "auth", `must be "bearer" or "x-api-key"`)
+	b.refuse(e.Auth != "" && !slices.Contains(catalogkv.Auths, e.Auth), path, "auth", "must be one of %s", strings.Join(catalogkv.Auths, ", "))
 	for header := range e.Headers {
 		b.header(validation.Member(validation.Member(path, "headers"), header), header, e.Headers[header])
 	}
@@ -152,12 +152,20 @@ var ownHeaders = []string{
 	"Connection", "Accept", "Accept-Encoding", "Anthropic-Version", "User-Agent",
 }
 
+// secretHeaders are headers whose values are secrets, in lower case.
+var secretHeaders = []string{
+	"api-key", "apikey", "x-goog-api-key", "x-auth-token", "x-access-token", "ocp-apim-subscription-key",
+	"proxy-authorization", "cookie", "cf-aig-authorization", "cf-access-client-secret",
+}
+
 func (b *builder) header(path, name, value string) {
 	token := name != "" && strings.IndexFunc(name, func(r rune) bool {
 		return r > unicode.MaxASCII || (!unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	}) < 0
 	b.refuse(!token, path, "", "is not the name of a header")
 	b.refuse(slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)), path, "", "is set by the gateway")
+	b.refuse(slices.Contains(secretHeaders, strings.ToLower(name)), path, "",
+		"carries a secret, and headers can be read by everybody who may read the catalog: set auth and give it to a credential")
 	b.refuse(strings.ContainsAny(value, "\r\n\x00"), path, "", "has a value with control characters")
 }
 

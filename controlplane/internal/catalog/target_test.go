@@ -91,6 +91,10 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 		},
 		{"auth", `{currency: USD, providers: [{id: a, base_url: "http://x", auth: basic}]}`, []string{"providers[0].auth"}},
 		{"own headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {authorization: x}}]}`, []string{"providers[0].headers.authorization"}},
+		{
+			"headers with secrets", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {Api-Key: x, x-title: y, cookie: z}}]}`,
+			[]string{"providers[0].headers.Api-Key", "providers[0].headers.cookie"},
+		},
 		{"malformed headers", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {"a b": x}}]}`, []string{"providers[0].headers.a b"}},
 		{"header with a line break", `{currency: USD, providers: [{id: a, base_url: "http://x", headers: {x-a: "b\r\nc: d"}}]}`, []string{"providers[0].headers.x-a"}},
 		{

@@ -27,6 +27,7 @@ type Config struct {
 	Secrets         Secrets       `mapstructure:"secrets"`
 	Session         Session       `mapstructure:"session"`
 	Lease           Lease         `mapstructure:"lease"`
+	Catalog         Catalog       `mapstructure:"catalog"`
 	Webhook         Webhook       `mapstructure:"webhook"`
 	Archive         Archive       `mapstructure:"archive"`
 	Log             Log           `mapstructure:"log"`
@@ -109,6 +110,11 @@ type Lease struct {
 	RefusalGracePeriod time.Duration `mapstructure:"refusal_grace_period" usage:"Grace period before a refusal for lack of money or slots is returned, at most 1s. In it, proxies may return units. It must be longer than a message takes."`
 }
 
+// Catalog configures which catalogs are accepted.
+type Catalog struct {
+	RequireHTTPS bool `mapstructure:"require_https" usage:"Refuse new provider addresses without TLS, over which credentials would be sent in the clear."`
+}
+
 // Webhook configures the delivery of webhooks.
 type Webhook struct {
 	AllowedNetworks string        `mapstructure:"allowed_networks" usage:"Private networks that webhooks may reach, in CIDR notation separated by commas, such as 10.0.0.0/8. Public addresses are always allowed."`
@@ -178,6 +184,7 @@ func Default() Config {
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
 		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
+		Catalog:         Catalog{RequireHTTPS: true},
 		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 		ShutdownTimeout: 10 * time.Second,
 	}

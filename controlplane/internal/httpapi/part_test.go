@@ -58,7 +58,7 @@ func TestProviderIsEditedWithoutTheDocument(t *testing.T) {
 		adminclient.CatalogProviderPatch{Enabled: new(true)}))
 	check(t, err)
 	problem(t, again.Problem, http.StatusPreconditionFailed, "precondition_failed")
-	replaced, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: "https://other.example"}))
+	replaced, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: "https://sim.example:443/api"}))
 	check(t, err)
 	if p := replaced.Value; p == nil || len(p.Credentials) != 2 {
 		t.Errorf("replaced: %s; want its credentials kept", replaced.Body)
@@ -82,6 +82,39 @@ func TestProviderIsEditedWithoutTheDocument(t *testing.T) {
 		adminclient.CatalogProvider{ID: "absent", BaseURL: "https://x.example"}))
 	check(t, err)
 	problem(t, absent.Problem, http.StatusPreconditionFailed, "precondition_failed")
+}
+
+// Secrets that are stored can never be read. A change of the provider's address must not send them
+// to a server of the caller's choice.
+func TestProviderAddressChangesOnlyWithItsSecrets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.catalogOf(smallCatalog)
+	for _, address := range []string{"https://other.example", "http://sim.example", "https://sim.example:8443", "https://sim.example.other"} {
+		put, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{ID: "sim", BaseURL: address}))
+		check(t, err)
+		problem(t, put.Problem, http.StatusBadRequest, "invalid_input")
+		if e := put.Problem.Errors; len(e) != 2 || e[0].Field != "credentials[0].secret" || e[1].Field != "credentials[1].secret" {
+			t.Errorf("%s by PUT: %s; want both secrets asked for", address, put.Body)
+		}
+		patched, err := answered(b.api.UpdateProvider(t.Context(), "sim", nil, adminclient.CatalogProviderPatch{BaseURL: &address}))
+		check(t, err)
+		problem(t, patched.Problem, http.StatusBadRequest, "invalid_input")
+	}
+	one, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{
+		ID: "sim", BaseURL: "https://other.example", Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-first")}, {Name: "spare"}},
+	}))
+	check(t, err)
+	if one.Problem == nil || len(one.Problem.Errors) != 1 || one.Problem.Errors[0].Field != "credentials[1].secret" {
+		t.Errorf("one of two secrets: %s; want the other one asked for", one.Body)
+	}
+	all, err := answered(b.api.PutProvider(t.Context(), "sim", nil, adminclient.CatalogProvider{
+		ID: "sim", BaseURL: "https://other.example", Credentials: []adminclient.CatalogCredential{{Name: "main", Secret: new("sk-first")}},
+	}))
+	check(t, err)
+	if all.StatusCode != http.StatusOK || all.Value.BaseURL != "https://other.example" || len(all.Value.Credentials) != 1 {
+		t.Errorf("with its secret: %s", all.Body)
+	}
 }
 
 func TestCredentialIsEditedWithoutTheDocument(t *testing.T) {

@@ -53,6 +53,10 @@ func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 			}, own("Anthropic-Version", "2031-01-01", "Anthropic-Beta", "x", "Authorization", "", "X-Api-Key", "the-secret"),
 		},
 		{
+			"credential in a header of its own", func(c *provider.Call) { c.Provider.Auth = "api-key" },
+			own("Authorization", "", "Api-Key", "the-secret"),
+		},
+		{
 			"static headers, which do not replace the credential", func(c *provider.Call) {
 				c.Provider.Headers = map[string]string{"x-region": "eu", "authorization": "other", "user-agent": "custom"}
 			}, own("X-Region", "eu", "User-Agent", "custom"),

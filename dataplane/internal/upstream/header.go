@@ -123,8 +123,8 @@ func headerFields(call *provider.Call) http.Header {
 	for name, value := range call.Provider.Headers {
 		h.Set(name, value)
 	}
-	if call.Provider.Auth == "x-api-key" {
-		h["X-Api-Key"] = []string{call.Credential.Reveal()}
+	if auth := call.Provider.Auth; auth != "" && auth != catalogkv.Bearer {
+		h.Set(auth, call.Credential.Reveal())
 	} else {
 		h["Authorization"] = []string{"Bearer " + call.Credential.Reveal()}
 	}
