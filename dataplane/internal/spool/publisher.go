@@ -26,6 +26,8 @@ const (
 	maxBatchEvents = 500
 	// publishTimeout bounds the publication of one message.
 	publishTimeout = 5 * time.Second
+	// directoryInterval is how often the directory of the spool is looked at.
+	directoryInterval = 500 * time.Millisecond
 )
 
 // Publisher publishes the events of a spool to the usage stream.
@@ -49,6 +51,7 @@ func NewPublisher(s *Spool, stream Stream, log *slog.Logger, reg prometheus.Regi
 func (p *Publisher) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
 	p.task.Go(func() { p.run(ctx) })
+	p.task.Go(func() { p.watchDirectory(ctx) })
 }
 
 // Stop cancels the publication under way, tries for publishTimeout to publish
@@ -60,6 +63,21 @@ func (p *Publisher) Stop() {
 	defer cancel()
 	for published := true; published && ctx.Err() == nil; {
 		published, _ = p.publishBatch(ctx) // it logs the error
+	}
+}
+
+// watchDirectory looks regularly whether the directory of the spool is still
+// there. It is a task of its own because a publication can take long.
+func (p *Publisher) watchDirectory(ctx context.Context) {
+	ticker := time.NewTicker(directoryInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			p.spool.CheckDirectory()
+		}
 	}
 }
 

@@ -1,12 +1,14 @@
 package spool
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
@@ -55,6 +57,8 @@ type sessionRecord struct {
 
 type headerRecord struct {
 	Sessions []sessionRecord `json:"sessions"`
+	// KernelBoot is the id of the machine's boot in which the segment was begun.
+	KernelBoot string `json:"kernel_boot,omitempty"`
 }
 
 type progressRecord struct {
@@ -95,6 +99,19 @@ func appendEventRecord(buffer []byte, k kind, e *event.Usage) []byte {
 	return fillPrefix(k, e.AppendJSON(append(buffer[:0], make([]byte, prefixBytes)...)))
 }
 
+// appendFrom appends the whole record at a place, after a check of its checksum.
+func appendFrom(records []byte, p place) ([]byte, error) {
+	start := len(records)
+	records = slices.Grow(records, int(p.bytes()))[:start+int(p.bytes())]
+	if _, err := p.segment.file.ReadAt(records[start:], p.offset); err != nil {
+		return nil, fmt.Errorf("spool: read record: %w", err)
+	}
+	if _, _, err := readRecord(bytes.NewReader(records[start:])); err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
 // errTorn means that the rest of a segment is not a complete record: the process
 // died while it wrote it.
 var errTorn = errors.New("spool: torn record")
@@ -128,6 +145,23 @@ func readRecord(r io.Reader) (kind, []byte, error) {
 type startedRequest struct {
 	// event is the aborted event of a request of an earlier process, nil for a request of this process.
 	event *event.Usage
-	// segment has the started record.
+	// started is the place of the started record, progress that of the last progress record, if there is one.
+	started, progress place
+}
+
+func (r *startedRequest) bytes() int64 { return r.started.bytes() + r.progress.bytes() }
+
+// place is where a record is on disk. The zero value means nowhere.
+type place struct {
 	segment *segment
+	offset  int64
+	size    int32 // of the body
+}
+
+// bytes returns the size of the record with its prefix.
+func (p place) bytes() int64 {
+	if p.segment == nil {
+		return 0
+	}
+	return prefixBytes + int64(p.size)
 }

@@ -78,9 +78,8 @@ func (s *Spool) abortUnfinished() int {
 
 // dropStarted forgets an unfinished request without an event.
 func (s *Spool) dropStarted(id string) {
-	r := s.running[id]
-	delete(s.running, id)
-	r.segment.live--
+	r := s.removeRunning(id)
+	r.started.segment.live--
 	s.usage.Session(wire.SessionID(r.event.Session)).Running--
 }
 
@@ -90,7 +89,10 @@ func (s *Spool) replaySegment(number int64) error {
 	if err != nil {
 		return fmt.Errorf("spool: open segment: %w", err)
 	}
-	seg := &segment{number: number, file: f}
+	seg, err := newSegment(number, f)
+	if err != nil {
+		return err
+	}
 	s.segments = append(s.segments, seg)
 	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64), 1<<16)
 	for {
@@ -118,6 +120,7 @@ func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 	switch k {
 	case kindHeader:
 		return decodeAndApply(body, func(h *headerRecord) {
+			s.recoveredBoot = h.KernelBoot
 			for _, r := range h.Sessions {
 				sess := s.usage.Open(r.Session, r.BootID)
 				sess.Last = max(sess.Last, r.LastSeq)
@@ -127,16 +130,13 @@ func (s *Spool) replayRecord(seg *segment, k kind, body []byte) error {
 	case kindSession:
 		return decodeAndApply(body, func(r *sessionRecord) { s.usage.Open(r.Session, r.BootID) })
 	case kindStarted:
-		return decodeAndApply(body, func(e *event.Usage) {
-			seg.live++
-			s.usage.Open(wire.SessionID(e.Session), "").Running++
-			s.running[e.RequestID] = startedRequest{event: e, segment: seg}
-		})
+		return decodeAndApply(body, func(e *event.Usage) { s.replayStarted(e, place{seg, seg.size, int32(len(body))}) })
 	case kindProgress:
 		return decodeAndApply(body, func(p *progressRecord) {
 			if r, ok := s.running[p.RequestID]; ok {
 				r.event.Usage, r.event.Cost = p.Usage, p.Cost
 				r.event.Rule, r.event.Estimated = event.RuleEstimated, true
+				s.setProgress(p.RequestID, place{seg, seg.size, int32(len(body))})
 			}
 		})
 	case kindFinished:
@@ -159,13 +159,25 @@ func decodeAndApply[T any](body []byte, apply func(*T)) error {
 	return nil
 }
 
+// replayStarted applies a started record. If the request is running already, the
+// earlier process has carried its record over and was killed before it removed
+// the old segment.
+func (s *Spool) replayStarted(e *event.Usage, at place) {
+	if _, ok := s.running[e.RequestID]; ok {
+		s.moveStarted(e.RequestID, at)
+		return
+	}
+	s.usage.Open(wire.SessionID(e.Session), "").Running++
+	s.addRunning(e.RequestID, startedRequest{event: e, started: at})
+}
+
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 	id := wire.SessionID(e.Session)
 	sess := s.usage.Open(id, "")
-	if r, ok := s.running[e.RequestID]; ok {
-		r.segment.live--
+	if _, ok := s.running[e.RequestID]; ok {
+		r := s.removeRunning(e.RequestID)
+		r.started.segment.live--
 		sess.Running--
-		delete(s.running, e.RequestID)
 	}
 	if e.Seq <= sess.Last {
 		return // sequence numbers are never reused: the event is known already

@@ -20,8 +20,13 @@ type segment struct {
 	number int64
 	file   file
 	size   int64 // of the complete records, in bytes
-	// live counts the live records: those of running requests and unsettled events.
-	live int
+	// live counts the live records: those of running requests and unsettled events. running counts those of running
+	// requests alone.
+	live, running int
+	// info identifies the file.
+	info os.FileInfo
+	// damaged means that a started record could not be read back.
+	damaged bool
 }
 
 // file has the methods of os.File that a segment uses.
@@ -29,6 +34,7 @@ type file interface {
 	io.ReaderAt
 	io.WriterAt
 	Truncate(size int64) error
+	Stat() (os.FileInfo, error)
 	Close() error
 	Name() string
 }
@@ -86,12 +92,28 @@ func (s *Spool) createSegmentFile() (*segment, error) {
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("spool: create directory: %w", err)
 	}
+	if s.locks && s.lock == nil { // the directory could not be made before, because the disk was full
+		lock, err := lockDir(s.cfg.Dir)
+		if err != nil {
+			return nil, err
+		}
+		s.lock = lock
+	}
 	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)
 	}
 	s.nextSegment++
-	return &segment{number: number, file: f}, nil
+	return newSegment(number, f)
+}
+
+func newSegment(number int64, f file) (*segment, error) {
+	info, err := f.Stat()
+	if err != nil {
+		_ = f.Close() // nothing was written to it
+		return nil, fmt.Errorf("spool: identify segment: %w", err)
+	}
+	return &segment{number: number, file: f, info: info}, nil
 }
 
 // append appends records and returns the offset of the first one. After a failed

@@ -23,6 +23,20 @@ import (
 // closed because of its age instead of its final count.
 const skipFilePrefix = "skip-count."
 
+// skippedAfterBoot is how many numbers are skipped after the machine has booted:
+// those of some minutes at several thousand requests per second.
+const skippedAfterBoot = 1 << 20
+
+// kernelBoot returns the id of the machine's boot, or an empty string if the
+// kernel does not tell it.
+func kernelBoot() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
+
 func (s *Spool) skipFilePath(count int64) string {
 	return filepath.Join(s.cfg.Dir, skipFilePrefix+strconv.FormatInt(count, 10))
 }
@@ -79,15 +93,25 @@ func (s *Spool) loadSkipCount() {
 // skipNumbers skips the sequence numbers that earlier processes may have
 // assigned. It raises the skip count by the numbers that this process will
 // assign to the requests it aborts: it may be killed before it can write them.
+//
+// If the machine has booted since, the end of the log may be missing, with
+// numbers that were assigned, published and settled. Then more numbers are
+// skipped than a proxy can assign while the kernel keeps writes in memory.
 func (s *Spool) skipNumbers() {
-	if s.skipCount == 0 {
+	skip := s.skipCount
+	if s.recoveredBoot != s.cfg.KernelBoot && len(s.running) > 0 {
+		skip = max(skip, skippedAfterBoot)
+		s.log.Warn("the machine has booted since the spool was written: the end of the spool may be missing",
+			slog.Int("unfinished_requests", len(s.running)))
+	}
+	if skip == 0 {
 		return
 	}
 	for _, id := range s.usage.Sessions() {
 		if sess := s.usage.Session(id); sess.Running > 0 {
-			sess.Last += s.skipCount
+			sess.Last += skip
 		}
 	}
-	s.skippedNumbers = s.skipCount
+	s.skippedNumbers = skip
 	s.setSkipCount(s.skippedNumbers + int64(len(s.running)))
 }

@@ -107,3 +107,53 @@ func TestSkipCountGrowsIfItCouldNotBeCleared(t *testing.T) {
 		t.Error("the skip count is not 2")
 	}
 }
+
+// The machine loses power: the end of the spool was not on disk. The lost end had
+// an event that was published and settled. The event of the request that was
+// running must not get its number.
+func TestSequenceNumbersAreNotReusedAfterPowerLoss(t *testing.T) {
+	t.Parallel()
+	d, cfg := &fakeDisk{}, Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20, KernelBoot: "first"}
+	s := mustOpen(t, cfg, d)
+	if err := s.OpenSession(1, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	finish(start(t, s, 1, "on disk"), 1, "on disk", 1)
+	start(t, s, 1, "running")
+	file := segmentFiles(t, cfg.Dir)[0]
+	onDisk, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(start(t, s, 1, "lost"), 1, "lost", 1)
+	if err := os.Truncate(file, onDisk.Size()); err != nil {
+		t.Fatal(err)
+	}
+	cfg.KernelBoot = "second"
+	for restart := range 3 {
+		s = mustOpen(t, cfg, d)
+		settle(s, 1, 2) // of the earlier process; it arrives before the first publication
+		got := publishDue(t, s, later(1))
+		if len(got) != 1 {
+			t.Fatalf("restart %d: published %v; want the event of the running request", restart, got)
+		}
+		for key, e := range got {
+			if e.RequestID != "running" || key[1] <= 2 || key[1] > 2*skippedAfterBoot {
+				t.Errorf("restart %d: published %s with number %d", restart, e.RequestID, key[1])
+			}
+		}
+	}
+}
+
+func TestNoNumberIsSkippedInTheSameBootOfTheMachine(t *testing.T) {
+	t.Parallel()
+	d, cfg := &fakeDisk{}, Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20, KernelBoot: "first"}
+	s := mustOpen(t, cfg, d)
+	if err := s.OpenSession(1, "boot"); err != nil {
+		t.Fatal(err)
+	}
+	start(t, s, 1, "running")
+	if got := publishDue(t, mustOpen(t, cfg, d), later(0)); got[[2]int64{1, 1}].RequestID != "running" {
+		t.Errorf("published %v; want the running request with number 1", got)
+	}
+}

@@ -10,14 +10,15 @@
 // record.
 //
 // Records are written without fsync. They survive the death of the process, but
-// not of the machine.
+// not of the machine. While the directory is lost, no request is admitted (see
+// directory.go).
 //
 // The sequence numbers of a session start at 1 and are never reused. After a
 // crash on a full disk, the next process skips the numbers that may have been
 // assigned (see skipcount.go).
 //
-// A Spool starts no goroutines. A Publisher takes batches of events from it and
-// publishes them.
+// A Spool starts no goroutines. A Publisher takes batches of events from it,
+// publishes them, and has it check its directory.
 package spool
 
 import (
@@ -47,6 +48,8 @@ type Config struct {
 	MaxEvents, MaxBytes int64
 	// SegmentBytes is the size at which a new segment is begun. Zero means 16 MiB or MaxBytes/16, whichever is less.
 	SegmentBytes int64
+	// KernelBoot identifies the boot of the machine. Empty means the one that the kernel reports.
+	KernelBoot string
 }
 
 // Spool is safe for concurrent use.
@@ -56,6 +59,7 @@ type Spool struct {
 	openFile openFile
 	openedAt time.Time // publication times are durations since then, on the monotonic clock
 	lock     *os.File  // keeps other processes out; nil if the directory could not be made on a full disk
+	locks    bool      // the directory is locked if it must be made again
 
 	mu            sync.Mutex
 	segments      []*segment // in order; the last one is written to, if hasOwnSegment
@@ -66,6 +70,14 @@ type Spool struct {
 	running  map[string]startedRequest // by request id
 	reserved int64                     // units reserved by requests that have not started
 	bytes    int64                     // size of all segments
+	// runningBytes is the size of the started and progress records that recovery needs for the running requests.
+	runningBytes int64
+	// recoveredBoot is the kernel boot of the last segment of earlier processes.
+	recoveredBoot string
+	// directory identifies the directory of the segments, nil before the first one. lost is why it, or a segment, is not
+	// there any more. See directory.go.
+	directory os.FileInfo
+	lost      error
 	// unwritten are the events that the disk has refused so far, in order. No other record is written before them.
 	unwritten []*entry
 	// skipCount is the skip count on disk. skippedNumbers is how many sequence numbers this process has skipped at its
@@ -108,12 +120,15 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.KernelBoot == "" {
+		cfg.KernelBoot = kernelBoot()
+	}
 	s, err := open(cfg, log, openOS)
 	if err != nil {
 		_ = lock.Close() // only unlocks; lock may be nil, for which Close returns an error
 		return nil, err
 	}
-	s.lock = lock
+	s.lock, s.locks = lock, true
 	return s, nil
 }
 
@@ -188,12 +203,11 @@ func (s *Spool) ready() error {
 // write appends a record after the events that the disk has refused so far. So
 // the events of a session are on disk in the order of their sequence numbers,
 // without a gap.
-func (s *Spool) write(record []byte) (*segment, error) {
+func (s *Spool) write(record []byte) (place, error) {
 	if err := s.flush(); err != nil {
-		return nil, err
+		return place{}, err
 	}
-	seg, _, err := s.append(record)
-	return seg, err
+	return s.append(record)
 }
 
 // flush writes the events that the disk has refused so far.
@@ -202,16 +216,16 @@ func (s *Spool) flush() error {
 	defer func() { s.unwritten = slices.Delete(s.unwritten, 0, done) }()
 	for _, e := range s.unwritten {
 		if sess := s.usage.Session(e.Session); sess != nil { // nil if the session was dropped after all was settled
-			seg, offset, err := s.append(e.record)
+			at, err := s.append(e.record)
 			if err != nil {
 				return err
 			}
 			sess.Written++
 			if !e.Settled() {
 				e.segment.live--
-				seg.live++
+				at.segment.live++
 			}
-			e.segment, e.offset = seg, offset
+			e.segment, e.offset = at.segment, at.offset
 			s.cacheRecord(e)
 		}
 		done++
@@ -245,20 +259,24 @@ func (s *Spool) dropRecord(e *entry) {
 
 // append appends a record to the last segment, or to a new one if that is large
 // enough. It sets writeErr.
-func (s *Spool) append(record []byte) (*segment, int64, error) {
+func (s *Spool) append(record []byte) (place, error) {
+	if s.lost != nil {
+		s.writeErr = s.lost
+		return place{}, s.lost
+	}
 	if !s.hasOwnSegment || s.segments[len(s.segments)-1].size >= s.cfg.SegmentBytes {
 		if err := s.rotate(); err != nil {
 			s.writeErr = err
-			return nil, 0, err
+			return place{}, err
 		}
 	}
 	seg := s.segments[len(s.segments)-1]
 	offset, err := seg.append(record)
 	if s.writeErr = err; err != nil {
-		return nil, 0, err
+		return place{}, err
 	}
 	s.bytes += int64(len(record))
-	return seg, offset, nil
+	return place{seg, offset, int32(len(record) - prefixBytes)}, nil
 }
 
 // probeDisk writes a record after a failed write, to find out whether the disk
@@ -272,7 +290,7 @@ func (s *Spool) probeDisk() {
 // rotate begins a segment. Its first record has the state of every session, so
 // that the segments before it can be removed.
 func (s *Spool) rotate() error {
-	var header headerRecord
+	header := headerRecord{KernelBoot: s.cfg.KernelBoot}
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
 		header.Sessions = append(header.Sessions, sessionRecord{
@@ -294,15 +312,22 @@ func (s *Spool) rotate() error {
 	s.bytes += seg.size
 	s.segments, s.hasOwnSegment = append(s.segments, seg), true
 	s.loadSkipCount()
-	return nil
+	return s.identifyDirectory()
 }
 
 // trim removes the segments at the front that have no live record. A segment
 // behind a live one must stay: it may have the finished, settled or closed
-// records of requests that the live one has as started.
+// records of requests that the live one has as started. A front segment that only
+// running requests keep is emptied first, see carry.go.
 func (s *Spool) trim() {
-	for len(s.segments) > 1 && s.segments[0].live == 0 {
+	for budget := maxCarried; len(s.segments) > 1; {
 		seg := s.segments[0]
+		if seg.live > 0 && s.worthCarrying(seg) {
+			budget -= s.carryOver(seg, budget)
+		}
+		if seg.live > 0 {
+			return
+		}
 		if err := seg.remove(); err != nil {
 			s.log.Warn("removal of a settled spool segment failed", slog.Int64("segment", seg.number), slog.Any("error", err))
 			return // the next trim tries again

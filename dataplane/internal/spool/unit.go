@@ -68,13 +68,12 @@ func (u *Unit) AppendStarted(e *event.Usage) error {
 	if !sess.AcceptsRequests() {
 		return fmt.Errorf("spool: session %d has ended", e.Session)
 	}
-	seg, err := s.write(*buffer)
+	at, err := s.write(*buffer)
 	if err != nil {
 		return err
 	}
-	seg.live++
 	sess.Running++
-	s.running[e.RequestID] = startedRequest{segment: seg}
+	s.addRunning(e.RequestID, startedRequest{started: at})
 	s.reserved--
 	u.state, u.id = unitStarted, e.RequestID
 	return nil
@@ -91,8 +90,11 @@ func (u *Unit) AppendProgress(usage price.Usage, cost money.Nano) {
 	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
-	if u.state == unitStarted {
-		_, _ = u.s.write(record) // sets writeErr
+	if u.state != unitStarted {
+		return
+	}
+	if at, err := u.s.write(record); err == nil { // write sets writeErr
+		u.s.setProgress(u.id, at)
 	}
 }
 
@@ -114,18 +116,17 @@ func (u *Unit) AppendFinished(e *event.Usage) {
 
 func (s *Spool) appendFinished(e *event.Usage) {
 	id := wire.SessionID(e.Session)
-	sess, started := s.usage.Open(id, ""), s.running[e.RequestID]
-	delete(s.running, e.RequestID)
+	sess, started := s.usage.Open(id, ""), s.removeRunning(e.RequestID)
 	sess.Running--
 	e.Seq = sess.Last + 1
 	record := appendEventRecord(make([]byte, 0, eventBufferBytes), kindFinished, e)
 	entry := &entry{
-		Delivery: usagelog.Delivery{Session: id}, segment: started.segment, record: record, size: int32(len(record) - prefixBytes), finishedMS: e.FinishedMS,
+		Delivery: usagelog.Delivery{Session: id}, segment: started.started.segment, record: record, size: int32(len(record) - prefixBytes), finishedMS: e.FinishedMS,
 	}
 	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)
 	s.unwritten = append(s.unwritten, entry)
-	if err := s.flush(); err != nil {
+	if err := s.flush(); err != nil && s.lost == nil { // the loss of the directory has been logged
 		s.raiseSkipCount()
 		s.log.Error("usage event cannot be written to the spool and is kept in memory",
 			slog.String("request_id", e.RequestID), slog.Any("error", err))
