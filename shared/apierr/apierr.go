@@ -6,6 +6,7 @@
 package apierr
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -45,6 +46,10 @@ type Error struct {
 	Message string
 	// Param is the dotted path of the parameter that the error is about, if any.
 	Param string
+	// ParamIsEmpty reports whether the error is about the parameter whose name is the empty text.
+	ParamIsEmpty bool
+	// Details is a JSON object for clients that act on a refusal, nil for none. Only the messages envelope has it.
+	Details json.RawMessage
 	// RetryAfter is how long the client should wait before a retry. It is sent in seconds, rounded up. Zero means unknown.
 	RetryAfter time.Duration
 	// Cause is the internal reason. It is logged, never sent.
@@ -127,6 +132,5 @@ func (e *Error) RetryAfterSeconds() int {
 
 // Permanent reports whether a retry of the same request cannot succeed.
 func (e *Error) Permanent() bool {
-	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusTooManyRequests &&
-		e.Status != http.StatusRequestTimeout && e.Status != http.StatusConflict && e.Status != http.StatusUnprocessableEntity
+	return e.Status >= 400 && e.Status < 500 && e.Status != http.StatusTooManyRequests && e.Status != http.StatusUnprocessableEntity
 }

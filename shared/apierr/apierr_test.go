@@ -42,6 +42,13 @@ func TestEnvelopesHideTheCause(t *testing.T) {
 	if got, want := string(e.MessagesEnvelope("req_1")), `{"type":"error","error":{"message":"no \"x\"","type":"invalid_request_error","code":"unsupported_parameter","param":"tools[0].type"},"request_id":"req_1"}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
+	empty := &Error{Status: 400, Code: UnsupportedParameter, ParamIsEmpty: true, Details: []byte(`{"a":["b"]}`)}
+	if got, want := string(empty.MessagesEnvelope("req_1")), `{"type":"error","error":{"message":"","type":"invalid_request_error","code":"unsupported_parameter","param":"","details":{"a":["b"]}},"request_id":"req_1"}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	if got := string(empty.Envelope("req_1")); strings.Contains(got, "details") || !strings.Contains(got, `"param":""`) {
+		t.Errorf("got %s", got)
+	}
 	if got := string(New(503, None, "no route").Envelope("req_1")); strings.Contains(got, "code") || strings.Contains(got, "null") {
 		t.Errorf("an empty code is in the envelope: %s", got)
 	}
@@ -67,7 +74,7 @@ func TestRetryAfterAndPermanence(t *testing.T) {
 			t.Errorf("%v: got %d; want %d", tt.e, got, tt.want)
 		}
 	}
-	for status, want := range map[int]bool{400: true, 401: true, 402: true, 403: true, 404: true, 413: true, 422: false, 429: false, 500: false, 502: false, 503: false} {
+	for status, want := range map[int]bool{400: true, 401: true, 402: true, 403: true, 404: true, 408: true, 409: true, 413: true, 422: false, 429: false, 500: false, 502: false, 503: false} {
 		if got := New(status, None, "").Permanent(); got != want {
 			t.Errorf("Permanent of %d: got %v", status, got)
 		}

@@ -5,11 +5,12 @@ import "encoding/json"
 // body is the inner object of both envelopes. Members without a value are left
 // out.
 type body struct {
-	Message   string `json:"message"`
-	Type      string `json:"type"`
-	Code      Code   `json:"code,omitempty"`
-	Param     string `json:"param,omitempty"`
-	RequestID string `json:"request_id,omitempty"`
+	Message   string          `json:"message"`
+	Type      string          `json:"type"`
+	Code      Code            `json:"code,omitempty"`
+	Param     *string         `json:"param,omitempty"`
+	Details   json.RawMessage `json:"details,omitempty"`
+	RequestID string          `json:"request_id,omitempty"`
 }
 
 // Envelope returns the error in the common envelope:
@@ -17,7 +18,7 @@ type body struct {
 func (e *Error) Envelope(requestID string) []byte {
 	return encode(struct {
 		Error body `json:"error"`
-	}{body{e.Message, e.Type(), e.Code, e.Param, requestID}})
+	}{body{Message: e.Message, Type: e.Type(), Code: e.Code, Param: e.param(), RequestID: requestID}})
 }
 
 // MessagesEnvelope returns the error in the envelope of the messages format:
@@ -27,7 +28,15 @@ func (e *Error) MessagesEnvelope(requestID string) []byte {
 		Type      string `json:"type"`
 		Error     body   `json:"error"`
 		RequestID string `json:"request_id"`
-	}{"error", body{e.Message, e.MessagesType(), e.Code, e.Param, ""}, requestID})
+	}{"error", body{Message: e.Message, Type: e.MessagesType(), Code: e.Code, Param: e.param(), Details: e.Details}, requestID})
+}
+
+// param returns the parameter for an envelope, nil if the error is about none.
+func (e *Error) param() *string {
+	if e.Param == "" && !e.ParamIsEmpty {
+		return nil
+	}
+	return &e.Param
 }
 
 func encode(v any) []byte {

@@ -15,7 +15,7 @@ const maxParamName = 128
 func Unsupported(param string) *apierr.Error {
 	param = clipParam(param)
 	return &apierr.Error{
-		Status: http.StatusBadRequest, Code: apierr.UnsupportedParameter, Param: param,
+		Status: http.StatusBadRequest, Code: apierr.UnsupportedParameter, Param: param, ParamIsEmpty: param == "",
 		Message: "The parameter " + strconv.Quote(param) + " is not supported.",
 	}
 }

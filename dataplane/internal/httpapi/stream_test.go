@@ -109,6 +109,8 @@ func TestFailureDuringAStreamIsAnEventAndDeliveredTextIsCharged(t *testing.T) {
 			provider func(i int, p *catalogkv.Provider)
 		}{
 			{"error event", streamAnswer(d.fault), nil},
+			{"error without an envelope", streamAnswer(`data: {"object":"error","message":"The server had an error","code":500}`+"\n\n", d.end), nil},
+			{"error without the framing of an event", streamAnswer(`{"error":{"message":"The server had an error"}}`+"\n\n", d.end), nil},
 			{"truncated", cutAfter(), nil},
 			{"ended without its last event", streamAnswer(), nil},
 			{"half an event", streamAnswer(d.text[:len(d.text)-20]), nil},

@@ -84,6 +84,14 @@ func (c *ObjectCursor) SkipRest() int {
 // Complete reports, after the last member, whether the object ended with its closing brace.
 func (c *ObjectCursor) Complete() bool { return c.complete }
 
+// Exists reports whether there is an object.
+func (c *ObjectCursor) Exists() bool { return !c.none }
+
+// Alone reports, after the last member, whether the object is complete and the rest of the text is white space.
+func (c *ObjectCursor) Alone() bool {
+	return c.complete && SkipSpace(c.text, c.after) == len(c.text)
+}
+
 // Name returns the name as written, without its quotes. It equals the decoded name unless it is written with escapes.
 func (c *ObjectCursor) Name() []byte { return c.text[c.key+1 : max(c.nameEnd-1, c.key+1)] }
 

@@ -14,6 +14,7 @@ type block struct {
 	name    span
 	data    span
 	lines   int    // number of data fields
+	bare    bool   // a line begins with a brace
 	joined  []byte // the joined data of several data fields
 }
 
@@ -35,6 +36,8 @@ func (b *block) read(raw []byte, start, end int) {
 		if value, ok := fieldValue(line, "event"); ok {
 			b.name = span{end - len(value), end}
 		}
+	case '{':
+		b.bare = true
 	}
 }
 
@@ -73,6 +76,7 @@ func (b *block) event(raw []byte) Event {
 		Raw:     slices.Clip(raw),
 		Name:    raw[b.name.start:b.name.end:b.name.end],
 		Comment: b.comment,
+		Bare:    b.bare,
 	}
 	switch {
 	case b.lines == 1:

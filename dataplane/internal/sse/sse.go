@@ -29,6 +29,9 @@ type Event struct {
 	// Comment reports whether Raw is a comment line. Comments are delivered without waiting for an empty line,
 	// because they keep connections alive.
 	Comment bool
+	// Bare reports whether a line of Raw is, or begins, a JSON object instead of a field. Clients ignore such a line;
+	// some servers write the error that ends a stream this way.
+	Bare bool
 	// Partial reports whether the stream ended before the block did. Only Flush returns such events. Clients drop
 	// them, and their data may be truncated.
 	Partial bool

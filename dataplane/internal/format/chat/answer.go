@@ -63,11 +63,11 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		if c.Dropped() {
 			continue
 		}
-		if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+		if value, changed := a.Echo.Of(c.DecodedName(), c.Value()); changed {
 			c.Set(&w, value)
 		}
 	}
-	if p.failed || p.choices < 0 || !c.Complete() {
+	if p.failed || p.choices < 0 || !c.Alone() {
 		a.RecordFailure(body)
 		return dst, false
 	}
@@ -82,8 +82,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 
 // Event reads one event. A chunk that matches the template is not parsed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
-		return answer.PassThrough(dst, ev)
+	if answer.IsIgnored(ev) {
+		return a.PassThrough(dst, ev)
 	}
 	if a.Failed() { // only usage still matters
 		delivered := a.Bytes
@@ -123,6 +123,7 @@ type chunkParts struct {
 	shift      int // of the choices
 	padding    stringSpan
 	failed     bool
+	flat       bool   // whether there is a text or code of an error outside of a member error
 	usage      []byte // the usage object
 	groq       []byte // the object x_groq, which may contain usage
 	timings    []byte
@@ -132,7 +133,7 @@ type chunkParts struct {
 // chunk reads a chunk.
 func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	w, c, text := a.BeginRewrite(dst, ev)
-	p := chunkParts{textMember: "delta", choices: -1}
+	p := chunkParts{textMember: "delta", choices: -1, failed: string(ev.Name) == "error" || !c.Exists()}
 	for c.Next() {
 		a.member(text, &c, &w, &p)
 	}
@@ -140,9 +141,8 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if reported {
 		a.bytesAtUsage = a.Bytes + p.sum.Len
 	}
-	if p.failed {
-		a.RecordFailure(ev.Data)
-		return dst, format.Failure
+	if p.failed || p.flat && p.choices <= 0 && !reported {
+		return a.Fail(dst, ev.Data)
 	}
 	a.Bytes += p.sum.Len
 	a.endedChoices += p.ended
@@ -164,9 +164,11 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // member reads one top-level member, and changes or drops it if the client must not see it.
 func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, p *chunkParts) {
 	null := c.Kind() == jsonspan.KindNull
-	switch string(c.Name()) {
+	switch name := c.DecodedName(); string(name) {
 	case "id":
 		a.SetID(c.Value())
+	case "object":
+		p.failed = p.failed || string(c.Value()) == `"error"`
 	case "model":
 		if !bytes.Equal(c.Value(), a.Model) {
 			c.Set(w, a.Model)
@@ -203,8 +205,11 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 			p.padding = stringSpan{c.Start(), c.End(), c.Start() + w.Shift()}
 		}
 	default:
-		if answer.IsCost(c.Name()) {
+		switch {
+		case answer.IsCost(name):
 			c.Drop(w)
+		case answer.IsErrorText(name):
+			p.flat = p.flat || answer.IsSet(c.Value())
 		}
 	}
 }

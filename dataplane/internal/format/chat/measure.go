@@ -14,7 +14,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 		count++
 		c := jsonspan.ObjectAt(text, it.Start())
 		for c.Next() {
-			switch name := c.Name(); {
+			switch name := c.DecodedName(); {
 			case string(name) == inside:
 				c.SetEnd(readMessage(sum, text, c.Start()))
 			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
@@ -34,7 +34,7 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 	var named, plain answer.TextSum
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "content", "refusal":
 			c.SetEnd(readContent(sum, text, &c))
 		case "reasoning_content":

@@ -62,7 +62,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed bool) {
 	a.Total.Size, a.Total.Quality = a.size, a.quality
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "data":
 			n, end := countImages(text, c.Start())
 			a.Total.Images += n
@@ -86,15 +86,15 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 		case "error":
 			failed = c.Kind() != jsonspan.KindNull
 		default:
-			if answer.IsCost(c.Name()) {
+			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)
-			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+			} else if value, changed := a.Echo.Of(c.DecodedName(), c.Value()); changed {
 				c.Set(w, value)
 			}
 		}
 	}
 	c.SkipRest()
-	return c.Complete(), failed
+	return c.Alone(), failed
 }
 
 // countImages counts the elements of an answer's data that are images, and returns the index after them.
@@ -104,7 +104,7 @@ func countImages(text []byte, at int) (n int64, end int) {
 		c := jsonspan.ObjectAt(text, it.Start())
 		found := false
 		for c.Next() {
-			switch string(c.Name()) {
+			switch string(c.DecodedName()) {
 			case "b64_json", "url":
 				found = found || c.Kind() == jsonspan.KindString && string(c.Value()) != `""`
 			}
@@ -176,18 +176,21 @@ func (a *reader) addSVGUsage(raw []byte) {
 
 // Event reads one event, in case a provider sends a stream.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
-		return answer.PassThrough(dst, ev)
+	if answer.IsIgnored(ev) {
+		return a.PassThrough(dst, ev)
 	}
-	switch string(answer.Type(ev)) {
+	kind := answer.Type(ev)
+	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !bytes.HasPrefix(kind, []byte("image_generation.")) {
+		return a.Fail(dst, ev.Data)
+	}
+	switch string(kind) {
 	case "image_generation.completed":
 		w, c, text := a.BeginRewrite(dst, ev)
 		a.readAnswer(&w, &c, text)
 		a.Reported = true
 		return w.Finish(), format.Content
 	case "error":
-		a.RecordFailure(ev.Data)
-		return dst, format.Failure
+		return a.Fail(dst, ev.Data)
 	}
 	return ev.AppendTerminated(dst), format.Other
 }

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"bytes"
+	"strings"
 	"sync"
 
 	"modelgateway/dataplane/internal/format"
@@ -73,15 +74,22 @@ func isOutput(name []byte) bool {
 
 // Event reads one event. Only events with usage are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
-		return answer.PassThrough(dst, ev)
+	if answer.IsIgnored(ev) {
+		return a.PassThrough(dst, ev)
 	}
 	if a.Failed() || answer.IsDone(ev.Data) { // some providers send it although the format has no such event
 		return dst, format.Other
 	}
-	switch string(answer.Type(ev)) {
-	case "content_block_delta":
-		return ev.AppendTerminated(dst), a.delta(ev.Data)
+	kind := string(answer.Type(ev))
+	if kind == "content_block_delta" {
+		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
+			return ev.AppendTerminated(dst), a.delta(ev.Data, i+len(deltaMember))
+		}
+	}
+	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !isEvent(kind) {
+		return a.Fail(dst, ev.Data)
+	}
+	switch kind {
 	case "message_start":
 		return a.start(dst, ev)
 	case "message_delta":
@@ -90,20 +98,21 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		a.ended = true
 		return ev.AppendTerminated(dst), format.Terminal
 	case "error":
-		a.RecordFailure(ev.Data)
-		return dst, format.Failure
+		return a.Fail(dst, ev.Data)
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
 
-// delta measures the text of a delta.
-func (a *reader) delta(data []byte) format.Kind {
-	const name = `"delta":`
-	i := bytes.Index(data, []byte(name))
-	if i < 0 {
-		return format.Other
-	}
-	if a.AddTexts(data, i+len(name), isOutput) == 0 {
+// isEvent reports whether the format has events of a type.
+func isEvent(kind string) bool {
+	return kind == "ping" || strings.HasPrefix(kind, "message_") || strings.HasPrefix(kind, "content_block_")
+}
+
+const deltaMember = `"delta":`
+
+// delta measures the text of the delta at index i.
+func (a *reader) delta(data []byte, i int) format.Kind {
+	if a.AddTexts(data, i, isOutput) == 0 {
 		return format.Other
 	}
 	return format.Content
@@ -113,7 +122,7 @@ func (a *reader) delta(data []byte) format.Kind {
 func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	w, c, text := a.BeginRewrite(dst, ev)
 	for c.Next() {
-		if string(c.Name()) == "message" {
+		if string(c.DecodedName()) == "message" {
 			m := a.message(&w, text, c.Start())
 			c.SetEnd(m.end)
 		}
@@ -125,7 +134,7 @@ func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 func (a *reader) end(dst []byte, ev sse.Event) []byte {
 	w, c, text := a.BeginRewrite(dst, ev)
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "usage":
 			c.SetEnd(answer.DropCosts(&w, text, c.Start()))
 			if a.counts.read(c.Value()) {
@@ -153,7 +162,7 @@ type messageParts struct {
 func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messageParts) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "id":
 			a.SetID(c.Value())
 		case "model":
@@ -172,12 +181,12 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messagePar
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			m.usage = a.counts.read(c.Value())
 		default:
-			if answer.IsCost(c.Name()) {
+			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)
 			}
 		}
 	}
-	m.end, m.complete = c.SkipRest(), c.Complete()
+	m.end, m.complete = c.SkipRest(), c.Alone()
 	return m
 }
 

@@ -67,8 +67,8 @@ func isOutput(name []byte) bool {
 
 // Event reads one event. Only events that carry the response are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if len(ev.Data) == 0 || answer.IsTruncated(ev) {
-		return answer.PassThrough(dst, ev)
+	if answer.IsIgnored(ev) {
+		return a.PassThrough(dst, ev)
 	}
 	if answer.IsDone(ev.Data) {
 		return dst, format.Other // some providers send it although the format has no such event
@@ -91,12 +91,18 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	case string(kind) == "response.audio.delta": // the length of audio says nothing about tokens
 		return ev.AppendTerminated(dst), format.Content
 	case bytes.HasSuffix(kind, []byte(".delta")):
-		return ev.AppendTerminated(dst), a.delta(ev.Data)
+		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
+			n, _ := answer.TextLenAt(ev.Data, i+len(deltaMember))
+			a.Bytes += n
+			return ev.AppendTerminated(dst), format.Content
+		}
 	case string(kind) == "keepalive":
 		return sse.AppendComment(dst, "keepalive"), format.Other
 	case string(kind) == "error":
-		a.RecordFailure(ev.Data)
-		return dst, format.Failure
+		return a.Fail(dst, ev.Data)
+	}
+	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !bytes.HasPrefix(kind, []byte("response.")) {
+		return a.Fail(dst, ev.Data)
 	}
 	switch string(kind) {
 	case "response.created", "response.queued", "response.in_progress",
@@ -113,6 +119,8 @@ func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, fo
 	}
 	return dst, format.Other
 }
+
+const deltaMember = `"delta":`
 
 // recordNumber records the event's number.
 func (a *reader) recordNumber(data []byte) {
@@ -132,24 +140,12 @@ func (a *reader) recordNumber(data []byte) {
 	a.sequence = n
 }
 
-// delta measures the text of a delta.
-func (a *reader) delta(data []byte) format.Kind {
-	const name = `"delta":`
-	i := bytes.Index(data, []byte(name))
-	if i < 0 {
-		return format.Other
-	}
-	n, _ := answer.TextLenAt(data, i+len(name))
-	a.Bytes += n
-	return format.Content
-}
-
 // responseEvent reads an event that carries the response.
 func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, format.Kind) {
 	w, c, text := a.BeginRewrite(dst, ev)
 	var p responseParts
 	for c.Next() {
-		if string(c.Name()) != "response" || c.Kind() != jsonspan.KindObject {
+		if string(c.DecodedName()) != "response" || c.Kind() != jsonspan.KindObject {
 			continue
 		}
 		p, _ = a.response(&w, text, c.Start())
@@ -163,8 +159,7 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 		a.recordUsage(&p) // an earlier report does not cover the whole response
 	}
 	if kind == "response.failed" || p.failed {
-		a.RecordFailure(ev.Data)
-		return dst, format.Failure
+		return a.Fail(dst, ev.Data)
 	}
 	if whole {
 		a.ended = true
@@ -194,7 +189,7 @@ type responseParts struct {
 func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseParts, whole bool) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "id":
 			a.SetID(c.Value())
 		case "model":
@@ -216,15 +211,15 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			p.toolUsage = c.Value()
 		default:
-			if answer.IsCost(c.Name()) {
+			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)
-			} else if value, changed := a.Echo.Of(c.Name(), c.Value()); changed {
+			} else if value, changed := a.Echo.Of(c.DecodedName(), c.Value()); changed {
 				c.Set(w, value)
 			}
 		}
 	}
 	p.end = c.SkipRest()
-	return p, c.Complete()
+	return p, c.Alone()
 }
 
 // recordUsage reads the usage and the calls of provider-run tools.

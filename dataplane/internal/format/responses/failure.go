@@ -35,7 +35,7 @@ func (a *reader) appendFailed(dst []byte, e *apierr.Error, requestID string) []b
 	w := jsonspan.NewSplicer(dst, response)
 	c := jsonspan.ObjectAt(response, 0)
 	for c.Next() {
-		switch string(c.Name()) {
+		switch string(c.DecodedName()) {
 		case "status":
 			c.Set(&w, []byte(`"failed"`))
 		case "error":

@@ -71,7 +71,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 // member changes one member into the form that clients of the format expect.
 func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	var value []byte
-	switch string(c.Name()) {
+	switch string(c.DecodedName()) {
 	case "id":
 		a.SetID(c.Value())
 		value = a.clientID
@@ -86,7 +86,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	case "usage":
 		c.SetEnd(answer.DropCosts(w, text, c.Start()))
 	default:
-		if answer.IsCost(c.Name()) {
+		if answer.IsCost(c.DecodedName()) {
 			c.Drop(w)
 		}
 	}
@@ -97,7 +97,7 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 
 // Event passes an event on. The format has no streams.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	return answer.PassThrough(dst, ev)
+	return a.PassThrough(dst, ev)
 }
 
 // Finish reports that no stream is complete.

@@ -92,7 +92,7 @@ func TestPassThroughDropsTruncatedEvents(t *testing.T) {
 		if !ok {
 			ev, _ = s.Flush()
 		}
-		if got, kind := PassThrough(nil, ev); string(got) != want || kind != format.Other {
+		if got, kind := new(Base).PassThrough(nil, ev); string(got) != want || kind != format.Other {
 			t.Errorf("%q: got %q, %v; want %q", stream, got, kind, want)
 		}
 	}

@@ -79,12 +79,18 @@ func (b *Base) SetID(raw []byte) {
 	}
 }
 
-// RecordFailure records the payload that came instead of an answer. The first failure is kept, because later ones are
-// usually less specific.
+// RecordFailure records the payload that came instead of an answer, without the parts that the client or the model has
+// written. The first failure is kept, because later ones are usually less specific.
 func (b *Base) RecordFailure(payload []byte) {
 	if !b.failed {
-		b.failure, b.failed = append(b.failure[:0], payload...), true
+		b.failure, b.failed = appendOwnWords(b.failure[:0], payload), true
 	}
+}
+
+// Fail records the payload of an event that is an error. The client does not get the event.
+func (b *Base) Fail(dst, payload []byte) ([]byte, format.Kind) {
+	b.RecordFailure(payload)
+	return dst, format.Failure
 }
 
 // Failed reports whether a failure was recorded.
@@ -107,10 +113,17 @@ func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int6
 	return sum.Len
 }
 
-// PassThrough returns the client's copy of an event that needs no change. An event that the end of the stream
-// truncated is left out, as clients do.
-func PassThrough(dst []byte, ev sse.Event) ([]byte, format.Kind) {
-	if ev.Partial && !ev.Comment {
+// IsIgnored reports whether clients ignore an event: it has no data, or they are truncated, or there is an error in it
+// without the framing of an event. PassThrough handles such an event.
+func IsIgnored(ev sse.Event) bool { return len(ev.Data) == 0 || ev.Bare || IsTruncated(ev) }
+
+// PassThrough returns the client's copy of an event that IsIgnored. An event that the end of the stream truncated is
+// left out, as clients do. A bare object is an error of the provider, because no format has such lines.
+func (b *Base) PassThrough(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	switch {
+	case ev.Bare:
+		return b.Fail(dst, ev.Raw)
+	case ev.Partial && !ev.Comment:
 		return dst, format.Other
 	}
 	return ev.AppendTerminated(dst), format.Other

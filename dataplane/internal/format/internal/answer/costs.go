@@ -51,7 +51,7 @@ func dropCosts(w *jsonspan.Splicer, text []byte, at, depth int) (end int) {
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch kind := c.Kind(); {
-		case IsCost(c.Name()):
+		case IsCost(c.DecodedName()):
 			c.Drop(w)
 		case kind == jsonspan.KindObject || kind == jsonspan.KindArray:
 			c.SetEnd(dropCosts(w, text, c.Start(), depth-1))

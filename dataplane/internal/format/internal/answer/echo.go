@@ -1,6 +1,10 @@
 package answer
 
-import "modelgateway/dataplane/internal/format"
+import (
+	"bytes"
+
+	"modelgateway/dataplane/internal/format"
+)
 
 // Echo has the client's values of parameters that providers repeat in their answers, but that were replaced before
 // they were sent to the provider. The zero value is empty.
@@ -19,8 +23,20 @@ func (e *Echo) Capture(r *format.Request, names []string) {
 	}
 	e.names = names
 	for _, name := range names {
-		e.text = append(e.text, r.Value(name)...)
+		e.text = appendInOneLine(e.text, r.Value(name))
 		e.ends = append(e.ends, len(e.text))
+	}
+}
+
+// appendInOneLine appends a value without its line ends, which would end the field of an event. In valid JSON they occur
+// only between tokens.
+func appendInOneLine(dst, raw []byte) []byte {
+	for {
+		i := bytes.IndexAny(raw, "\r\n")
+		if i < 0 {
+			return append(dst, raw...)
+		}
+		dst, raw = append(dst, raw[:i]...), raw[i+1:]
 	}
 }
 

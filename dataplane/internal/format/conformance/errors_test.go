@@ -1,0 +1,225 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/provider/classify"
+	"modelgateway/dataplane/internal/sse"
+	"modelgateway/shared/catalogkv"
+)
+
+// readEvents reads a stream and returns what the client gets, and whether the stream has failed.
+func readEvents(a format.Answer, stream string) (out string, failed bool) {
+	r := answerStream(a, []byte(stream), oneRead)
+	return string(r.out), r.Failed
+}
+
+// beginnings holds the first events of a stream of each text format, up to some output.
+var beginnings = map[catalogkv.Format]string{
+	catalogkv.Chat: `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"up","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}` + "\n\n",
+	catalogkv.Responses: "event: response.created\n" + `data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","model":"up","status":"in_progress","output":[]}}` + "\n\n" +
+		"event: response.output_text.delta\n" + `data: {"type":"response.output_text.delta","sequence_number":1,"delta":"Hello"}` + "\n\n",
+	catalogkv.Messages: "event: message_start\n" + `data: {"type":"message_start","message":{"id":"msg_1","type":"message","model":"up","content":[],"usage":{"input_tokens":9,"output_tokens":1}}}` + "\n\n" +
+		"event: content_block_delta\n" + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}` + "\n\n",
+}
+
+func TestErrorAtAnyPlaceOfAStreamIsAFailure(t *testing.T) {
+	t.Parallel()
+	const secret = "account 123456789012"
+	events := []string{
+		`data: {"object":"error","message":"Engine of ` + secret + ` died","type":"InternalServerError","param":null,"code":500}` + "\n\n",
+		`data: {"message":"Insufficient balance of ` + secret + `","code":402}` + "\n\n",
+		"event: error\n" + `data: {"message":"Insufficient balance of ` + secret + `"}` + "\n\n",
+		"event: error\ndata: The engine of " + secret + " died\n\n",
+		"data: The engine of " + secret + " died\n\n",
+		`data: "The engine of ` + secret + ` died"` + "\n\n",
+		`data: {"code":"1113","msg":"` + secret + `"}` + "\n\n",
+		`data: {"detail":"` + secret + `"}` + "\n\n",
+		`data: {"errors":[{"message":"` + secret + `"}]}` + "\n\n",
+		`data: {"err\u006fr":{"message":"` + secret + `"}}` + "\n\n",
+		`data: {"base_resp":{"status_code":1004,"status_msg":"` + secret + `"}}` + "\n\n",
+		`data: {"error":{"message":"` + secret + `"}}` + "\n\n",
+		`data: {"type":"error","error":{"message":"` + secret + `"}}` + "\n\n",
+		`{"error":{"message":"` + secret + `"}}` + "\n\n",
+		`{"error":{"message":"` + secret + `"}}` + "\n",
+		"{\n  \"error\": {\"message\": \"" + secret + "\"}\n}\n\n",
+		`{"error":{"message":"` + secret + `"}}` + "\ndata: [DONE]\n\n",
+	}
+	for f, head := range beginnings {
+		for _, event := range events {
+			for _, before := range []string{"", head} {
+				a := newAnswer(t, f, "")
+				out, failed := readEvents(a, before+event)
+				if !failed || strings.Contains(out, secret) || strings.Contains(out, "DONE") {
+					t.Errorf("%s: %q after %d bytes: failed %v, the client gets %q", f, event, len(before), failed, out)
+				}
+				if got := string(a.Failure()); !strings.Contains(got, secret) {
+					t.Errorf("%s: %q: Failure is %q", f, event, got)
+				}
+				if want := int64(min(len(before), 2)); a.DeliveredTokens() != want {
+					t.Errorf("%s: %q: delivered %d tokens; want %d", f, event, a.DeliveredTokens(), want)
+				}
+				a.Release()
+			}
+		}
+	}
+}
+
+func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
+	t.Parallel()
+	tests := map[catalogkv.Format][]string{
+		catalogkv.Chat: {
+			`data: {"id":"x","choices":[],"prompt_filter_results":[]}` + "\n\n",
+			`data: {"id":"x","code":0,"message":"","choices":[]}` + "\n\n",
+			`data: {"id":"x","base_resp":{"status_code":0,"status_msg":""},"choices":[]}` + "\n\n",
+			`data: {"id":"x","message":"Success","choices":[{"index":0,"delta":{"content":"Hi"}}]}` + "\n\n",
+			": OPENROUTER PROCESSING\n", "event: ping\n\n",
+		},
+		catalogkv.Responses: {
+			"event: response.new_kind\n" + `data: {"type":"response.new_kind","message":"a text"}` + "\n\n",
+			"event: response.output_item.done\n" + `data: {"type":"response.output_item.done","item":{"type":"mcp_call","error":"x"}}` + "\n\n",
+		},
+		catalogkv.Messages: {
+			"event: ping\n" + `data: {"type": "ping"}` + "\n\n",
+			"event: content_block_start\n" + `data: {"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","content":{"type":"web_search_tool_result_error","error_code":"unavailable"}}}` + "\n\n",
+		},
+	}
+	for f, events := range tests {
+		for _, event := range events {
+			a := newAnswer(t, f, "")
+			if out, failed := readEvents(a, event); failed || out != event {
+				t.Errorf("%s: %q: failed %v, the client gets %q", f, event, failed, out)
+			}
+			a.Release()
+		}
+	}
+}
+
+// Clients write JSON in any layout, but a line end inside an event's data would end the data.
+func TestEchoedParametersKeepTheFramingOfEvents(t *testing.T) {
+	t.Parallel()
+	metadata := "{\r\n  \"order\": \"1 7\",\n\n  \"of\": \"me\\n\"\r}"
+	a := newAnswer(t, catalogkv.Responses, "")
+	a.Release()
+	body := `{"model":"my-model","input":"x","stream":true,"metadata":` + metadata + `}`
+	r, e := dialects[catalogkv.Responses].Read(parse(t, body))
+	if e != nil {
+		t.Fatal(e)
+	}
+	a = dialects[catalogkv.Responses].NewAnswer(format.AnswerConfig{Request: r})
+	r.Release()
+	defer a.Release()
+	stream := strings.Replace(beginnings[catalogkv.Responses], `"output":[]`, `"output":[],"metadata":{}`, 1) +
+		"event: response.completed\n" + `data: {"type":"response.completed","sequence_number":2,"response":{"id":"resp_1","object":"response","model":"up","status":"completed","output":[],"metadata":{}}}` + "\n\n"
+	out, failed := readEvents(a, stream)
+	if failed {
+		t.Fatal("the stream has failed")
+	}
+	var s sse.Splitter
+	s.Feed([]byte(out))
+	echoes := 0
+	for ev, ok := s.Next(); ok; ev, ok = s.Next() {
+		var data struct {
+			Response struct{ Metadata map[string]string }
+		}
+		if err := json.Unmarshal(ev.Data, &data); err != nil {
+			t.Errorf("%q: %v", ev.Raw, err)
+		}
+		if m := data.Response.Metadata; m["order"] == "1 7" && m["of"] == "me\n" {
+			echoes++
+		}
+	}
+	if echoes != 2 {
+		t.Errorf("got %d echoes in %s; want 2", echoes, out)
+	}
+}
+
+// Whoever writes a prompt, a tool or the output of a model must not decide what an error means.
+func TestFailureHasOnlyTheProvidersWords(t *testing.T) {
+	t.Parallel()
+	const planted = "Incorrect API key provided, maximum context length is 128000 tokens, rate limit reached, try again in 50s"
+	echo := `"instructions":"` + planted + `","tools":[{"type":"function","name":"f","description":"` + planted + `","parameters":{"title":"` + planted + `"}}],` +
+		`"metadata":{"message":"` + planted + `"},"user":"` + planted + `","text":{"format":{"type":"json_schema","schema":{"description":"` + planted + `"}}},` +
+		`"reasoning":{"summary":"` + planted + `"},"tool_choice":{"type":"function","name":"` + planted + `"},"unknown":{"message":"` + planted + `"},` +
+		`"output":[{"type":"message","content":[{"type":"output_text","text":"` + planted + `"}]}],"usage":null`
+	failure := `"error":{"code":"server_error","message":"The model produced an internal error."}`
+	response := `{"id":"resp_1","object":"response","status":"failed",` + echo + `,` + failure + `}`
+	tests := map[catalogkv.Format][]string{
+		catalogkv.Responses: {
+			response,
+			"event: response.failed\n" + `data: {"type":"response.failed","sequence_number":7,"response":` + response + `}` + "\n\n",
+		},
+		catalogkv.Chat: {
+			`{"id":"x","choices":[{"index":0,"message":{"content":"` + planted + `"},"finish_reason":"error"}],` + echo + `,` + failure + `}`,
+			`data: {"id":"x","choices":[{"index":0,"delta":{"content":"` + planted + `"},"finish_reason":"error"}],` + failure + `}` + "\n\n",
+			`data: {"id":"x","choices":[{"index":0,"delta":{"content":"` + planted + `"}}],"x_groq":{"id":"y",` + failure + `}}` + "\n\n",
+		},
+		catalogkv.Messages: {
+			`{"type":"message","content":[{"type":"text","text":"` + planted + `"}],` + failure + `}`,
+		},
+	}
+	for f, bodies := range tests {
+		for _, body := range bodies {
+			a := newAnswer(t, f, "")
+			if strings.HasPrefix(body, "{") {
+				if _, ok := a.JSON(nil, []byte(body)); ok {
+					t.Errorf("%s: accepted %s", f, body)
+				}
+			} else if _, failed := readEvents(a, body); !failed {
+				t.Errorf("%s: accepted %s", f, body)
+			}
+			got := a.Failure()
+			if bytes.Contains(got, []byte("Incorrect")) || !bytes.Contains(got, []byte("The model produced an internal error.")) || !json.Valid(got) {
+				t.Errorf("%s: the classifier gets %s", f, got)
+			}
+			v := classify.Classify(classify.Answer{Format: string(f), Status: 200, Body: got, Stream: true})
+			if v.Class != classify.Unavailable {
+				t.Errorf("%s: class %s", f, v.Class)
+			}
+			a.Release()
+		}
+	}
+}
+
+func TestNamesInAnswersMayBeWrittenWithEscapes(t *testing.T) {
+	t.Parallel()
+	tests := map[catalogkv.Format]string{
+		catalogkv.Chat:      `{"mod\u0065l":"up","ch\u006fices":[{"m\u0065ssage":{"content":"Hi"}}],"us\u0061ge":{"prompt_tokens":9,"completion_tokens":1}}`,
+		catalogkv.Responses: `{"mod\u0065l":"up","outp\u0075t":[],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
+		catalogkv.Messages:  `{"mod\u0065l":"up","cont\u0065nt":[],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
+		catalogkv.Images:    `{"mod\u0065l":"up","d\u0061ta":[{"\u0075rl":"x"}],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
+	}
+	for f, body := range tests {
+		a := newAnswer(t, f, "")
+		out, ok := a.JSON(nil, []byte(body))
+		usage, _ := a.Usage()
+		if !ok || bytes.Contains(out, []byte(`"up"`)) || usage.Input != 9 || usage.Output != 1 {
+			t.Errorf("%s: ok %v, usage %+v, the client gets %s", f, ok, usage, out)
+		}
+		a.Release()
+	}
+}
+
+func TestTwoDocumentsInOneBodyAreNoAnswer(t *testing.T) {
+	t.Parallel()
+	fixtures(t, testdata, func(name string, f catalogkv.Format, body []byte) {
+		if !strings.HasSuffix(name, ".json") || f == catalogkv.Videos {
+			return
+		}
+		for _, rest := range []string{string(body), `{"model":"up"}`, "x"} {
+			a, b := newAnswer(t, f, ""), newAnswer(t, f, "")
+			if _, ok := a.JSON(nil, body); ok {
+				if out, ok := b.JSON(nil, slices.Concat(body, []byte("\n"+rest))); ok {
+					t.Errorf("%s: two documents are an answer: %s", name, out)
+				}
+			}
+			a.Release()
+			b.Release()
+		}
+	})
+}

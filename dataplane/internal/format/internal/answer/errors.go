@@ -1,0 +1,117 @@
+package answer
+
+import (
+	"modelgateway/dataplane/internal/jsonspan"
+)
+
+// IsErrorText reports whether a member with this name holds the text or the code of an error that is written without
+// a member "error", as in {"message":"…","code":402} or {"detail":"…"}.
+func IsErrorText(name []byte) bool {
+	switch string(name) {
+	case "message", "msg", "detail", "errors", "code", "error_code", "error_message", "error_msg", "err_msg", "errmsg", "errorMessage", "base_resp":
+		return true
+	}
+	return false
+}
+
+// FindError searches the data of an event for an error. explicit is true if the data can be nothing else: they are no
+// object, or have a member that names an error. flat is true if they have a text or code of an error, which is an error
+// only if the event is none of the format's own.
+func FindError(data []byte) (explicit, flat bool) {
+	if !isObject(data) {
+		return true, false
+	}
+	for name, value := range jsonspan.Members(data) {
+		switch string(name) {
+		case "error":
+			explicit = explicit || jsonspan.KindOf(value) != jsonspan.KindNull
+		case "object":
+			explicit = explicit || string(value) == `"error"`
+		default:
+			flat = flat || IsErrorText(name) && IsSet(value)
+		}
+	}
+	return explicit, flat
+}
+
+// IsSet reports whether a value says that something went wrong: it is not null, false, zero or empty, and if it is an
+// object, it has a member status_code that is not zero.
+func IsSet(value []byte) bool {
+	switch string(value) {
+	case `null`, `false`, `0`, `""`, `"0"`, `[]`, `{}`:
+		return false
+	}
+	if jsonspan.KindOf(value) != jsonspan.KindObject {
+		return true
+	}
+	code, ok := jsonspan.Find(value, "status_code")
+	return ok && IsSet(code)
+}
+
+// isObject reports whether text begins with an object, perhaps after white space.
+func isObject(text []byte) bool {
+	i := jsonspan.SkipSpace(text, 0)
+	return i < len(text) && text[i] == '{'
+}
+
+// appendOwnWords appends an error of the provider to dst. Of an answer or of a part of one it appends only the members
+// in which a provider explains a failure, because all others repeat the request or carry output: whoever writes a
+// prompt must not decide how the failure is classified.
+func appendOwnWords(dst, raw []byte) []byte {
+	if !isObject(raw) {
+		return append(dst, raw...)
+	}
+	isAnswer, response := false, []byte(nil)
+	for name, value := range jsonspan.Members(raw) {
+		switch kind := jsonspan.KindOf(value); string(name) {
+		case "choices", "output", "content":
+			isAnswer = isAnswer || kind == jsonspan.KindArray
+		case "tools", "instructions", "delta", "item", "part":
+			isAnswer = true
+		case "object":
+			isAnswer = isAnswer || string(value) == `"response"`
+		case "response", "message":
+			if kind == jsonspan.KindObject {
+				response = value
+			}
+		}
+	}
+	switch {
+	case isAnswer:
+	case response != nil:
+		return appendOwnWords(dst, response)
+	default:
+		return append(dst, raw...)
+	}
+	dst = append(dst, '{')
+	for name, value := range jsonspan.Members(raw) {
+		switch {
+		case string(name) == "x_groq": // it has usage, too
+			inner, ok := jsonspan.Find(value, "error")
+			if !ok {
+				continue
+			}
+			name, value = []byte("error"), inner
+		case !explainsFailure(name, value):
+			continue
+		}
+		if dst[len(dst)-1] != '{' {
+			dst = append(dst, ',')
+		}
+		dst = jsonspan.AppendString(dst, string(name))
+		dst = append(dst, ':')
+		dst = append(dst, value...)
+	}
+	return append(dst, '}')
+}
+
+// explainsFailure reports whether a provider explains a failure in a member of an answer.
+func explainsFailure(name, value []byte) bool {
+	switch string(name) {
+	case "error", "status", "incomplete_details", "stop_reason":
+		return true
+	case "message":
+		return jsonspan.KindOf(value) == jsonspan.KindString
+	}
+	return IsErrorText(name)
+}
