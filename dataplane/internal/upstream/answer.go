@@ -115,7 +115,7 @@ func (a *answerBody) finish(complete bool) {
 	}
 	a.done = true
 	canceled := a.stopCancel != nil && !a.stopCancel()
-	reusable := complete && !canceled && !a.closeAfter && a.conn.in.Buffered() == 0
+	reusable := complete && !canceled && !a.closeAfter && !a.conn.notReusable.Load() && a.conn.in.Buffered() == 0
 	if !reusable {
 		_ = a.conn.Close() // this also ends a write that is still running
 	} else if a.conn.users.Load() > 1 {

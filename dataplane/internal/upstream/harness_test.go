@@ -3,10 +3,14 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -46,8 +50,53 @@ func (f *pipeListener) Close() error {
 // Addr implements net.Listener.
 func (f *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "far", Net: "pipe"} }
 
+// pipe returns the two ends of a connection. The near one can say, like a socket, whether it has input.
+func pipe() (nearEnd, farEnd) {
+	near, far := net.Pipe()
+	input := &pipeInput{}
+	return nearEnd{near, input}, farEnd{far, input}
+}
+
+// pipeInput counts the bytes that have been sent to the near end of a pipe and are unread.
+type pipeInput struct {
+	unread atomic.Int64
+	ended  atomic.Bool
+}
+
+type nearEnd struct {
+	net.Conn
+	input *pipeInput
+}
+
+// Read implements net.Conn.
+func (e nearEnd) Read(p []byte) (int, error) {
+	n, err := e.Conn.Read(p)
+	e.input.unread.Add(-int64(n))
+	return n, err
+}
+
+// hasInput implements inputAsker.
+func (e nearEnd) hasInput() bool { return e.input.unread.Load() > 0 || e.input.ended.Load() }
+
+type farEnd struct {
+	net.Conn
+	input *pipeInput
+}
+
+// Write implements net.Conn.
+func (e farEnd) Write(p []byte) (int, error) {
+	e.input.unread.Add(int64(len(p)))
+	return e.Conn.Write(p)
+}
+
+// Close implements net.Conn.
+func (e farEnd) Close() error {
+	e.input.ended.Store(true)
+	return e.Conn.Close()
+}
+
 func (f *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	near, other := net.Pipe()
+	near, other := pipe()
 	select {
 	case f.conns <- other:
 		return near, nil
@@ -84,7 +133,7 @@ func raw(limits Limits, handle func(n int, conn net.Conn, r *bufio.Reader)) *Cli
 	c := New(limits)
 	var conns atomic.Int64
 	c.dial = func(context.Context, string, string) (net.Conn, error) {
-		near, other := net.Pipe()
+		near, other := pipe()
 		n := int(conns.Add(1))
 		go func() {
 			defer func() { _ = other.Close() }()
@@ -158,3 +207,28 @@ func limits(change func(l *Limits)) Limits {
 	change(&l)
 	return l
 }
+
+// trust makes a client trust certificates for its calls to a provider at 127.0.0.1.
+func trust(t testing.TB, c *Client, p *catalog.Provider, roots *x509.CertPool) {
+	t.Helper()
+	trusting := &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	made, err := c.transportOf(p, c.LimitsOf(p).Connect)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch s := made.(type) {
+	case *pool:
+		s.tlsConfig = trusting
+	case *stdTransport:
+		s.transport.TLSClientConfig = trusting
+	}
+}
+
+// testCertificate returns the settings of a server with the certificate of httptest, and a pool that trusts it.
+var testCertificate = sync.OnceValues(func() (*tls.Config, *x509.CertPool) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(server.Certificate())
+	return &tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12}, roots
+})

@@ -64,7 +64,7 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	}
 	repeatable := p.heads.get(call).repeatable
 	for {
-		c, err := p.get(ctx, a.deadline, repeatable)
+		c, err := p.get(ctx, a.deadline)
 		if err != nil {
 			return nil, a.cause(err)
 		}
@@ -78,22 +78,18 @@ func (p *pool) send(ctx context.Context, call *provider.Call, limits Limits) (*p
 	}
 }
 
-// assumedAliveFor is how long after its last use a connection is assumed to be alive for a repeatable call. Checking
-// costs a system call, as much as a small read.
-const assumedAliveFor = 100 * time.Millisecond
-
 // get returns a connection: the idle one that was used last, because it is the most likely to be alive, or a new one.
-func (p *pool) get(ctx context.Context, until time.Time, repeatable bool) (*conn, error) {
+func (p *pool) get(ctx context.Context, until time.Time) (*conn, error) {
 	for {
 		c := p.pop()
 		if c == nil {
 			break
 		}
-		_ = c.SetDeadline(until) // the next use reports that a connection is closed
-		if repeatable && c.in.Buffered() == 0 && time.Since(c.idleSince) < assumedAliveFor || c.alive() {
+		if c.canServe() {
+			_ = c.SetDeadline(until) // the next use reports that a connection is closed
 			return c, nil
 		}
-		_ = c.Close() // the provider has closed it
+		_ = c.Close()
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -170,14 +166,12 @@ func (p *pool) open(ctx context.Context, until time.Time) (*conn, error) {
 	if err != nil {
 		return nil, err // unwrapped: its type shows that nothing was sent
 	}
-	c := newConn(plain, p)
-	if p.tlsConfig != nil {
-		secured := tls.Client(plain, p.tlsConfig)
+	c := newConn(plain, p, p.tlsConfig)
+	if secured, ok := c.Conn.(*tls.Conn); ok {
 		if err := secured.HandshakeContext(ctx); err != nil {
 			_ = plain.Close()
 			return nil, fmt.Errorf("tls handshake: %w", err)
 		}
-		c.Conn = secured
 	}
 	_ = c.SetDeadline(until) // the next use reports that a connection is closed
 	return c, nil

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bufio"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -190,7 +189,7 @@ func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 			t.Fatalf("%d idle connections", len(idle))
 		}
 		server.CloseClientConnections()
-		for idle[0].alive() { // until the end has arrived
+		for idle[0].canServe() { // until the end has arrived
 			runtime.Gosched()
 		}
 	}
@@ -270,14 +269,9 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 	defer server.Close()
 	c := New(Limits{})
 	defer c.Close()
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
 	target := call(server.URL)
-	sender, err := c.transportOf(target.Provider, c.LimitsOf(target.Provider).Connect)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sender.(*pool).tlsConfig = &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}
+	_, roots := testCertificate()
+	trust(t, c, target.Provider, roots)
 	var all sync.WaitGroup
 	for worker := range 8 {
 		all.Go(func() {
