@@ -239,6 +239,8 @@ create table ledger_transactions (
     unique (kind, reference)
 );
 create index ledger_transactions_time_idx on ledger_transactions (created_at, id);
+-- what an admin token has booked today
+create index ledger_transactions_actor_idx on ledger_transactions (actor, created_at) where kind <> 'usage';
 create index ledger_transactions_request_idx on ledger_transactions (request_id) where request_id is not null;
 
 create table ledger_entries (
@@ -792,7 +794,10 @@ create table admin_tokens (
     id uuid primary key,
     name text not null,
     token_hash bytea not null unique,
-    scopes text[] not null check (scopes <@ array['cabinet', 'operator', 'read']),
+    scopes text[] not null check (scopes <@ array['cabinet', 'credits', 'keys.reveal', 'operator', 'read']),
+    -- the limits of a day of UTC; null is no limit
+    credits_per_day bigint check (credits_per_day >= 0),
+    reveals_per_day bigint check (reveals_per_day >= 0),
     expires_at timestamptz,
     last_used_at timestamptz,
     revoked_at timestamptz,
@@ -810,6 +815,8 @@ create table audit_log (
     request_id text not null default ''
 );
 create index audit_log_object_idx on audit_log (object, id);
+-- how often an admin token has shown keys today
+create index audit_log_reveal_idx on audit_log (actor, created_at) where action = 'key.reveal';
 create trigger audit_log_append_only before update on audit_log
     for each statement execute function reject_change();
 

@@ -204,9 +204,11 @@ const (
 
 // Defines values for Scope.
 const (
-	ScopeCabinet  Scope = "cabinet"
-	ScopeOperator Scope = "operator"
-	ScopeRead     Scope = "read"
+	ScopeCabinet    Scope = "cabinet"
+	ScopeCredits    Scope = "credits"
+	ScopeKeysReveal Scope = "keys.reveal"
+	ScopeOperator   Scope = "operator"
+	ScopeRead       Scope = "read"
 )
 
 // Defines values for TransactionKind.
@@ -1280,14 +1282,20 @@ type IssuedKeyStatus string
 
 // IssuedToken defines model for IssuedToken.
 type IssuedToken struct {
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	ID         string     `json:"id"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	Name       string     `json:"name"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	Scopes     []Scope    `json:"scopes"`
-	Secret     string     `json:"secret"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	ID            string     `json:"id"`
+	LastUsedAt    *time.Time `json:"last_used_at,omitempty"`
+	Name          string     `json:"name"`
+	RevealsPerDay *int64     `json:"reveals_per_day,omitempty"`
+	RevokedAt     *time.Time `json:"revoked_at,omitempty"`
+	Scopes        []Scope    `json:"scopes"`
+	Secret        string     `json:"secret"`
 }
 
 // IssuedWebhook defines model for IssuedWebhook.
@@ -1777,20 +1785,33 @@ type Statement struct {
 
 // Token defines model for Token.
 type Token struct {
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	ID         string     `json:"id"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	Name       string     `json:"name"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	Scopes     []Scope    `json:"scopes"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	ID            string     `json:"id"`
+	LastUsedAt    *time.Time `json:"last_used_at,omitempty"`
+	Name          string     `json:"name"`
+	RevealsPerDay *int64     `json:"reveals_per_day,omitempty"`
+	RevokedAt     *time.Time `json:"revoked_at,omitempty"`
+	Scopes        []Scope    `json:"scopes"`
 }
 
 // TokenCreate defines model for TokenCreate.
 type TokenCreate struct {
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	Name      string     `json:"name"`
-	Scopes    []Scope    `json:"scopes"`
+	// CreditsPerDay The sum of the amounts of top-ups and corrections, without their signs, that the token may book in a day of UTC. Without it there is no limit.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	Name          string     `json:"name"`
+
+	// RevealsPerDay How often the token may show secrets of API keys in a day of UTC. Without it there is no limit.
+	RevealsPerDay *int64  `json:"reveals_per_day,omitempty"`
+	Scopes        []Scope `json:"scopes"`
 }
 
 // TokenList defines model for TokenList.
@@ -2331,12 +2352,6 @@ type UpdateKeyParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// RevealKeyParams defines parameters for RevealKey.
-type RevealKeyParams struct {
-	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeKeyParams defines parameters for RevokeKey.
@@ -3126,12 +3141,12 @@ func (c *Client) UpdateKey(ctx context.Context, keyID KeyID, params *UpdateKeyPa
 
 // RevealKey: Show the secret of a key
 //
-// The response for a hash-only key is 409 `not_revealable`.
+// The response for a hash-only key is 409 `not_revealable`. Each use is written to the audit log.
 //
 // POST /admin/v1/keys/{key_id}/reveal
-func (c *Client) RevealKey(ctx context.Context, keyID KeyID, params *RevealKeyParams, options ...CallOption) (*Response[KeySecret], error) {
+func (c *Client) RevealKey(ctx context.Context, keyID KeyID, options ...CallOption) (*Response[KeySecret], error) {
 	return do[KeySecret](ctx, c, call{
-		method: http.MethodPost, path: "/admin/v1/keys/{key_id}/reveal", ids: []any{keyID}, params: params,
+		method: http.MethodPost, path: "/admin/v1/keys/{key_id}/reveal", ids: []any{keyID},
 	}, options)
 }
 

@@ -127,7 +127,7 @@ func (c *Cabinet) issueKey(ctx context.Context, account string, customer Custome
 
 // showKey gets the secret again, for "Show key" on a page.
 func (c *Cabinet) showKey(ctx context.Context, key *adminclient.IssuedKey) error {
-	shown, err := c.API.RevealKey(ctx, key.ID, nil)
+	shown, err := c.API.RevealKey(ctx, key.ID)
 	switch {
 	case adminclient.Code(err) == "not_revealable": // a web page shows this in place of the button
 		c.printf("the secret of this key cannot be shown")

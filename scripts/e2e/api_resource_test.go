@@ -15,7 +15,7 @@ import (
 func TestKeyCanBeRevealedAtAnyTime(t *testing.T) {
 	a := newAPI(t)
 	for range 2 {
-		answer, err := a.Admin.RevealKey(t.Context(), a.account.KeyID, nil)
+		answer, err := a.Admin.RevealKey(t.Context(), a.account.KeyID)
 		if err != nil || answer.Value.Secret != a.account.Key {
 			t.Fatalf("reveal: got %s, %v; want the key", answer, err)
 		}
@@ -28,7 +28,7 @@ func TestHashOnlyKeyWorksAndCannotBeRevealed(t *testing.T) {
 	if answer := a.Do(t, rig.Request{Path: "/v1/balance", Key: secret}); answer.Status != http.StatusOK {
 		t.Errorf("with an imported key: got %s; want an answer", answer)
 	}
-	answer, err := a.Admin.RevealKey(t.Context(), id, nil)
+	answer, err := a.Admin.RevealKey(t.Context(), id)
 	if adminclient.Code(err) != "not_revealable" {
 		t.Errorf("reveal: got %s, %v; want 409 not_revealable", answer, err)
 	}

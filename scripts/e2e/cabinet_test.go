@@ -10,12 +10,12 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-// The example cabinet works with a token of the scope cabinet, except for its webhook.
+// The example cabinet works with the scopes of a cabinet that books money and shows keys, except for its webhook.
 func TestExampleCabinet(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	token, err := r.Admin.CreateToken(t.Context(), nil,
-		adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.ScopeCabinet}})
+		adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.ScopeCabinet, adminclient.ScopeCredits, adminclient.ScopeKeysReveal}})
 	if err != nil {
 		t.Fatalf("token: %v, %v", token, err)
 	}

@@ -229,7 +229,7 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			}
 		}
 	}
-	shown, err := w.Admin.RevealKey(t.Context(), account.KeyID, nil)
+	shown, err := w.Admin.RevealKey(t.Context(), account.KeyID)
 	w.must(err)
 	if shown.Value == nil || shown.Value.Secret != account.Key {
 		t.Errorf("show key: %s", shown.Body)

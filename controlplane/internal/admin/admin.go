@@ -32,26 +32,40 @@ var (
 	ErrIssued = errors.New("admin: the token was issued before and its text is not kept")
 )
 
-// Scope is a permission. Each scope includes those before it.
+// Scope is a permission.
 type Scope string
 
 // The scopes.
 const (
 	// Read allows reading.
 	Read Scope = "read"
-	// Cabinet also allows managing accounts, keys and credits.
+	// Cabinet also allows managing accounts and keys.
 	Cabinet Scope = "cabinet"
+	// Credits allows booking top-ups and corrections, and nothing else.
+	Credits Scope = "credits"
+	// RevealKeys allows showing the secrets of existing API keys, and nothing else.
+	RevealKeys Scope = "keys.reveal"
 	// Operator allows everything.
 	Operator Scope = "operator"
 )
 
-var ranks = []Scope{Read, Cabinet, Operator}
+// Scopes are all scopes.
+var Scopes = []Scope{Read, Cabinet, Credits, RevealKeys, Operator}
 
 // Allows reports whether one of the scopes includes the needed one. An unknown scope is never
 // allowed.
 func Allows(scopes []Scope, needed Scope) bool {
-	rank := slices.Index(ranks, needed)
-	return rank >= 0 && slices.ContainsFunc(scopes, func(s Scope) bool { return slices.Index(ranks, s) >= rank })
+	return slices.ContainsFunc(scopes, func(s Scope) bool { return s.includes(needed) })
+}
+
+func (s Scope) includes(needed Scope) bool {
+	switch s {
+	case Operator:
+		return slices.Contains(Scopes, needed)
+	case Cabinet:
+		return needed == Cabinet || needed == Read
+	}
+	return s == needed && slices.Contains(Scopes, needed)
 }
 
 // ID identifies a token. Its text form is "tok_…".
@@ -77,6 +91,7 @@ type Token struct {
 	ID         ID         `json:"id"`
 	Name       string     `json:"name"`
 	Scopes     []Scope    `json:"scopes"`
+	Limits     Limits     `json:"limits,omitzero"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
 	LastUsedAt *time.Time `json:"-"`
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
@@ -91,6 +106,7 @@ type Principal struct {
 	// Name is the name in the audit log: the token's name with its id, "bootstrap", or "oidc:" with the subject.
 	Name   string
 	Scopes []Scope
+	Limits Limits
 }
 
 // Bootstrap is the name of the tokens in the configuration.
@@ -189,7 +205,7 @@ func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal,
 	case expired:
 		return Principal{}, ErrExpired
 	}
-	return Principal{Name: t.actor(), Scopes: t.Scopes}, nil
+	return Principal{Name: t.actor(), Scopes: t.Scopes, Limits: t.Limits}, nil
 }
 
 // isBootstrap compares in a time that does not depend on the hash.
@@ -233,8 +249,14 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	if t.ExpiresAt != nil && !t.ExpiresAt.After(time.Now()) {
 		invalid.Add("expires_at", "must be in the future")
 	}
+	if n := t.Limits.CreditsPerDay; n != nil && *n < 0 {
+		invalid.Add("credits_per_day", "must not be negative")
+	}
+	if n := t.Limits.RevealsPerDay; n != nil && *n < 0 {
+		invalid.Add("reveals_per_day", "must not be negative")
+	}
 	for i, scope := range t.Scopes {
-		if !slices.Contains(ranks, scope) {
+		if !slices.Contains(Scopes, scope) {
 			invalid.Add(validation.Index("scopes", i), "is not a scope")
 		}
 	}

@@ -60,5 +60,7 @@ type Query struct {
 
 // Store reads entries. The stores of the changed objects write them.
 type Store interface {
+	// Record writes an entry for something that discloses data and changes nothing.
+	Record(ctx context.Context, action, object string) error
 	List(ctx context.Context, q Query) ([]Entry, error)
 }

@@ -176,7 +176,7 @@ func Default() Config {
 	return Config{
 		Admin: Admin{
 			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
-			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,cabinet=cabinet,read=read", ClockSkew: time.Minute},
+			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
 		},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10},

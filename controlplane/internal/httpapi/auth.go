@@ -24,7 +24,7 @@ func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor strin
 	}
 	by := audit.By(r.Context())
 	by.Name = principal.Name
-	c.SetRequest(r.WithContext(audit.WithActor(r.Context(), by)))
+	c.SetRequest(r.WithContext(admin.WithLimits(audit.WithActor(r.Context(), by), principal.Limits)))
 	if !admin.Allows(principal.Scopes, needed) {
 		return "", problem.Explain(problem.ErrForbidden, "the operation needs the scope %s", needed)
 	}

@@ -29,7 +29,7 @@ const (
 // success is stored and replayed. A failure is not stored, so a retry executes the
 // request again; neither is a 202, after which a retry waits again. An invalid
 // request does not use up its key.
-func (p *pipeline) once(c echo.Context, call *gen.Call, handle func(*gen.Call) error) error {
+func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, handle func(*gen.Call) error) error {
 	key, err := readKey(c.Request())
 	if err != nil {
 		return err
@@ -42,6 +42,11 @@ func (p *pipeline) once(c echo.Context, call *gen.Call, handle func(*gen.Call) e
 		return err
 	}
 	if before := attempt.Before; before != nil {
+		if action := replayed[operationID]; action != "" {
+			if err := p.audit.Record(c.Request().Context(), action, auditObject(c)); err != nil {
+				return err
+			}
+		}
 		c.Response().Header().Set(replayedHeader, "true")
 		if before.ETag != "" {
 			c.Response().Header().Set(etagHeader, before.ETag)

@@ -41,7 +41,7 @@ func TestKey(t *testing.T) {
 	if diff := cmp.Diff([]adminclient.Key{want}, listed.Value.Data); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}
-	revealed, err := answered(b.api.RevealKey(t.Context(), k.ID, nil))
+	revealed, err := answered(b.api.RevealKey(t.Context(), k.ID))
 	check(t, err)
 	if revealed.Value.Secret != k.Secret {
 		t.Errorf("revealed %q; want %q", revealed.Value.Secret, k.Secret)
@@ -59,7 +59,7 @@ func TestKeyNotFound(t *testing.T) {
 	patched, err := answered(b.api.UpdateKey(t.Context(), id, nil, adminclient.KeyPatch{Name: new("x")}))
 	check(t, err)
 	problem(t, patched.Problem, http.StatusNotFound, "not_found")
-	revealed, err := answered(b.api.RevealKey(t.Context(), id, nil))
+	revealed, err := answered(b.api.RevealKey(t.Context(), id))
 	check(t, err)
 	problem(t, revealed.Problem, http.StatusNotFound, "not_found")
 	revoked, err := answered(b.api.RevokeKey(t.Context(), id, nil))
@@ -170,7 +170,7 @@ func TestImport(t *testing.T) {
 		t.Fatalf("import: %s", r.Body)
 	}
 	id := r.Value.Data[0].ID
-	revealed, err := answered(b.api.RevealKey(t.Context(), id, nil))
+	revealed, err := answered(b.api.RevealKey(t.Context(), id))
 	check(t, err)
 	problem(t, revealed.Problem, http.StatusConflict, "not_revealable")
 

@@ -21,6 +21,19 @@ type operation struct {
 	scope admin.Scope
 	// query holds the names of the query parameters.
 	query []string
+	// once reports whether the operation accepts an Idempotency-Key.
+	once bool
+}
+
+// audited are the operations that disclose much and change nothing, with their actions in the audit
+// log.
+var audited = map[string]string{"exportUsage": "usage.export", "exportLedger": "ledger.export"}
+
+// replayed are the operations whose stored responses contain a secret, with the actions of a replay
+// in the audit log.
+var replayed = map[string]string{
+	"createKey": "key.create_replayed", "createToken": "token.create_replayed",
+	"createWebhook": "webhook.create_replayed", "rotateWebhookSecret": "webhook.rotate_secret_replayed",
 }
 
 // waits reports whether the operation accepts wait=applied.
@@ -53,8 +66,11 @@ func readOperations(document []byte) (map[string]operation, error) {
 			return nil, fmt.Errorf("httpapi: the API document names no scope for %s", op.ID)
 		}
 		for _, p := range op.Params {
-			if p.In == "query" {
+			switch {
+			case p.In == "query":
 				read.query = append(read.query, p.Name)
+			case p.In == "header" && p.Name == idempotencyHeader:
+				read.once = true
 			}
 		}
 		operations[op.ID] = read

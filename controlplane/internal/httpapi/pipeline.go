@@ -22,6 +22,7 @@ type pipeline struct {
 	operations  map[string]operation
 	tokens      *admin.Service
 	applied     *fleet.Waiter
+	audit       audit.Store
 	idempotency *idempotency.Service
 	log         *slog.Logger
 	// timeLimit is Config.ResponseTimeout.
@@ -54,9 +55,28 @@ func (p *pipeline) run(c echo.Context, operationID string, handle func(*gen.Call
 		return err
 	}
 	call := &gen.Call{OperationID: ident.New(), Actor: actor}
-	once := func() error { return p.once(c, call, handle) }
+	if action := audited[operationID]; action != "" {
+		if err := p.audit.Record(c.Request().Context(), action, auditObject(c)); err != nil {
+			return err
+		}
+	}
+	once := func() error {
+		if !op.once {
+			return handle(call)
+		}
+		return p.once(c, operationID, call, handle)
+	}
 	if !op.waits() {
 		return once()
 	}
 	return p.waitApplied(c, call, once)
+}
+
+// auditObject returns the object of an entry in the audit log: the account of the query, or else the
+// path.
+func auditObject(c echo.Context) string {
+	if id := c.QueryParam("account_id"); id != "" {
+		return id
+	}
+	return c.Request().URL.Path
 }

@@ -44,7 +44,7 @@ func TestRotateMasterKey(t *testing.T) {
 	if diff := cmp.Diff(want, after.Keys); diff != "" || after.Rotation == nil || after.Rotation.State != adminclient.RotationStateDone || after.Rotation.Changed != 1 {
 		t.Errorf("after: %+v (-want +got):\n%s", after.Rotation, diff)
 	}
-	shown, err := answered(b.api.RevealKey(t.Context(), issued.ID, nil))
+	shown, err := answered(b.api.RevealKey(t.Context(), issued.ID))
 	check(t, err)
 	if shown.StatusCode != http.StatusOK || shown.Value.Secret != issued.Secret {
 		t.Errorf("show: %s", shown.Body)

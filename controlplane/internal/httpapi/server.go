@@ -138,7 +138,7 @@ func New(cfg Config) (http.Handler, error) {
 	})
 	servePages(e, doc.site)
 	p := &pipeline{
-		operations: doc.operations, tokens: cfg.Tokens, applied: cfg.Applied, idempotency: cfg.Idempotency, log: cfg.Log,
+		operations: doc.operations, tokens: cfg.Tokens, audit: cfg.Audit, applied: cfg.Applied, idempotency: cfg.Idempotency, log: cfg.Log,
 		timeLimit: cfg.ResponseTimeout,
 	}
 	gen.RegisterHandlers(e, newServer(&cfg), p.run)

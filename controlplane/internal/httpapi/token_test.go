@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +95,111 @@ func TestFailedAttemptsLockOnlyFailures(t *testing.T) {
 	}
 }
 
+// A token with daily limits books and reveals no more than they allow, also with concurrent
+// requests. A repeated booking counts once, and a refused one books nothing.
+func TestDailyLimitsOfATokenAreKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	k, err := answered(b.api.CreateKey(t.Context(), a.ID, nil, adminclient.KeyCreate{Name: "k"}))
+	check(t, err)
+	made, err := answered(b.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{
+		Name: "cabinet", Scopes: []adminclient.Scope{adminclient.ScopeCredits, adminclient.ScopeKeysReveal},
+		CreditsPerDay: new("10.00"), RevealsPerDay: new(int64(2)),
+	}))
+	check(t, err)
+	if v := made.Value; v == nil || v.CreditsPerDay == nil || *v.CreditsPerDay != "10.00" || *v.RevealsPerDay != 2 {
+		t.Fatalf("create: %s", made.Body)
+	}
+	limited := b.as(made.Value.Secret)
+	credit := func(reference, amount string) *answer[adminclient.Transaction] {
+		r, err := answered(limited.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+			Amount: amount, Kind: adminclient.CreditKindCorrection, Reference: reference, Reason: new("a reason"),
+		}))
+		check(t, err)
+		return r
+	}
+	before, err := answered(b.api.GetBalance(t.Context(), a.ID))
+	check(t, err)
+	var booked atomic.Int64
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			amount := "3.00"
+			if i%2 == 1 {
+				amount = "-3.00"
+			}
+			if r := credit(strconv.Itoa(i), amount); r.StatusCode == http.StatusCreated {
+				booked.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := booked.Load(); n != 3 {
+		t.Errorf("%d bookings of 3.00; want three within a limit of 10.00", n)
+	}
+	if r := credit("last", "1.00"); r.StatusCode != http.StatusCreated {
+		t.Errorf("a booking that reaches the limit: %s", r.Body)
+	}
+	if r := credit("last", "1.00"); r.StatusCode != http.StatusOK {
+		t.Errorf("the same booking again: %s", r.Body)
+	}
+	over := credit("over", "0.01")
+	problem(t, over.Problem, http.StatusTooManyRequests, "token_limit_reached")
+	if wait, err := strconv.Atoi(over.Header.Get("Retry-After")); err != nil || wait < 1 || wait > 24*60*60 {
+		t.Errorf("Retry-After is %d, %v; want the time until midnight", wait, err)
+	}
+	if after, err := answered(b.api.GetBalance(t.Context(), a.ID)); err != nil || after.Value.Balance == before.Value.Balance {
+		t.Errorf("the balance is still %s: %v", before.Value.Balance, err)
+	}
+	for range 2 {
+		if r, err := answered(limited.RevealKey(t.Context(), k.Value.ID)); err != nil || r.StatusCode != http.StatusOK {
+			t.Errorf("reveal: %s, %v", r.Body, err)
+		}
+	}
+	third, err := answered(limited.RevealKey(t.Context(), k.Value.ID))
+	check(t, err)
+	problem(t, third.Problem, http.StatusTooManyRequests, "token_limit_reached")
+	if r, err := answered(b.api.RevealKey(t.Context(), k.Value.ID)); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("reveal with a token without limits: %s, %v", r.Body, err)
+	}
+	b.checkLedger()
+}
+
+// Whatever shows a secret or many rows is in the audit log, each time.
+func TestDisclosuresAreAudited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	once := &adminclient.CreateKeyParams{IdempotencyKey: new("once")}
+	var id string
+	for range 2 {
+		k, err := answered(b.api.CreateKey(t.Context(), a.ID, once, adminclient.KeyCreate{Name: "k"}))
+		check(t, err)
+		id = k.Value.ID
+	}
+	for range 2 {
+		_, err := answered(b.api.RevealKey(t.Context(), id))
+		check(t, err)
+	}
+	b.send("Bearer "+bootstrapToken, http.MethodGet, "/admin/v1/usage/export?account_id="+a.ID, "", "")
+	b.send("Bearer "+bootstrapToken, http.MethodGet, "/admin/v1/ledger/export", "", "")
+	list, err := answered(b.api.ListAudit(t.Context(), nil))
+	check(t, err)
+	got := map[string]int{}
+	for _, e := range list.Value.Data {
+		got[e.Action]++
+		if e.Action == "usage.export" && e.Object != a.ID {
+			t.Errorf("the export has the object %s; want the account", e.Object)
+		}
+	}
+	for action, want := range map[string]int{"key.create": 1, "key.create_replayed": 1, "key.reveal": 2, "usage.export": 1, "ledger.export": 1} {
+		if got[action] != want {
+			t.Errorf("%d entries %s; want %d", got[action], action, want)
+		}
+	}
+}
+
 // elsewhere is a verifier that knows one token.
 type elsewhere struct{}
 
@@ -144,7 +251,7 @@ func TestSecretsAreNeverLoggedOrStored(t *testing.T) {
 		k, err := answered(b.api.CreateKey(t.Context(), a.ID, params, adminclient.KeyCreate{Name: "k"}))
 		check(t, err)
 		secrets = append(secrets, k.Value.Secret)
-		shown, err := answered(b.api.RevealKey(t.Context(), k.Value.ID, &adminclient.RevealKeyParams{IdempotencyKey: new("show")}))
+		shown, err := answered(b.api.RevealKey(t.Context(), k.Value.ID))
 		check(t, err)
 		secrets = append(secrets, shown.Value.Secret)
 	}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -199,8 +200,8 @@ func ParseScopes(text string) (map[string]admin.Scope, error) {
 	scopes := map[string]admin.Scope{}
 	for pair := range strings.SplitSeq(text, ",") {
 		value, scope, ok := strings.Cut(strings.TrimSpace(pair), "=")
-		if !ok || value == "" || !admin.Allows([]admin.Scope{admin.Scope(scope)}, admin.Read) {
-			return nil, fmt.Errorf("%q is not value=scope with a scope of %s, %s and %s", strings.TrimSpace(pair), admin.Read, admin.Cabinet, admin.Operator)
+		if !ok || value == "" || !slices.Contains(admin.Scopes, admin.Scope(scope)) {
+			return nil, fmt.Errorf("%q is not value=scope with a scope of %s", strings.TrimSpace(pair), admin.Scopes)
 		}
 		scopes[value] = admin.Scope(scope)
 	}

@@ -155,9 +155,11 @@ const (
 
 // Defines values for Scope.
 const (
-	ScopeCabinet  Scope = "cabinet"
-	ScopeOperator Scope = "operator"
-	ScopeRead     Scope = "read"
+	ScopeCabinet    Scope = "cabinet"
+	ScopeCredits    Scope = "credits"
+	ScopeKeysReveal Scope = "keys.reveal"
+	ScopeOperator   Scope = "operator"
+	ScopeRead       Scope = "read"
 )
 
 // Defines values for TransactionKind.
@@ -1401,20 +1403,33 @@ type Statement struct {
 
 // Token defines model for Token.
 type Token struct {
-	CreatedAt  time.Time  `json:"created_at"`
-	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
-	ID         string     `json:"id"`
-	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
-	Name       string     `json:"name"`
-	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
-	Scopes     []Scope    `json:"scopes"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	ID            string     `json:"id"`
+	LastUsedAt    *time.Time `json:"last_used_at,omitempty"`
+	Name          string     `json:"name"`
+	RevealsPerDay *int64     `json:"reveals_per_day,omitempty"`
+	RevokedAt     *time.Time `json:"revoked_at,omitempty"`
+	Scopes        []Scope    `json:"scopes"`
 }
 
 // TokenCreate defines model for TokenCreate.
 type TokenCreate struct {
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	Name      string     `json:"name"`
-	Scopes    []Scope    `json:"scopes"`
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money     `json:"credits_per_day,omitempty"`
+	ExpiresAt     *time.Time `json:"expires_at,omitempty"`
+	Name          string     `json:"name"`
+
+	// RevealsPerDay How often the token may show secrets of API keys in a day of UTC. Without it there is no limit.
+	RevealsPerDay *int64  `json:"reveals_per_day,omitempty"`
+	Scopes        []Scope `json:"scopes"`
 }
 
 // TokenList defines model for TokenList.
@@ -1905,12 +1920,6 @@ type UpdateKeyParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
-}
-
-// RevealKeyParams defines parameters for RevealKey.
-type RevealKeyParams struct {
-	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
-	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RevokeKeyParams defines parameters for RevokeKey.
@@ -2977,8 +2986,7 @@ func (r UpdateKey200JSONResponse) VisitUpdateKeyResponse(w http.ResponseWriter) 
 
 // RevealKeyRequestObject is the input of RevealKey.
 type RevealKeyRequestObject struct {
-	KeyID  KeyID
-	Params RevealKeyParams
+	KeyID KeyID
 }
 
 // RevealKeyResponseObject is a successful response of RevealKey.
@@ -4605,7 +4613,6 @@ func (h handlers) RevealKey(c echo.Context) error {
 		var r RevealKeyRequestObject
 		in := input{c: c}
 		in.path("key_id", &r.KeyID)
-		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 		return serve(in, call, r, h.server.RevealKey, RevealKeyResponseObject.VisitRevealKeyResponse)
 	})
 }

@@ -86,6 +86,11 @@ func (h *Handlers) CreateToken(ctx context.Context, call *gen.Call, r gen.Create
 	for _, scope := range r.Body.Scopes {
 		wanted.Scopes = append(wanted.Scopes, admin.Scope(scope))
 	}
+	limit, err := convert.Amount("credits_per_day", r.Body.CreditsPerDay)
+	if err != nil {
+		return nil, err
+	}
+	wanted.Limits = admin.Limits{CreditsPerDay: limit, RevealsPerDay: r.Body.RevealsPerDay}
 	t, text, err := h.Tokens.Create(ctx, wanted)
 	if err != nil {
 		return nil, err
@@ -118,6 +123,10 @@ func (h *Handlers) RevokeToken(ctx context.Context, _ *gen.Call, r gen.RevokeTok
 func tokenView(t *admin.Token) gen.Token {
 	view := gen.Token{
 		ID: t.ID.String(), Name: t.Name, ExpiresAt: t.ExpiresAt, LastUsedAt: t.LastUsedAt, RevokedAt: t.RevokedAt, CreatedAt: t.CreatedAt,
+		RevealsPerDay: t.Limits.RevealsPerDay,
+	}
+	if limit := t.Limits.CreditsPerDay; limit != nil {
+		view.CreditsPerDay = convert.Optional(limit.String())
 	}
 	for _, scope := range t.Scopes {
 		view.Scopes = append(view.Scopes, gen.Scope(scope))

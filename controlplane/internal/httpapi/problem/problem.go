@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -82,6 +83,7 @@ var kinds = []struct {
 	{admin.ErrUnauthenticated, Kind{http.StatusUnauthorized, "unauthenticated", "The admin token is missing or invalid"}},
 	{admin.ErrExpired, Kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, Kind{http.StatusTooManyRequests, "too_many_failures", "Too many failed authentication attempts"}},
+	{admin.ErrLimitReached, Kind{http.StatusTooManyRequests, "token_limit_reached", "A daily limit of the admin token is reached"}},
 	{recovery.ErrNotServing, recovering},
 	{recovery.ErrFenced, recovering},
 	{recovery.ErrNoAnswer, Kind{http.StatusServiceUnavailable, "database_unavailable", "The database is unavailable. Retry later."}},
@@ -129,6 +131,9 @@ func (p Writer) Handle(err error, c echo.Context) {
 	}
 	if locked, ok := errors.AsType[*admin.LockedError](err); ok {
 		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(locked.RetryAfter.Seconds()))))
+	}
+	if errors.Is(err, admin.ErrLimitReached) {
+		c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(int(math.Ceil(admin.UntilReset(time.Now()).Seconds()))))
 	}
 	if of.Status == http.StatusUnauthorized {
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, `Bearer realm="admin"`)

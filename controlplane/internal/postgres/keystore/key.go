@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/poolstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
@@ -245,7 +246,13 @@ func (s *Store) Sealed(ctx context.Context, id key.ID) (sealed vault.Sealed, err
 			return postgres.NotFoundAs("get sealed key", err, key.ErrNotFound)
 		}
 		sealed = toSealed(&row)
-		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "key.reveal", id, nil, nil))
+		if err := tokenstore.LockLimits(ctx, q); err != nil {
+			return err
+		}
+		if err := auditstore.Insert(ctx, q, "key.reveal", id, nil, nil); err != nil {
+			return postgres.Translate("write audit entry", err)
+		}
+		return tokenstore.CheckReveals(ctx, q)
 	})
 	return sealed, err
 }

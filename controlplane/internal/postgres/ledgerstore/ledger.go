@@ -17,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/keychange"
 	"modelgateway/controlplane/internal/postgres/poolstore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
@@ -45,6 +46,9 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 				return postgres.Translate("take revision", err)
 			}
 		}
+		if err := tokenstore.LockLimits(ctx, q); err != nil {
+			return err
+		}
 		row, err := q.InsertTransaction(ctx, sqlcgen.InsertTransactionParams{
 			ID: ident.UUID(t.ID), Kind: string(t.Kind), Reference: t.Reference, Reason: t.Reason, Actor: t.Actor,
 			RequestID: about,
@@ -65,7 +69,10 @@ func (s *Store) Post(ctx context.Context, t ledger.Transaction) (booked ledger.T
 			ID: ledger.ID(row.ID), AccountID: t.AccountID, Kind: t.Kind, Amount: t.Amount,
 			Reference: row.Reference, Reason: row.Reason, Actor: row.Actor, CreatedAt: row.CreatedAt, RequestID: t.RequestID,
 		}
-		if err := s.writeEntries(ctx, q, &booked); err != nil || rev == 0 {
+		if err := s.writeEntries(ctx, q, &booked); err != nil {
+			return err
+		}
+		if err := tokenstore.CheckCredits(ctx, q); err != nil || rev == 0 {
 			return err
 		}
 		c, err := keychange.Insert(ctx, q, rev, wire.AccountUpdated, ident.UUID(t.AccountID), nil)

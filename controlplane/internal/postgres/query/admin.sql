@@ -1,6 +1,6 @@
 -- name: InsertToken :one
-insert into admin_tokens (id, name, token_hash, scopes, expires_at)
-values (@id, @name, @token_hash, @scopes, @expires_at)
+insert into admin_tokens (id, name, token_hash, scopes, expires_at, credits_per_day, reveals_per_day)
+values (@id, @name, @token_hash, @scopes, @expires_at, sqlc.narg('credits_per_day'), sqlc.narg('reveals_per_day'))
 on conflict (id) do nothing
 returning *;
 
@@ -59,3 +59,17 @@ order by name, id;
 
 -- name: LatestChange :one
 select coalesce(max(revision), 0)::bigint from key_changes;
+
+-- name: LockActor :exec
+-- Transactions of one token that count against its limits run one after the other.
+select pg_advisory_xact_lock(hashtextextended(@actor, 4711));
+
+-- name: CreditsToday :one
+select coalesce(sum(abs(e.amount)), 0)::bigint
+from ledger_transactions t join ledger_entries e on e.transaction_id = t.id
+where t.actor = @actor and t.kind <> 'usage' and t.created_at >= date_trunc('day', now(), 'UTC')
+    and e.ledger_account = 'customer';
+
+-- name: RevealsToday :one
+select count(*) from audit_log
+where actor = @actor and action = 'key.reveal' and created_at >= date_trunc('day', now(), 'UTC');

@@ -12,6 +12,20 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const creditsToday = `-- name: CreditsToday :one
+select coalesce(sum(abs(e.amount)), 0)::bigint
+from ledger_transactions t join ledger_entries e on e.transaction_id = t.id
+where t.actor = $1 and t.kind <> 'usage' and t.created_at >= date_trunc('day', now(), 'UTC')
+    and e.ledger_account = 'customer'
+`
+
+func (q *Queries) CreditsToday(ctx context.Context, actor string) (int64, error) {
+	row := q.db.QueryRow(ctx, creditsToday, actor)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const expireIdempotencyKeys = `-- name: ExpireIdempotencyKeys :execrows
 delete from idempotency_keys k
 where (k.actor, k.key) in (
@@ -97,7 +111,7 @@ func (q *Queries) GetIdempotencyKey(ctx context.Context, arg GetIdempotencyKeyPa
 }
 
 const getToken = `-- name: GetToken :one
-select t.id, t.name, t.token_hash, t.scopes, t.expires_at, t.last_used_at, t.revoked_at, t.created_at, coalesce(t.expires_at <= now(), false)::boolean as expired,
+select t.id, t.name, t.token_hash, t.scopes, t.credits_per_day, t.reveals_per_day, t.expires_at, t.last_used_at, t.revoked_at, t.created_at, coalesce(t.expires_at <= now(), false)::boolean as expired,
     (t.revoked_at is null and coalesce(t.expires_at > now(), true)
         and coalesce(t.last_used_at < now() - interval '1 minute', true))::boolean as touch_due
 from admin_tokens t
@@ -120,6 +134,8 @@ func (q *Queries) GetToken(ctx context.Context, tokenHash []byte) (GetTokenRow, 
 		&i.AdminToken.Name,
 		&i.AdminToken.TokenHash,
 		&i.AdminToken.Scopes,
+		&i.AdminToken.CreditsPerDay,
+		&i.AdminToken.RevealsPerDay,
 		&i.AdminToken.ExpiresAt,
 		&i.AdminToken.LastUsedAt,
 		&i.AdminToken.RevokedAt,
@@ -161,18 +177,20 @@ func (q *Queries) InsertIdempotencyKey(ctx context.Context, arg InsertIdempotenc
 }
 
 const insertToken = `-- name: InsertToken :one
-insert into admin_tokens (id, name, token_hash, scopes, expires_at)
-values ($1, $2, $3, $4, $5)
+insert into admin_tokens (id, name, token_hash, scopes, expires_at, credits_per_day, reveals_per_day)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (id) do nothing
-returning id, name, token_hash, scopes, expires_at, last_used_at, revoked_at, created_at
+returning id, name, token_hash, scopes, credits_per_day, reveals_per_day, expires_at, last_used_at, revoked_at, created_at
 `
 
 type InsertTokenParams struct {
-	ID        ident.UUID
-	Name      string
-	TokenHash []byte
-	Scopes    []string
-	ExpiresAt *time.Time
+	ID            ident.UUID
+	Name          string
+	TokenHash     []byte
+	Scopes        []string
+	ExpiresAt     *time.Time
+	CreditsPerDay *int64
+	RevealsPerDay *int64
 }
 
 func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (AdminToken, error) {
@@ -182,6 +200,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Admin
 		arg.TokenHash,
 		arg.Scopes,
 		arg.ExpiresAt,
+		arg.CreditsPerDay,
+		arg.RevealsPerDay,
 	)
 	var i AdminToken
 	err := row.Scan(
@@ -189,6 +209,8 @@ func (q *Queries) InsertToken(ctx context.Context, arg InsertTokenParams) (Admin
 		&i.Name,
 		&i.TokenHash,
 		&i.Scopes,
+		&i.CreditsPerDay,
+		&i.RevealsPerDay,
 		&i.ExpiresAt,
 		&i.LastUsedAt,
 		&i.RevokedAt,
@@ -271,7 +293,7 @@ func (q *Queries) ListSessions(ctx context.Context) ([]ListSessionsRow, error) {
 }
 
 const listTokens = `-- name: ListTokens :many
-select id, name, token_hash, scopes, expires_at, last_used_at, revoked_at, created_at from admin_tokens order by id
+select id, name, token_hash, scopes, credits_per_day, reveals_per_day, expires_at, last_used_at, revoked_at, created_at from admin_tokens order by id
 `
 
 func (q *Queries) ListTokens(ctx context.Context) ([]AdminToken, error) {
@@ -288,6 +310,8 @@ func (q *Queries) ListTokens(ctx context.Context) ([]AdminToken, error) {
 			&i.Name,
 			&i.TokenHash,
 			&i.Scopes,
+			&i.CreditsPerDay,
+			&i.RevealsPerDay,
 			&i.ExpiresAt,
 			&i.LastUsedAt,
 			&i.RevokedAt,
@@ -301,6 +325,16 @@ func (q *Queries) ListTokens(ctx context.Context) ([]AdminToken, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockActor = `-- name: LockActor :exec
+select pg_advisory_xact_lock(hashtextextended($1, 4711))
+`
+
+// Transactions of one token that count against its limits run one after the other.
+func (q *Queries) LockActor(ctx context.Context, actor string) error {
+	_, err := q.db.Exec(ctx, lockActor, actor)
+	return err
 }
 
 const releaseIdempotencyKey = `-- name: ReleaseIdempotencyKey :exec
@@ -319,8 +353,20 @@ func (q *Queries) ReleaseIdempotencyKey(ctx context.Context, arg ReleaseIdempote
 	return err
 }
 
+const revealsToday = `-- name: RevealsToday :one
+select count(*) from audit_log
+where actor = $1 and action = 'key.reveal' and created_at >= date_trunc('day', now(), 'UTC')
+`
+
+func (q *Queries) RevealsToday(ctx context.Context, actor string) (int64, error) {
+	row := q.db.QueryRow(ctx, revealsToday, actor)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const revokeToken = `-- name: RevokeToken :one
-update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = $1 returning id, name, token_hash, scopes, expires_at, last_used_at, revoked_at, created_at
+update admin_tokens set revoked_at = coalesce(revoked_at, now()) where id = $1 returning id, name, token_hash, scopes, credits_per_day, reveals_per_day, expires_at, last_used_at, revoked_at, created_at
 `
 
 func (q *Queries) RevokeToken(ctx context.Context, id ident.UUID) (AdminToken, error) {
@@ -331,6 +377,8 @@ func (q *Queries) RevokeToken(ctx context.Context, id ident.UUID) (AdminToken, e
 		&i.Name,
 		&i.TokenHash,
 		&i.Scopes,
+		&i.CreditsPerDay,
+		&i.RevealsPerDay,
 		&i.ExpiresAt,
 		&i.LastUsedAt,
 		&i.RevokedAt,

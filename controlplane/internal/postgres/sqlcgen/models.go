@@ -25,14 +25,16 @@ type Account struct {
 }
 
 type AdminToken struct {
-	ID         ident.UUID
-	Name       string
-	TokenHash  []byte
-	Scopes     []string
-	ExpiresAt  *time.Time
-	LastUsedAt *time.Time
-	RevokedAt  *time.Time
-	CreatedAt  time.Time
+	ID            ident.UUID
+	Name          string
+	TokenHash     []byte
+	Scopes        []string
+	CreditsPerDay *int64
+	RevealsPerDay *int64
+	ExpiresAt     *time.Time
+	LastUsedAt    *time.Time
+	RevokedAt     *time.Time
+	CreatedAt     time.Time
 }
 
 type ApiKey struct {

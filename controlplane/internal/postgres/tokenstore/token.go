@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 )
 
 // Store keeps admin tokens; it implements admin.Store.
@@ -27,6 +28,7 @@ func (s *Store) Create(ctx context.Context, t admin.Token, h admin.Hash) (made a
 		q := sqlcgen.New(tx)
 		row, err := q.InsertToken(ctx, sqlcgen.InsertTokenParams{
 			ID: ident.UUID(t.ID), Name: t.Name, TokenHash: h[:], Scopes: pgconv.Strings(t.Scopes), ExpiresAt: t.ExpiresAt,
+			CreditsPerDay: (*int64)(t.Limits.CreditsPerDay), RevealsPerDay: t.Limits.RevealsPerDay,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return admin.ErrIssued
@@ -80,6 +82,7 @@ func toToken(row *sqlcgen.AdminToken) admin.Token {
 	t := admin.Token{
 		ID: admin.ID(row.ID), Name: row.Name, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt,
 		RevokedAt: row.RevokedAt, CreatedAt: row.CreatedAt,
+		Limits: admin.Limits{CreditsPerDay: (*money.Nano)(row.CreditsPerDay), RevealsPerDay: row.RevealsPerDay},
 	}
 	for _, scope := range row.Scopes {
 		t.Scopes = append(t.Scopes, admin.Scope(scope))
