@@ -47,8 +47,9 @@ type Sessions interface{ Current() *session.Session }
 type Keys interface {
 	// Valid reports whether a key record is current.
 	Valid(k *auth.Key) bool
-	// Revoked reports whether the key was revoked or its account suspended. It reads the record again.
-	Revoked(ctx context.Context, k *auth.Key) (bool, error)
+	// Renew returns the current record of a key. The error is auth.ErrInvalid if the key was revoked or its account
+	// suspended.
+	Renew(ctx context.Context, k *auth.Key) (*auth.Key, error)
 }
 
 // Spool reserves spool capacity for requests.
@@ -90,8 +91,8 @@ type Admission struct {
 	session *session.Session
 	// queues has the account queues of the current session, by account.
 	queues map[string]*accountQueue
-	// reservations has the reservations of all running requests, to find those that a key change affects.
-	reservations map[*Reservation]struct{}
+	// reservations has the reservations of all running requests, by account.
+	reservations reservations
 }
 
 // New returns an Admission. It is used for all sessions of the proxy.
@@ -99,7 +100,7 @@ func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, l
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
 		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
-		queues: map[string]*accountQueue{}, reservations: map[*Reservation]struct{}{},
+		queues: map[string]*accountQueue{}, reservations: reservations{},
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.tasks.init()
@@ -115,10 +116,7 @@ func (a *Admission) Held(account string) map[wire.PoolID]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	held := map[wire.PoolID]int64{}
-	for res := range a.reservations {
-		if res.key.AccountID != account {
-			continue
-		}
+	for res := range a.reservations.of(account) {
 		for _, n := range res.needs {
 			held[n.Pool] += n.Amount
 		}
@@ -137,7 +135,7 @@ func (a *Admission) OnSession(s *session.Session) {
 	a.mu.Lock()
 	old := a.queues
 	a.session, a.queues = s, map[string]*accountQueue{}
-	for res := range a.reservations {
+	for res := range a.reservations.all() {
 		a.tasks.run(func() { a.stopIfRevoked(res) })
 	}
 	a.mu.Unlock()
@@ -204,15 +202,41 @@ type Reservation struct {
 	// session is the session in which the request is admitted.
 	session *session.Session
 
-	// The Admission's lock guards the following fields.
+	// The Admission's lock guards the following fields. previous and next are those of the account in reservations.
+	previous, next *Reservation
+
 	ended   bool
 	revoked bool
 	stop    func()
 }
 
-// Acquire admits a request, or returns *RefusedError, ErrKey or
-// ErrUnavailable. The order of the steps is part of the protocol.
+// Acquire admits a request, or returns *RefusedError, ErrKey or ErrUnavailable.
+//
+// The key's record may change while the request waits: it may name other pools
+// then. The request is tried once more with the new record, as if its client had
+// repeated it.
 func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error) {
+	res, err := a.tryAcquire(ctx, r)
+	if !errors.Is(err, errStaleKey) {
+		return res, err
+	}
+	current, renewErr := a.keys.Renew(ctx, r.Key)
+	switch {
+	case errors.Is(renewErr, auth.ErrInvalid):
+		return nil, ErrKey
+	case renewErr != nil:
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, renewErr)
+	}
+	r.Key = current
+	return a.tryAcquire(ctx, r)
+}
+
+// errStaleKey says that the key's record changed while the request waited.
+var errStaleKey = fmt.Errorf("%w: the key's record changed", ErrUnavailable)
+
+// tryAcquire admits a request with the key's record as it is, or returns
+// errStaleKey. The order of the steps is part of the protocol.
+func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, error) {
 	res := &Reservation{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
 	res.needs = r.appendNeeds(res.room[:0])
 	entry := holder.AdmissionGate{GateChecks: res}
@@ -230,9 +254,9 @@ func (a *Admission) Acquire(ctx context.Context, r Request) (*Reservation, error
 	}
 	a.running.Add(1)
 	a.mu.Lock()
-	a.reservations[res] = struct{}{}
+	a.reservations.add(res)
 	a.mu.Unlock()
-	if err := res.complete(ctx, entry); err != nil {
+	if err := complete(entry); err != nil {
 		res.Release()
 		return nil, err
 	}
@@ -260,18 +284,36 @@ func (res *Reservation) acquire(ctx context.Context) (err error) {
 }
 
 // complete checks the session and the key again, because they may have changed during the wait.
-func (res *Reservation) complete(ctx context.Context, entry holder.AdmissionGate) error {
+func complete(entry holder.AdmissionGate) error {
 	switch entry.After() {
 	case holder.Admitted:
 		return nil
 	case holder.StaleKey:
-		if revoked, _ := res.a.keys.Revoked(ctx, res.key); revoked { // after an error the client gets a 503
-			return ErrKey
-		}
-		return fmt.Errorf("%w: the key's record changed", ErrUnavailable) // it may name other pools now
+		return errStaleKey
 	default:
 		return fmt.Errorf("%w: the session ended", ErrUnavailable)
 	}
+}
+
+// Check reports whether a request of a key may be answered, or sent to a provider,
+// now: it returns ErrKey if the key was revoked or its account suspended, and
+// ErrUnavailable if the proxy has no valid session and so might not know. It is
+// called before each provider call, because time passes after the admission.
+func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
+	if s := a.sessions.Current(); s == nil || !s.Valid() {
+		return fmt.Errorf("%w: no session", ErrUnavailable)
+	}
+	if a.keys.Valid(key) {
+		return nil
+	}
+	_, err := a.keys.Renew(ctx, key)
+	switch {
+	case errors.Is(err, auth.ErrInvalid):
+		return ErrKey
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Start records the request in the spool as started. After that it may be sent to a
@@ -288,7 +330,7 @@ func (res *Reservation) Start() error {
 func (a *Admission) OnLoss() {
 	a.mu.Lock()
 	queues := map[*accountQueue]bool{}
-	for res := range a.reservations {
+	for res := range a.reservations.all() {
 		queues[res.queue] = true
 	}
 	a.mu.Unlock()
@@ -362,7 +404,7 @@ func (res *Reservation) end() bool {
 		return false
 	}
 	res.ended = true
-	delete(res.a.reservations, res)
+	res.a.reservations.remove(res)
 	res.a.running.Add(-1)
 	return true
 }
@@ -381,13 +423,18 @@ func (a *Admission) OnChange(c wire.KeyChange) {
 	if q := a.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
 		q.do((*holder.Queue).DisableEscrow)
 	}
-	for res := range a.reservations {
-		switch {
-		case c.Kind == wire.KeyRevoked && res.key.HasHash(c.KeyHash):
-			res.revoke()
-		case c.Kind == wire.AccountUpdated && res.key.AccountID == c.Account:
+	switch c.Kind {
+	case wire.KeyRevoked:
+		for res := range a.reservations.all() {
+			if res.key.HasHash(c.KeyHash) {
+				res.revoke()
+			}
+		}
+	case wire.AccountUpdated:
+		for res := range a.reservations.of(c.Account) {
 			a.tasks.run(func() { a.stopIfRevoked(res) })
 		}
+	default: // the records are read again; running requests go on
 	}
 }
 
@@ -398,7 +445,8 @@ const recheckInterval = time.Second
 // until it succeeds.
 func (a *Admission) stopIfRevoked(res *Reservation) {
 	for {
-		revoked, err := a.keys.Revoked(a.ctx, res.key)
+		_, err := a.keys.Renew(a.ctx, res.key)
+		revoked := errors.Is(err, auth.ErrInvalid)
 		if a.applyVerdict(res, revoked) || err == nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/dataplane/internal/auth"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
@@ -313,7 +315,8 @@ func TestSessionAndKeyAreCheckedAfterTheWait(t *testing.T) {
 		want   error
 	}{
 		{"revoked", func(p *proxy) { p.keys.revoked.Store(true) }, ErrKey},
-		{"changed", func(p *proxy) { p.keys.stale.Store(true) }, ErrUnavailable},
+		{"changed at each attempt", func(p *proxy) { p.keys.stale.Store(true) }, ErrUnavailable},
+		{"changed, and the record cannot be read", func(p *proxy) { p.keys.stale.Store(true); p.keys.silent.Store(true) }, ErrUnavailable},
 		{"end of the session", func(*proxy) { time.Sleep(time.Second) }, ErrUnavailable},
 	}
 	for _, tt := range tests {
@@ -331,6 +334,113 @@ func TestSessionAndKeyAreCheckedAfterTheWait(t *testing.T) {
 				drained(t, cp)
 			})
 		})
+	}
+}
+
+// The limit of the key is set or removed while its request waits: the request is decided once more, with the pools of
+// the new record.
+func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cp := newPlane(t, 100, 5, 10)
+		p := newProxy(t, cp, 1)
+		limited := request(1)
+		unlimited := *limited.Key
+		unlimited.LimitPool = 0
+		p.keys.renewed = &unlimited
+		p.Admission.bus = &hookBus{line: p.line, before: sync.OnceFunc(func() { p.keys.stale.Store(true) })}
+		res, err := p.Acquire(t.Context(), limited)
+		if err != nil {
+			t.Fatalf("got %v; want a reservation with the new record", err)
+		}
+		synctest.Wait()
+		if limit, balance := cp.held(limitPool), cp.held(balancePool); limit != 0 || balance != 1 {
+			t.Errorf("%d of the limit and %d of the balance are reserved; want 0 and 1", limit, balance)
+		}
+		res.Release()
+
+		p.keys.renewed = limited.Key
+		limited.ExpectedCost, limited.Key = 10, &unlimited
+		p.Admission.bus = &hookBus{line: p.line, before: sync.OnceFunc(func() { p.keys.stale.Store(true) })}
+		var refused *RefusedError
+		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.KeyLimitSpent {
+			t.Errorf("got %v; want a refusal by the new limit", err)
+		}
+		p.stop(t)
+		drained(t, cp)
+	})
+}
+
+func TestCheckFindsRevokedKeysAndEndedSessions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 100, 100, 10), 1)
+		key := request(1).Key
+		check := func(name string, want error) {
+			t.Helper()
+			if err := p.Check(t.Context(), key); !errors.Is(err, want) {
+				t.Errorf("%s: got %v; want %v", name, err, want)
+			}
+		}
+		check("valid key", nil)
+		p.keys.stale.Store(true)
+		check("key whose record changed and is active", nil)
+		p.keys.silent.Store(true)
+		check("key whose record cannot be read", ErrUnavailable)
+		p.keys.silent.Store(false)
+		p.keys.revoked.Store(true)
+		check("revoked key", ErrKey)
+		p.keys.revoked.Store(false)
+		p.keys.stale.Store(false)
+		time.Sleep(30 * time.Second)
+		check("after the end of the session", ErrUnavailable)
+		p.current.Store(nil)
+		check("without a session", ErrUnavailable)
+		p.stop(t)
+	})
+}
+
+// Requests of several accounts start and end in any order; each account's sum has its own requests only.
+func TestHeldHasTheRequestsOfTheAccount(t *testing.T) {
+	t.Parallel()
+	all := reservations{}
+	var running []*Reservation
+	amounts := map[string]int64{}
+	for i := range 300 {
+		if i%3 == 2 { // ends the first, a middle and the last of a list in turn
+			at := []int{0, len(running) / 2, len(running) - 1}[i/3%3]
+			ended := running[at]
+			running = slices.Delete(running, at, at+1)
+			all.remove(ended)
+			amounts[ended.key.AccountID] -= ended.needs[0].Amount
+			continue
+		}
+		r := request(1)
+		r.Key = &auth.Key{KeyRecord: r.Key.KeyRecord}
+		r.Key.AccountID = fmt.Sprint("acc_", i%5)
+		res := &Reservation{key: r.Key, needs: []wire.Need{{Pool: balancePool, Amount: int64(i)}}}
+		all.add(res)
+		running = append(running, res)
+		amounts[r.Key.AccountID] += int64(i)
+		a := &Admission{reservations: all}
+		for account, want := range amounts {
+			if got := a.Held(account)[balancePool]; got != want {
+				t.Fatalf("after %d steps %s holds %d; want %d", i, account, got, want)
+			}
+		}
+		count := 0
+		for range all.all() {
+			count++
+		}
+		if count != len(running) {
+			t.Fatalf("%d reservations are listed; want %d", count, len(running))
+		}
+	}
+	for _, res := range running {
+		all.remove(res)
+	}
+	if len(all) != 0 {
+		t.Errorf("%d accounts are kept without a request", len(all))
 	}
 }
 

@@ -278,15 +278,25 @@ func (s *fakeSpool) left() int {
 }
 
 // fakeKeys has the state of the only key.
-type fakeKeys struct{ stale, revoked, silent atomic.Bool }
+type fakeKeys struct {
+	stale, revoked, silent atomic.Bool
+	// renewed is the current record of a key whose record is stale.
+	renewed *auth.Key
+}
 
 func (k *fakeKeys) Valid(*auth.Key) bool { return !k.stale.Load() && !k.revoked.Load() }
 
-func (k *fakeKeys) Revoked(context.Context, *auth.Key) (bool, error) {
-	if k.silent.Load() {
-		return false, auth.ErrUnavailable
+func (k *fakeKeys) Renew(_ context.Context, key *auth.Key) (*auth.Key, error) {
+	switch {
+	case k.silent.Load():
+		return nil, auth.ErrUnavailable
+	case k.revoked.Load():
+		return nil, auth.ErrInvalid
+	case k.renewed != nil:
+		k.stale.Store(false)
+		return k.renewed, nil
 	}
-	return k.revoked.Load(), nil
+	return key, nil
 }
 
 // proxy is one Admission with its fakes.

@@ -136,10 +136,10 @@ type proxy struct {
 // anyKey accepts every key.
 type anyKey struct{}
 
-func (anyKey) Valid(*auth.Key) bool                             { return true }
-func (anyKey) Revoked(context.Context, *auth.Key) (bool, error) { return false, nil }
-func (anyKey) Reset(int64)                                      {}
-func (anyKey) Apply(wire.KeyChange)                             {}
+func (anyKey) Valid(*auth.Key) bool                                    { return true }
+func (anyKey) Renew(_ context.Context, k *auth.Key) (*auth.Key, error) { return k, nil }
+func (anyKey) Reset(int64)                                             {}
+func (anyKey) Apply(wire.KeyChange)                                    {}
 
 func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	t.Helper()

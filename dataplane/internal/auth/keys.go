@@ -286,18 +286,14 @@ func (k *Keys) store(key *Key) {
 	k.records.Set(c, key, 1)
 }
 
-// Revoked reports whether the key of a running request has become invalid: it was
-// revoked or is inactive. It reads the record again unless that is still valid. It
-// returns an error if this cannot be decided now.
-func (k *Keys) Revoked(ctx context.Context, key *Key) (bool, error) {
+// Renew returns the current record of a key. It reads the record again unless the
+// given one is still valid. The error is ErrInvalid if the key was revoked or is
+// inactive, and ErrUnavailable if this cannot be decided now.
+func (k *Keys) Renew(ctx context.Context, key *Key) (*Key, error) {
 	if k.Valid(key) {
-		return false, nil
+		return key, nil
 	}
-	_, err := k.findByHash(ctx, key.version.Hash)
-	if errors.Is(err, ErrInvalid) {
-		return true, nil
-	}
-	return false, err
+	return k.findByHash(ctx, key.version.Hash)
 }
 
 // Reset begins a session. Records that were read before, or at a revision below

@@ -96,6 +96,17 @@ func (k *Keys) waitCaches() {
 	k.unknown.Wait()
 }
 
+// revoked reports whether Renew finds that the key was revoked. It returns an error
+// if that cannot be decided.
+func (k *Keys) revoked(t *testing.T, key *Key) (bool, error) {
+	t.Helper()
+	_, err := k.Renew(t.Context(), key)
+	if errors.Is(err, ErrInvalid) {
+		return true, nil
+	}
+	return false, err
+}
+
 func lookup(t *testing.T, k *Keys, text string, want error) *Key {
 	t.Helper()
 	key, err := k.Lookup(t.Context(), text)
@@ -290,8 +301,8 @@ func TestChangeDuringLoadInvalidatesRecord(t *testing.T) {
 					if k.Valid(key) {
 						t.Error("the record is valid after the change")
 					}
-					if revoked, err := k.Revoked(t.Context(), key); !revoked || err != nil {
-						t.Errorf("Revoked after the change: got %v, %v; want true", revoked, err)
+					if revoked, err := k.revoked(t, key); !revoked || err != nil {
+						t.Errorf("revoked after the change: got %v, %v; want true", revoked, err)
 					}
 				} else if !errors.Is(err, ErrInvalid) {
 					t.Errorf("got %+v, %v; want ErrInvalid", key, err)
@@ -399,27 +410,27 @@ func TestNewSessionInvalidatesAllRecords(t *testing.T) {
 	}
 }
 
-func TestRevokedReadsRecordAgain(t *testing.T) {
+func TestRenewReadsRecordAgain(t *testing.T) {
 	t.Parallel()
 	k, p := setup(t)
 	text, hash := p.add(k)
 	key := lookup(t, k, text, nil)
 	loads := p.loads.Load()
-	if revoked, err := k.Revoked(t.Context(), key); revoked || err != nil || p.loads.Load() != loads {
+	if revoked, err := k.revoked(t, key); revoked || err != nil || p.loads.Load() != loads {
 		t.Errorf("valid key: got %v, %v, %d loads; want false without a load", revoked, err, p.loads.Load()-loads)
 	}
 	k.Apply(wire.KeyChange{Revision: 11, Kind: wire.AccountUpdated, Account: account})
 	p.revision = 11 // the key is still active
-	if revoked, err := k.Revoked(t.Context(), key); revoked || err != nil || k.Valid(key) {
+	if revoked, err := k.revoked(t, key); revoked || err != nil || k.Valid(key) {
 		t.Errorf("key that is still active after a change: got %v, %v, record valid %v; want false, no error, record not valid", revoked, err, k.Valid(key))
 	}
 	p.err = errors.New("no reply")
 	k.Apply(wire.KeyChange{Revision: 12, Kind: wire.AccountUpdated, Account: account})
-	if revoked, err := k.Revoked(t.Context(), key); revoked || err == nil {
+	if revoked, err := k.revoked(t, key); revoked || err == nil {
 		t.Errorf("without a control plane: got %v, %v; want an error", revoked, err)
 	}
 	k.Apply(wire.KeyChange{Revision: 13, Kind: wire.KeyRevoked, KeyHash: hash})
-	if revoked, err := k.Revoked(t.Context(), key); !revoked || err != nil {
+	if revoked, err := k.revoked(t, key); !revoked || err != nil {
 		t.Errorf("known revocation without a control plane: got %v, %v; want true", revoked, err)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"net/http"
 	"time"
 
+	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/event"
 )
 
 // maxRequestDuration is the longest time from a request to the end of its answer. The control plane keeps the lease of
@@ -23,7 +25,7 @@ const maxAttempts = 3
 
 // routeCaller calls routes for one request.
 type routeCaller interface {
-	// ready returns an error if the request needs no further attempt.
+	// ready returns an error if the request must not, or need not, be attempted any more.
 	ready() error
 	// call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
 	// ends the request.
@@ -132,7 +134,11 @@ func (g *generationRequest) ready() error {
 	if err := g.incoming.Context().Err(); err != nil {
 		return g.endOfCall(err)
 	}
-	return nil
+	err := g.server.Admission.Check(g.incoming.Context(), g.key)
+	if errors.Is(err, admission.ErrKey) {
+		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
+	}
+	return err
 }
 
 // call implements routeCaller: it calls one provider and relays its answer to the client.

@@ -51,6 +51,19 @@ func (s *Server) authenticate(x *exchange, r *http.Request) (*auth.Key, error) {
 	return key, nil
 }
 
+// authenticateReader authenticates a request that is answered without an admission. The session must be valid: without
+// one the proxy would not know that the key was revoked.
+func (s *Server) authenticateReader(x *exchange, r *http.Request) (*auth.Key, error) {
+	key, err := s.authenticate(x, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Admission.Check(r.Context(), key); err != nil {
+		return nil, fmt.Errorf("check key: %w", err)
+	}
+	return key, nil
+}
+
 // maxMaintenanceRetryAfter bounds the Retry-After during maintenance, which may end early.
 const maxMaintenanceRetryAfter = time.Hour
 

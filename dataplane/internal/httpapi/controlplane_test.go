@@ -35,8 +35,10 @@ type controlPlane struct {
 	down, loadsDown, updatesDown bool
 	// onLeaseRequest is called when a lease request has come; it may be nil.
 	onLeaseRequest func()
-	balance        wire.BalanceResponse
-	videos         map[string]event.Video
+	// onVideoCreate is called when a video job was recorded; it may be nil.
+	onVideoCreate func()
+	balance       wire.BalanceResponse
+	videos        map[string]event.Video
 }
 
 var errDown = errors.New("no reply")
@@ -159,11 +161,15 @@ func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.Bal
 
 // CreateVideo implements videojob.Store.
 func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
-	return p.video(v.ID, "", func(*event.Video) (event.Video, string) {
+	reply, err := p.video(v.ID, "", func(*event.Video) (event.Video, string) {
 		next := *v
 		next.Rev = 1
 		return next, event.VideoDone
 	})
+	if p.onVideoCreate != nil {
+		p.onVideoCreate()
+	}
+	return reply, err
 }
 
 // GetVideo implements videojob.Store.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +68,9 @@ type gateway struct {
 	admit   *admission.Admission
 	metrics *prometheus.Registry
 	client  *http.Client
-	session *session.Session
+	session atomic.Pointer[session.Session]
+	// later is how far the clock of the video jobs is ahead.
+	later atomic.Int64
 	// served receives the context of each request when its handler begins.
 	served chan context.Context
 	// key is one of theAccount.
@@ -75,7 +78,7 @@ type gateway struct {
 }
 
 // Current implements admission.Sessions.
-func (g *gateway) Current() *session.Session { return g.session }
+func (g *gateway) Current() *session.Session { return g.session.Load() }
 
 // options vary between tests.
 type options struct {
@@ -100,7 +103,8 @@ func newGateway(t *testing.T, answers ...http.HandlerFunc) *gateway {
 
 func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gateway {
 	t.Helper()
-	g := &gateway{t: t, plane: newControlPlane(), session: session.Begin(sessionID, "boot", time.Hour), served: make(chan context.Context, 1000)}
+	g := &gateway{t: t, plane: newControlPlane(), served: make(chan context.Context, 1000)}
+	g.session.Store(session.Begin(sessionID, "boot", time.Hour))
 	log := slog.New(slog.DiscardHandler)
 	var err error
 	if g.hasher, err = apikey.NewHasher([]byte(strings.Repeat("p", 32))); err != nil {
@@ -124,7 +128,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	reg := prometheus.NewRegistry()
 	g.metrics = reg
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
-	g.admit.OnSession(g.session)
+	g.admit.OnSession(g.Current())
 	calls := upstream.New(upstream.Limits{})
 	if o.providers == nil {
 		o.providers = calls
@@ -134,7 +138,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	}
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.providers, Balances: g.plane,
-		Videos:   videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, nil),
+		Videos:   videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo),
@@ -167,6 +171,11 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	})
 	return g
 }
+
+func (g *gateway) videoClock() time.Time { return time.Now().Add(time.Duration(g.later.Load())) }
+
+// pass moves the clock of the video jobs.
+func (g *gateway) pass(d time.Duration) { g.later.Add(int64(d)) }
 
 // publishCatalog publishes the catalog.
 func (g *gateway) publishCatalog(o options) {
@@ -290,6 +299,8 @@ type recorder struct {
 	started int
 	events  []event.Usage
 	full    error
+	// onStart, if set, is called when a request is recorded as started.
+	onStart func()
 }
 
 // Reserve implements admission.Spool.
@@ -345,12 +356,16 @@ type recordedUnit struct {
 
 func (p *recordedUnit) AppendStarted(e *event.Usage) error {
 	err := p.Unit.AppendStarted(e)
-	if err == nil {
-		p.r.mu.Lock()
-		defer p.r.mu.Unlock()
-		p.r.started++
+	if err != nil {
+		return err //nolint:wrapcheck // the recorder is transparent
 	}
-	return err
+	p.r.mu.Lock()
+	p.r.started++
+	p.r.mu.Unlock()
+	if p.r.onStart != nil {
+		p.r.onStart()
+	}
+	return nil
 }
 
 func (p *recordedUnit) AppendFinished(e *event.Usage) {

@@ -48,7 +48,7 @@ func (s *Server) listModels(c echo.Context) error {
 	x.endpoint = "/v1/models"
 	key := &wire.KeyRecord{}
 	if _, present := keyText(c.Request().Header); present {
-		sent, err := s.authenticate(x, c.Request())
+		sent, err := s.authenticateReader(x, c.Request())
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ type balanceBody struct {
 func (s *Server) getBalance(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = "/v1/balance"
-	key, err := s.authenticate(x, c.Request())
+	key, err := s.authenticateReader(x, c.Request())
 	if err != nil {
 		return err
 	}

@@ -123,8 +123,15 @@ func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	}
 }
 
-// ready implements routeCaller.
-func (v *videoCreation) ready() error { return nil }
+// ready implements routeCaller. Nothing holds a reservation of the key, so a revocation does not end the creation.
+func (v *videoCreation) ready() error {
+	err := v.server.Admission.Check(v.detached(), v.key)
+	if err != nil { // no provider has accepted the job: tryRoutes attempts no further route otherwise
+		_, rejected := v.server.Videos.Reject(v.detached(), v.job)
+		err = errors.Join(err, rejected)
+	}
+	return err
+}
 
 // call implements routeCaller: it moves the job to the route, calls the provider and records its answer.
 func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {

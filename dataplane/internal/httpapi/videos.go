@@ -23,9 +23,9 @@ type Videos interface {
 	Create(ctx context.Context, v *event.Video) (*event.Video, error)
 	// Find returns a job of an account, or videojob.ErrNotFound.
 	Find(ctx context.Context, id, account string) (*event.Video, error)
-	// Refresh asks the provider for the state of a job, unless the job has ended, and records it. It returns a job even
-	// with an error: the last known state.
-	Refresh(ctx context.Context, v *event.Video) (*event.Video, error)
+	// RefreshForClient asks the provider for the state of a job, unless the job has ended or was asked for within the
+	// last second, and records it. It returns a job even with an error: the last known state.
+	RefreshForClient(ctx context.Context, v *event.Video) (*event.Video, error)
 	// SaveCreated records the video object with which a provider has accepted a job. The error is videojob.ErrNoObject
 	// if body is not such an object.
 	SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error)
@@ -47,7 +47,7 @@ const (
 
 // findVideo returns the job with the id in the path if it belongs to the account of the key.
 func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
-	key, err := s.authenticate(x, c.Request())
+	key, err := s.authenticateReader(x, c.Request())
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 
 var errVideoNotFound = apierr.New(http.StatusNotFound, apierr.NotFound, "The video does not exist or is not ready.")
 
-// getVideo answers with the state of a job. Unless the job has ended, it first gets the state from the provider.
+// getVideo answers with the state of a job, which is at most a second old.
 func (s *Server) getVideo(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = videoPath
@@ -71,7 +71,7 @@ func (s *Server) getVideo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if v, err = s.Videos.Refresh(c.Request().Context(), v); err != nil {
+	if v, err = s.Videos.RefreshForClient(c.Request().Context(), v); err != nil {
 		x.failure = err // the client gets the last known state
 	}
 	x.writeJSON(http.StatusOK, videojob.Object(v))
@@ -90,7 +90,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		return err
 	}
 	r := c.Request()
-	if v, err = s.Videos.Refresh(r.Context(), v); err != nil {
+	if v, err = s.Videos.RefreshForClient(r.Context(), v); err != nil {
 		x.failure = err
 	}
 	if v.Status != event.VideoCompleted {

@@ -80,10 +80,21 @@ func TestVideoFromCreationToContent(t *testing.T) {
 		t.Errorf("content before it is ready: got %+v", got)
 	}
 	g.sims[0].setAnswer(videoProvider("in_progress"))
+	g.pass(time.Second)
 	if got := g.send(http.MethodGet, path, ""); got.status != http.StatusOK || got.video(t).Status != "in_progress" || got.video(t).ID != v.ID || strings.Contains(got.body, "up") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
+	polls := len(g.sims[0].received())
+	for range 5 {
+		if got := g.send(http.MethodGet, path, ""); got.video(t).Status != "in_progress" {
+			t.Errorf("within a second of the last poll: got %d %s", got.status, got.body)
+		}
+	}
+	if more := len(g.sims[0].received()) - polls; more != 0 {
+		t.Errorf("clients made %d further polls within a second; want none", more)
+	}
 	g.sims[0].setAnswer(videoProvider("completed"))
+	g.pass(time.Second)
 	for range 3 {
 		if got := g.send(http.MethodGet, path, ""); got.video(t).Status != "completed" {
 			t.Errorf("got %d %s", got.status, got.body)

@@ -82,6 +82,7 @@ type Tracker struct {
 	dialect   format.Dialect
 	log       *slog.Logger
 	now       func() time.Time
+	looks     looks
 }
 
 // New returns a Tracker. A nil now is time.Now.
@@ -89,7 +90,7 @@ func New(store Store, providers Providers, charger Charger, catalogStore *catalo
 	if now == nil {
 		now = time.Now
 	}
-	return &Tracker{store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now}
+	return &Tracker{store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now, looks: looks{at: map[string]time.Time{}}}
 }
 
 // Create records a new job. It is called before the provider.
@@ -151,6 +152,16 @@ func (t *Tracker) Refresh(ctx context.Context, v *event.Video) (*event.Video, er
 		return t.abandon(ctx, next, "the provider did not finish the job in time")
 	}
 	return next, err
+}
+
+// RefreshForClient is Refresh for a client that asks for the state: if this proxy
+// has asked the provider within the last second, or is asking it now, the job is
+// returned as it is recorded. All clients share the provider's rate limits.
+func (t *Tracker) RefreshForClient(ctx context.Context, v *event.Video) (*event.Video, error) {
+	if !v.Ended() && !t.looks.begin(v.ID, t.now()) {
+		return v, nil
+	}
+	return t.Refresh(ctx, v)
 }
 
 // poll polls the provider once.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -382,5 +383,28 @@ func TestFindReturnsJobsOfTheAccount(t *testing.T) {
 	f.store.down = true
 	if _, err := f.Find(t.Context(), jobID, ""); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without a control plane: got %v; want %v", err, ErrUnavailable)
+	}
+}
+
+func TestClientsPollAJobOnceASecond(t *testing.T) {
+	t.Parallel()
+	l := looks{at: map[string]time.Time{}}
+	for i, step := range []struct {
+		id   string
+		at   time.Duration
+		want bool
+	}{
+		{"video_1", 0, true}, {"video_1", 0, false}, {"video_2", 0, true}, {"video_1", lookInterval - 1, false}, {"video_1", lookInterval, true},
+		{"video_1", 2*lookInterval - 1, false}, {"video_2", 2*lookInterval - 1, true},
+	} {
+		if got := l.begin(step.id, createdAt.Add(step.at)); got != step.want {
+			t.Errorf("step %d: got %v; want %v", i, got, step.want)
+		}
+	}
+	for i := range 2 * maxLooks {
+		l.begin(strconv.Itoa(i), createdAt.Add(time.Hour))
+	}
+	if n := len(l.at); n > maxLooks {
+		t.Errorf("%d jobs are kept; want at most %d", n, maxLooks)
 	}
 }
