@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -123,6 +125,27 @@ func TestModelListHasModelsGrantedToTheAccount(t *testing.T) {
 				t.Errorf("%s: %s is listed: %t; want %t", tt.who, model, got, want)
 			}
 		}
+	}
+}
+
+func TestUnchangedModelListIsNotSentAgain(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Public: rig.False()})
+	tag := a.Do(t, rig.Request{Path: "/v1/models", Key: a.account.Key}).Header.Get("Etag")
+	unlessChanged := rig.Request{Path: "/v1/models", Header: http.Header{"Authorization": {"Bearer " + a.account.Key}, "If-None-Match": {tag}}}
+	// Other tests change the public models, so that the first answer may be a new list.
+	rig.Await(t, "the list to be the same", func(ctx context.Context) error {
+		answer, err := a.Try(ctx, unlessChanged)
+		if err == nil && answer.Status != http.StatusNotModified {
+			unlessChanged.Header["If-None-Match"] = []string{answer.Header.Get("Etag")}
+			err = fmt.Errorf("got %s; want 304", answer)
+		}
+		return err
+	})
+	a.account.Grant(t, model)
+	a.AwaitStatus(t, rig.Request{Path: chat.path, Key: a.account.Key, Body: chat.body(model)}, http.StatusOK)
+	if answer := a.Do(t, unlessChanged); answer.Status != http.StatusOK || !slices.Contains(a.listed(t, a.account.Key), model) {
+		t.Errorf("after a grant: got %s; want 200 with the model", answer)
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"modelgateway/scripts/e2e/rig"
 )
@@ -26,8 +28,20 @@ type balance struct {
 	} `json:"key"`
 }
 
+// balanceAge is how long a proxy may use the figures of a key.
+const balanceAge = 250 * time.Millisecond
+
+// balanceReads has the time of the last read of a balance by proxy and key.
+var balanceReads sync.Map
+
+// balance returns the figures of a key as they are now: it waits until those of the last call may not be used any more.
 func (a *api) balance(t *testing.T, proxy int, key string) balance {
 	t.Helper()
+	at := fmt.Sprint(proxy, key)
+	if last, ok := balanceReads.Load(at); ok {
+		<-time.After(time.Until(last.(time.Time).Add(balanceAge)))
+	}
+	defer func() { balanceReads.Store(at, time.Now()) }()
 	answer := a.Do(t, rig.Request{Proxy: proxy, Path: "/v1/balance", Key: key})
 	if answer.Status != http.StatusOK {
 		t.Fatalf("balance: got %s", answer)

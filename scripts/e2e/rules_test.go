@@ -50,6 +50,7 @@ var rules = []struct {
 
 	{"Models", "missing, disabled or not available is model_not_found", "TestMissingDisabledOrUngrantedModelIsNotFound", ""},
 	{"Models", "with a key, also models opened to the account", "TestModelListHasModelsGrantedToTheAccount TestModelsAreListedWithAndWithoutKey", ""},
+	{"Models", "an unchanged list is not sent again", "TestUnchangedModelListIsNotSentAgain", ""},
 
 	{"Parameters", "model is required", "TestModelIsRequired", ""},
 	{"Parameters", "only listed parameters, and identifiers replaced", "TestOnlySupportedParametersReachTheProvider", ""},

@@ -112,6 +112,16 @@ func (m *Model) PriceAt(now time.Time) *price.Sheet {
 	return sheet
 }
 
+// NextPriceAfter returns when the next sheet comes into force, zero if none is scheduled.
+func (m *Model) NextPriceAfter(now time.Time) (next time.Time) {
+	for i := range m.Prices {
+		if at := time.Unix(m.Prices[i].EffectiveUnix, 0); at.After(now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
 // Params overrides a parameter policy, by parameter name.
 type Params map[string]Param
 

@@ -55,11 +55,10 @@ type Bus struct {
 	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.
 	clusterEpoch atomic.Int64
 
-	stop    context.CancelFunc
-	ctx     context.Context
-	tasks   sync.WaitGroup
-	workers chan struct{}
-	subs    []*nats.Subscription
+	stop  context.CancelFunc
+	ctx   context.Context
+	tasks sync.WaitGroup
+	subs  []*nats.Subscription
 	// declaring serialises Declare: several consumers may find at the same time that a stream was deleted.
 	declaring sync.Mutex
 	// mu guards stopped. No task starts once it is true.
@@ -68,8 +67,9 @@ type Bus struct {
 }
 
 const (
-	// maxWorkers bounds the proxies' requests that use Postgres at the same time, outside of batches.
-	maxWorkers = 32
+	// maxWorkers bounds the requests on one subject that use Postgres at the same time, outside of batches. Each subject
+	// has workers of its own: a heartbeat must not wait for balances or video jobs, which clients can ask for at any rate.
+	maxWorkers = 8
 	// requestTimeout bounds each of these requests.
 	requestTimeout = 5 * time.Second
 	// pollAckWait is how long a proxy may take to poll one video job before the job is given to another proxy.
@@ -111,7 +111,7 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
-	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, streams: streams, workers: make(chan struct{}, maxWorkers)}
+	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, streams: streams}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -343,6 +343,49 @@ func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	return b, s
 }
 
+// slowBalances is a store whose reads of balances wait.
+type slowBalances struct {
+	leasing.Store
+	began   chan struct{}
+	release chan struct{}
+}
+
+func (s *slowBalances) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error) {
+	select {
+	case s.began <- struct{}{}:
+	default:
+	}
+	<-s.release
+	return s.Store.Balance(ctx, r)
+}
+
+// Clients may ask for balances at any rate; sessions must not end because of them.
+func TestHeartbeatsDoNotWaitForBalances(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connectReplica(new(streamCounter))
+	slow := &slowBalances{Store: leasestore.New(p.db), began: make(chan struct{}, 1), release: make(chan struct{})}
+	s := leasing.New(leasing.Config{SessionTTL: time.Minute}, slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err := b.Serve(s); err != nil {
+		t.Fatal(err)
+	}
+	defer close(slow.release)
+	query, err := json.Marshal(wire.BalanceRequest{AccountID: ident.Account.Format(p.account), KeyID: ident.Key.Format(p.key)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if err := p.proxy.PublishRequest(subject.Balance, "nobody", query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-slow.began
+	got := request[wire.HeartbeatResponse](p, subject.Heartbeat, &wire.HeartbeatRequest{Session: p.session, BootID: "boot"})
+	if got.Status != wire.Done {
+		t.Errorf("heartbeat: got %+v; want it to be answered", got)
+	}
+}
+
 func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)

@@ -48,12 +48,14 @@ func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 	return nil
 }
 
-// requestHandler returns a handler that calls a function in a task of its own. If
-// the function fails, the proxy gets the response unavailable.
+// requestHandler returns a handler that calls a function in a task of its own, of
+// which maxWorkers run at once. If the function fails, the proxy gets the response
+// unavailable.
 func requestHandler[Q, R any](b *Bus, call func(context.Context, *Q) (*R, error), unavailable R) nats.MsgHandler {
+	workers := make(chan struct{}, maxWorkers)
 	return func(m *nats.Msg) {
 		decode(b, m, func(q *Q) {
-			b.runTask(func(ctx context.Context) {
+			b.runTask(workers, func(ctx context.Context) {
 				response, err := call(ctx, q)
 				if err != nil {
 					b.log.Error("request of a proxy failed", slog.String("subject", m.Subject), slog.Any("error", err))
@@ -65,22 +67,22 @@ func requestHandler[Q, R any](b *Bus, call func(context.Context, *Q) (*R, error)
 	}
 }
 
-// runTask runs fn in a goroutine. It waits while maxWorkers tasks run; meanwhile
+// runTask runs fn in a goroutine. It waits while all workers are busy; meanwhile
 // messages stay in the subscription's buffer.
-func (b *Bus) runTask(fn func(context.Context)) {
+func (b *Bus) runTask(workers chan struct{}, fn func(context.Context)) {
 	select {
-	case b.workers <- struct{}{}:
+	case workers <- struct{}{}:
 	case <-b.ctx.Done():
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.stopped {
-		<-b.workers
+		<-workers
 		return
 	}
 	b.tasks.Go(func() {
-		defer func() { <-b.workers }()
+		defer func() { <-workers }()
 		ctx, cancel := context.WithTimeout(b.ctx, requestTimeout)
 		defer cancel()
 		fn(ctx)

@@ -111,6 +111,9 @@ func (s *Snapshot) Visible(account string) []*Model {
 	return visible
 }
 
+// HasGrant reports whether models were granted to an account.
+func (s *Snapshot) HasGrant(account string) bool { return len(s.grants[account]) > 0 }
+
 // Price returns the price sheet of a model with the given version, nil if the catalog no longer has it.
 func (s *Snapshot) Price(model string, version int64) *price.Sheet {
 	m := s.models[model]

@@ -133,6 +133,31 @@ func TestModelEntriesHavePricesAndEndpoints(t *testing.T) {
 	}
 }
 
+func TestUnchangedListOfModelsIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, chatJSON))
+	first := g.send(http.MethodGet, "/v1/models", "")
+	tag := first.header.Get("Etag")
+	if first.status != http.StatusOK || len(tag) < 10 {
+		t.Fatalf("got %d, etag %q", first.status, tag)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		got := g.send(method, "/v1/models", "", "If-None-Match", tag)
+		if got.status != http.StatusNotModified || got.body != "" || got.header.Get("Etag") != tag || got.header.Get("X-Request-Id") == "" {
+			t.Errorf("%s: got %d %q, headers %v; want 304 without a body", method, got.status, got.body, got.header)
+		}
+	}
+	g.models.Set(subject.KindModel, "video", nil)
+	g.apply()
+	if got := g.send(http.MethodGet, "/v1/models", "", "If-None-Match", tag); got.status != http.StatusOK || got.header.Get("Etag") == tag || got.body == first.body {
+		t.Errorf("after a change: got %d, etag %q", got.status, got.header.Get("Etag"))
+	}
+	g.revoke(g.key)
+	if got := g.send(http.MethodGet, "/v1/models", "", "If-None-Match", "*"); got.status != http.StatusUnauthorized {
+		t.Errorf("with a revoked key: got %d; want 401", got.status)
+	}
+}
+
 func TestModelsOfAnAccountWithoutModelsIsAnEmptyList(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -175,7 +200,8 @@ func TestBalanceEndpointReturnsTheFiguresOfTheControlPlane(t *testing.T) {
 	for _, tt := range tests {
 		tt.reply.Status = wire.Done
 		g.plane.set(func(p *controlPlane) { p.balance = tt.reply })
-		if got := g.send(http.MethodGet, "/v1/balance", ""); got.status != http.StatusOK || got.body != tt.want {
+		key := g.issue(tt.name, theAccount) // the figures of a key are used for some time
+		if got := g.send(http.MethodGet, "/v1/balance", "", "Authorization", "Bearer "+key); got.status != http.StatusOK || got.body != tt.want {
 			t.Errorf("%s: got %d %s\nwant %s", tt.name, got.status, got.body, tt.want)
 		}
 	}
@@ -185,7 +211,8 @@ func TestBalanceEndpointReturnsTheFiguresOfTheControlPlane(t *testing.T) {
 	} {
 		g.plane.set(fail)
 		want := apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}
-		if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/balance", "").apiError(t), ignoreTexts); diff != "" {
+		key := g.issue(name, theAccount)
+		if diff := cmp.Diff(want, g.send(http.MethodGet, "/v1/balance", "", "Authorization", "Bearer "+key).apiError(t), ignoreTexts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -19,20 +19,16 @@ import (
 	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/balance"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
-	"modelgateway/shared/wire"
 )
-
-// Balances reads the balance of an account and the limit of a key from the control plane.
-type Balances interface {
-	Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.BalanceResponse, error)
-}
 
 // Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
 type Providers interface {
@@ -46,7 +42,7 @@ type Dependencies struct {
 	Admission *admission.Admission
 	Picker    *route.Picker
 	Providers Providers
-	Balances  Balances
+	Balances  balance.Source
 	Videos    Videos
 	// Dialects implement the formats of the generation endpoints.
 	Dialects []format.Dialect
@@ -74,6 +70,8 @@ type Server struct {
 	cfg      Config
 	http     *http.Server
 	policies policyCache
+	models   modellist.Lists
+	balances *balance.Reader
 }
 
 const (
@@ -89,7 +87,7 @@ func New(cfg Config, p Dependencies) *Server {
 	if cfg.StallTimeout == 0 {
 		cfg.StallTimeout = defaultStallTimeout
 	}
-	s := &Server{Dependencies: p, cfg: cfg}
+	s := &Server{Dependencies: p, cfg: cfg, balances: balance.NewReader(p.Balances, nil)}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ConnContext: withClientConn, DisableGeneralOptionsHandler: true,

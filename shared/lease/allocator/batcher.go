@@ -13,7 +13,8 @@ const Never = time.Duration(math.MaxInt64)
 
 // BatcherConfig has the limits and intervals of a Batcher.
 type BatcherConfig struct {
-	// MaxBatch bounds the messages of one transaction, MaxQueue those that wait for one.
+	// MaxBatch bounds the messages of one transaction, MaxQueue those that wait for one. One account may have a quarter of
+	// the queue.
 	MaxBatch, MaxQueue int
 	// RefusalGrace is how long a lease request waits for units that running requests may return before it is refused.
 	RefusalGrace time.Duration
@@ -38,14 +39,16 @@ type Decider interface {
 // clock and does no I/O: the caller passes the reading of a clock that does not
 // go back, runs the transactions that Next returns, and sends the responses.
 // Messages that arrive during a transaction form the next batch, so batches grow
-// with the load, and a message waits for no other if no transaction runs.
+// with the load, and a message waits for no other if no transaction runs. Accounts
+// take turns: if more messages wait than a batch takes, an account with many of
+// them does not delay the others.
 //
 // It is not safe for concurrent use, except that Transaction.Decide may run
 // while messages are added.
 type Batcher struct {
 	cfg      BatcherConfig
 	arrivals int64
-	queue    []*message
+	queue    turns
 	pending  []*message
 	// unanswered has the requests without a response, by their number. A repeated request is not decided again, but gets
 	// the response of the first: while the control plane is slow, most messages are repetitions.
@@ -94,7 +97,7 @@ type outcome struct {
 
 // NewBatcher returns a Batcher without messages.
 func NewBatcher(cfg BatcherConfig) *Batcher {
-	return &Batcher{cfg: cfg, unanswered: map[requestNumber]*message{}}
+	return &Batcher{cfg: cfg, queue: turns{accounts: map[string]*accountTurn{}}, unanswered: map[requestNumber]*message{}}
 }
 
 // AddRequest queues a lease request. It returns false if the queue is full or
@@ -119,13 +122,20 @@ func (b *Batcher) AddReturn(ret *wire.Return, respond func(wire.ReturnResponse))
 }
 
 func (b *Batcher) add(m *message) *message {
-	if b.stopped || len(b.queue) >= b.cfg.MaxQueue {
+	if b.stopped || b.queue.length >= b.cfg.MaxQueue || !b.queue.add(m, max(b.cfg.MaxQueue/4, 1)) {
 		return nil
 	}
 	b.arrivals++
 	m.arrival = b.arrivals
-	b.queue = append(b.queue, m)
 	return m
+}
+
+// from returns the session that sent a message, and the account that it is about.
+func (m *message) from() (wire.SessionID, string) {
+	if m.ret != nil {
+		return m.ret.Session, m.ret.Account
+	}
+	return m.request.Session, m.request.Account
 }
 
 func numberOf(r *wire.LeaseRequest) requestNumber {
@@ -139,8 +149,8 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 	if b.running || b.stopped {
 		return nil, Never
 	}
-	n := min(len(b.queue), b.cfg.MaxBatch)
-	messages := append(b.takeReady(b.queue[:n], now), b.queue[:n]...)
+	batch := b.queue.take(b.cfg.MaxBatch)
+	messages := append(b.takeReady(batch, now), batch...)
 	if len(messages) == 0 {
 		wake = Never
 		for _, m := range b.pending {
@@ -148,8 +158,6 @@ func (b *Batcher) Next(now time.Duration) (tx *Transaction, wake time.Duration) 
 		}
 		return nil, wake
 	}
-	clear(b.queue[:n])
-	b.queue = b.queue[n:]
 	b.running = true
 	return &Transaction{batcher: b, at: now, messages: messages, outcomes: make([]outcome, len(messages))}, Never
 }
@@ -269,8 +277,8 @@ func (b *Batcher) Fail(t *Transaction) []func() {
 // the responses to all waiting messages.
 func (b *Batcher) Stop() []func() {
 	b.stopped = true
-	responses := append(b.unavailable(b.pending), b.unavailable(b.queue)...)
-	b.pending, b.queue = nil, nil
+	responses := append(b.unavailable(b.pending), b.unavailable(b.queue.take(b.queue.length))...)
+	b.pending = nil
 	return responses
 }
 

@@ -1,6 +1,8 @@
 package allocator
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,7 +12,7 @@ import (
 
 func newTestBatcher() *Batcher {
 	return NewBatcher(BatcherConfig{
-		MaxBatch: 2, MaxQueue: 3, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
+		MaxBatch: 2, MaxQueue: 12, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
 	})
 }
 
@@ -53,8 +55,8 @@ func TestOneTransactionRunsAtATime(t *testing.T) {
 			t.Fatal("a request was refused although the queue is not full")
 		}
 	}
-	if b.AddReturn(&wire.Return{Session: 1}, func(wire.ReturnResponse) {}) {
-		t.Error("a return was added to a full queue")
+	if b.AddReturn(&wire.Return{Session: 1, Account: "acc"}, func(wire.ReturnResponse) {}) {
+		t.Error("an account got more than a quarter of the queue")
 	}
 	tx, _ := b.Next(0)
 	if other, wake := b.Next(0); tx.Len() != 2 || other != nil || wake != Never {
@@ -65,6 +67,62 @@ func TestOneTransactionRunsAtATime(t *testing.T) {
 	}
 	if tx, _ = b.Next(0); tx == nil || tx.Len() != 1 {
 		t.Error("the third message is not in the next batch")
+	}
+}
+
+// An account has a thousand messages in the queue when one of another account comes, and one of another session of the
+// same account.
+func TestMessagesWaitForOneOfEachOtherAccountAndSession(t *testing.T) {
+	t.Parallel()
+	b := NewBatcher(BatcherConfig{MaxBatch: 2, MaxQueue: 8192})
+	add := func(session wire.SessionID, account string, number int64) {
+		t.Helper()
+		request := &wire.LeaseRequest{Session: session, Account: account, Number: number}
+		if !b.AddRequest(request, func(wire.LeaseResponse) {}) {
+			t.Fatal("a request was refused although the queue is not full")
+		}
+	}
+	for number := range int64(1000) {
+		add(1, "noisy", number+1)
+	}
+	add(2, "quiet", 1)
+	add(2, "noisy", 1)
+	add(3, "other", 1)
+	var order []string
+	for range 4 {
+		tx, _ := b.Next(0)
+		for _, request := range tx.Requests() {
+			order = append(order, fmt.Sprint(request.Account, request.Session, " ", request.Number))
+		}
+		b.Fail(tx)
+	}
+	want := []string{"noisy1 1", "quiet2 1", "other3 1", "noisy2 1", "noisy1 2", "noisy1 3", "noisy1 4", "noisy1 5"}
+	if !slices.Equal(order, want) {
+		t.Errorf("got %q; want %q", order, want)
+	}
+	count := 0
+	for tx, _ := b.Next(0); tx != nil; tx, _ = b.Next(0) {
+		count += tx.Len()
+		b.Fail(tx)
+	}
+	if count != 995 || b.queue.length != 0 || len(b.queue.accounts) != 0 || len(b.queue.order) != 0 {
+		t.Errorf("%d further messages, and %+v is left; want 995 and an empty queue", count, b.queue)
+	}
+}
+
+func TestFullQueueRefusesMessages(t *testing.T) {
+	t.Parallel()
+	b := newTestBatcher()
+	for i := range 12 {
+		if !b.AddReturn(&wire.Return{Session: 1, Account: fmt.Sprint(i / 3)}, func(wire.ReturnResponse) {}) {
+			t.Fatalf("return %d was refused although the queue is not full", i)
+		}
+	}
+	if b.AddReturn(&wire.Return{Session: 1, Account: "new"}, func(wire.ReturnResponse) {}) {
+		t.Error("a return was added to a full queue")
+	}
+	if n := len(b.Stop()); n != 12 {
+		t.Errorf("%d responses after the stop; want 12", n)
 	}
 }
 
