@@ -167,6 +167,8 @@ type Provider struct {
 	Enabled bool   `json:"enabled"`
 	// Auth is how the credential is sent, one of Auths; empty means bearer.
 	Auth string `json:"auth,omitempty"`
+	// FleetKey is the fingerprint of the fleet key that the credentials are sealed with.
+	FleetKey string `json:"fleet_key,omitempty"`
 	// Headers are sent with every request.
 	Headers map[string]string `json:"headers,omitempty"`
 	// AnthropicVersion is the version header of messages requests; empty means 2023-06-01.

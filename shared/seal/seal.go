@@ -57,6 +57,20 @@ func (k *Key) Open(sealed []byte, context string) ([]byte, error) {
 	return secret, nil
 }
 
+// Keys open what was sealed with any of them. While one key replaces another, both are listed.
+type Keys []*Key
+
+// Open decrypts a sealed secret. It returns ErrOpen unless one of the keys and the
+// context are those of Seal.
+func (k Keys) Open(sealed []byte, context string) ([]byte, error) {
+	for _, key := range k {
+		if secret, err := key.Open(sealed, context); err == nil {
+			return secret, nil
+		}
+	}
+	return nil, ErrOpen
+}
+
 // String returns a placeholder.
 func (*Key) String() string { return "seal.Key" }
 

@@ -203,6 +203,8 @@ type DescribeResponse struct {
 	// programs.
 	Peppers  []string `json:"peppers"`
 	FleetKey string   `json:"fleet_key"`
+	// PreviousFleetKeys are the fingerprints of further keys that decrypt provider credentials.
+	PreviousFleetKeys []string `json:"previous_fleet_keys,omitempty"`
 }
 
 // BalanceRequest asks for the amounts of GET /v1/balance.

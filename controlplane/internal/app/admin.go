@@ -131,7 +131,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return fmt.Errorf("admin.trusted_proxies: %w", err)
 	}
 	catalogs := catalog.NewService(catalog.Config{
-		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
+		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
 	})
 	books := ledger.NewService(ledger.Config{
 		Store: ledgerstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,

@@ -126,6 +126,8 @@ type Config struct {
 	// Vault encrypts credentials in the database, Fleet for the proxies.
 	Vault *vault.Vault
 	Fleet *seal.Key
+	// FleetFingerprint is the fingerprint of the fleet key.
+	FleetFingerprint string
 	// RequireHTTPS refuses new provider addresses without TLS.
 	RequireHTTPS bool
 	Log          *slog.Logger

@@ -93,7 +93,7 @@ func samePublished(a, b Provider) bool {
 // providerEntry returns the published entry, with the credentials encrypted for the proxies.
 func (s *Service) providerEntry(p Provider) (catalogkv.Provider, error) {
 	entry := p.Spec
-	entry.Credentials = []catalogkv.Credential{}
+	entry.Credentials, entry.FleetKey = []catalogkv.Credential{}, s.cfg.FleetFingerprint
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
 		c := p.Credentials[name]
 		if c.Disabled {

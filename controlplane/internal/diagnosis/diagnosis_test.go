@@ -148,6 +148,7 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"only the pepper of before", func(w *world) { w.said[0].Peppers = []string{"q"} }, "failure secrets pepper"},
 		{"only the current pepper", func(w *world) { w.said[0].Peppers = []string{"p"} }, "warning secrets pepper"},
 		{"another fleet key", func(w *world) { w.said[0].FleetKey = "g" }, "failure secrets fleet_key"},
+		{"a fleet key that is replaced", func(w *world) { w.said[0].FleetKey, w.said[0].PreviousFleetKeys = "g", []string{"e", "f"} }, ""},
 		{"clock of a proxy", func(w *world) { w.said[0].Skew = time.Minute }, "failure proxies clock"},
 		{"silent proxy", func(w *world) { w.said = nil }, "warning proxies answers"},
 		{"answer of an earlier session", func(w *world) { w.said[0].Session = 9 }, "warning proxies answers"},

@@ -98,8 +98,10 @@ func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 			continue
 		}
 		add.peppers(d.Name, it.Peppers, ours.Peppers)
-		add.check(it.FleetKey != ours.FleetKey, Failure, "fleet_key", d.Name, comparison(it.FleetKey == ours.FleetKey, "fleet key"),
-			"The proxy cannot decrypt provider credentials, so it can call no provider.", "Configure the same secrets.fleet_key in both planes.")
+		opens := it.FleetKey == ours.FleetKey || slices.Contains(it.PreviousFleetKeys, ours.FleetKey)
+		add.check(!opens, Failure, "fleet_key", d.Name, comparison(opens, "fleet key"),
+			"The proxy cannot decrypt provider credentials, so it can call no provider.",
+			"Configure the same secrets.fleet_key in both planes, or add the control plane's to secrets.previous_fleet_keys of the proxy.")
 		clocks.skew(d.Name, it.Skew, it.Uncertainty, "The times of requests, and the days on which they are billed, are wrong.")
 	}
 	return append(add.findings, clocks.findings...)

@@ -162,16 +162,22 @@ func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry, positi
 	return nil
 }
 
-// repair publishes the whole catalog if the bucket's head differs from the database's. The outbox
-// is empty, so they differ only if the bucket has lost entries.
+// repair publishes the whole catalog if the bucket's head differs from the database's, or if it was
+// sealed with another fleet key. The outbox is empty, so the heads differ only if the bucket has
+// lost entries.
 func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	entries, rev, err := p.snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("outbox: read the catalog: %w", err)
 	}
 	published, err := p.head(ctx)
-	if err != nil || published == rev {
+	if err != nil {
 		return err
+	}
+	if published == rev {
+		if same, err := p.sameFleetKey(ctx, entries); err != nil || same {
+			return err
+		}
 	}
 	stale, err := p.bucket.Keys(ctx)
 	if err != nil {
@@ -196,6 +202,36 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	p.metrics.republished.Inc()
 	p.log.InfoContext(ctx, "catalog bucket restored", "rev", rev, "found_rev", published, "entries", len(entries))
 	return nil
+}
+
+// sealedWith decodes the member of a provider's entry that names the fleet key; "" for other entries.
+func sealedWith(payload []byte) string {
+	var entry struct {
+		FleetKey string `json:"fleet_key"`
+	}
+	if err := json.Unmarshal(payload, &entry); err != nil {
+		return ""
+	}
+	return entry.FleetKey
+}
+
+// sameFleetKey reports whether the bucket's credentials are sealed with this replica's fleet key.
+// Replicas with different keys overwrite each other's entries; proxies have both keys meanwhile.
+func (p *Publisher) sameFleetKey(ctx context.Context, entries []catalog.Entry) (bool, error) {
+	for _, e := range entries {
+		wanted := sealedWith(e.Payload)
+		if wanted == "" {
+			continue
+		}
+		stored, err := p.bucket.Get(ctx, e.Subject)
+		if err != nil {
+			return false, fmt.Errorf("outbox: read %s: %w", e.Subject, err)
+		}
+		if sealedWith(stored) != wanted {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // head returns the revision of the bucket; zero if it is empty.

@@ -297,3 +297,29 @@ func TestRecreatedBucketIsRestored(t *testing.T) {
 		}
 	})
 }
+
+// Credentials that another fleet key has sealed are published again, once.
+func TestCatalogIsSealedAgainWithAnotherFleetKey(t *testing.T) {
+	t.Parallel()
+	sealed := func(key string) func(context.Context) ([]catalog.Entry, int64, error) {
+		return func(context.Context) ([]catalog.Entry, int64, error) {
+			return []catalog.Entry{entry("model.m", "M"), entry("provider.p", `{"id":"p","fleet_key":"`+key+`"}`)}, 7, nil
+		}
+	}
+	bucket := &fakeBucket{values: map[string]string{}}
+	for _, key := range []string{"old", "new"} {
+		p := setup(newStore(), bucket, sealed(key))
+		for range 2 {
+			if _, err := p.Step(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := sealedWith([]byte(bucket.content()["provider.p"])); got != key {
+			t.Errorf("the bucket is sealed with %q; want %q", got, key)
+		}
+	}
+	want := []string{"put model.m", "put provider.p", "put head", "put model.m", "put provider.p", "put head"}
+	if diff := cmp.Diff(want, bucket.log); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+}

@@ -36,6 +36,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
+	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
@@ -96,7 +97,7 @@ func build(
 	if err != nil {
 		return nil, err
 	}
-	models := catalog.New(secrets.fleet)
+	models := catalog.New(secrets.fleet...)
 	probes := &ops.Probes{}
 
 	var admit *admission.Admission
@@ -182,17 +183,21 @@ type secrets struct {
 	hasher *apikey.Hasher
 	// previous holds the hashers of previous peppers.
 	previous []*apikey.Hasher
-	fleet    *seal.Key
+	fleet    seal.Keys
 	identity []byte
 	// The fingerprints let operators compare the secrets of the planes.
-	pepperFingerprints  []string
-	fleetKeyFingerprint string
+	pepperFingerprints           []string
+	fleetKeyFingerprint          string
+	previousFleetKeyFingerprints []string
 }
 
 // description returns the part of the answer to a describe request that does not change; session and clock are added to
 // each answer.
 func (s *secrets) description(name string) wire.DescribeResponse {
-	return wire.DescribeResponse{V: wire.Version, Name: name, Peppers: s.pepperFingerprints, FleetKey: s.fleetKeyFingerprint}
+	return wire.DescribeResponse{
+		V: wire.Version, Name: name, Peppers: s.pepperFingerprints,
+		FleetKey: s.fleetKeyFingerprint, PreviousFleetKeys: s.previousFleetKeyFingerprints,
+	}
 }
 
 func openSecrets(cfg *config.Secrets) (*secrets, error) {
@@ -214,8 +219,22 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 		return nil, fmt.Errorf("app: fleet key: %w", err)
 	}
 	s.fleetKeyFingerprint = seal.Fingerprint(fleetKey)
-	if s.fleet, err = seal.NewKey(fleetKey); err != nil {
+	fleet, err := seal.NewKey(fleetKey)
+	if err != nil {
 		return nil, err
+	}
+	s.fleet = seal.Keys{fleet}
+	for _, line := range cfg.PreviousFleetKeys.Lines() {
+		text, err := settings.Secret(line).Key()
+		if err != nil {
+			return nil, fmt.Errorf("app: previous fleet keys: %w", err)
+		}
+		previous, err := seal.NewKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("app: previous fleet keys: %w", err)
+		}
+		s.fleet = append(s.fleet, previous)
+		s.previousFleetKeyFingerprints = append(s.previousFleetKeyFingerprints, seal.Fingerprint(text))
 	}
 	if s.identity, err = seal.Derive(fleetKey, "identity"); err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func (s *Snapshot) Provider(id string) *Provider { return s.providers[id] }
 
 // Store collects entries and provides the newest Snapshot. It is safe for concurrent use.
 type Store struct {
-	fleet     *seal.Key
+	fleet     seal.Keys
 	current   atomic.Pointer[Snapshot]
 	appliedAt atomic.Int64 // Unix nanoseconds of the last Apply
 
@@ -141,8 +141,8 @@ type Store struct {
 	entries map[string]map[string][]byte // kind, then name
 }
 
-// New returns an empty Store. The fleet key decrypts credentials.
-func New(fleet *seal.Key) *Store {
+// New returns an empty Store. The fleet keys decrypt credentials.
+func New(fleet ...*seal.Key) *Store {
 	s := &Store{fleet: fleet}
 	s.BeginReload()
 	return s
@@ -227,7 +227,7 @@ func (s *Store) Apply() error {
 
 // builder builds one snapshot.
 type builder struct {
-	fleet    *seal.Key
+	fleet    seal.Keys
 	snapshot *Snapshot
 	rejected []error
 }

@@ -207,6 +207,20 @@ func TestCredentialsAreDecrypted(t *testing.T) {
 	}
 }
 
+// While one fleet key replaces another, a proxy has both.
+func TestCredentialsOfBothFleetKeysAreDecrypted(t *testing.T) {
+	t.Parallel()
+	s, before := setup(t), newKey(t)
+	s.store = New(s.fleet, before)
+	p := s.provider("p")
+	p.Credentials = append(p.Credentials, catalogkv.Credential{ID: "crd_2", Sealed: before.Seal([]byte("two"), catalogkv.CredentialContext("crd_2"))})
+	s.set(subject.KindProvider, "p", p)
+	got := s.apply(1).Provider("p").Credentials
+	if len(got) != 2 || got[1].Reveal() != "two" {
+		t.Errorf("got %d credentials; want both", len(got))
+	}
+}
+
 func TestModelsAreVisibleIfPublicOrGranted(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

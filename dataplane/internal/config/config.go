@@ -52,12 +52,14 @@ type NATS struct {
 
 // Secrets holds the secrets that both planes share.
 type Secrets struct {
-	Pepper              settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
-	PepperFile          string          `mapstructure:"pepper_file" usage:"File that holds secrets.pepper."`
-	PreviousPeppers     settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
-	PreviousPeppersFile string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
-	FleetKey            settings.Secret `mapstructure:"fleet_key" usage:"Key that decrypts provider credentials: 32 bytes in base64, the same on both planes. Required."`
-	FleetKeyFile        string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
+	Pepper                settings.Secret `mapstructure:"pepper" usage:"Secret under which API keys are hashed, at least 16 bytes, the same on both planes. Required."`
+	PepperFile            string          `mapstructure:"pepper_file" usage:"File that holds secrets.pepper."`
+	PreviousPeppers       settings.Secret `mapstructure:"previous_peppers" usage:"Previous peppers, one per line. API keys hashed under them are still accepted. Before a rotation the next pepper is added here, too."`
+	PreviousPeppersFile   string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
+	FleetKey              settings.Secret `mapstructure:"fleet_key" usage:"Key that decrypts provider credentials: 32 bytes in base64, the same on both planes. Required."`
+	FleetKeyFile          string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
+	PreviousFleetKeys     settings.Secret `mapstructure:"previous_fleet_keys" usage:"Previous fleet keys, one per line, which decrypt provider credentials, too. Before a rotation the next key is added here."`
+	PreviousFleetKeysFile string          `mapstructure:"previous_fleet_keys_file" usage:"File that holds secrets.previous_fleet_keys."`
 }
 
 // Spool configures the spool of usage events.
@@ -123,6 +125,10 @@ func (c *Config) Validate() error {
 		v.Reject(pepper == string(c.Secrets.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
 	}
 	_, err := c.Secrets.FleetKey.Key()
+	for i, line := range c.Secrets.PreviousFleetKeys.Lines() {
+		_, err := settings.Secret(line).Key()
+		v.Reject(err != nil, "line %d of secrets.previous_fleet_keys: %v", i+1, err)
+	}
 	v.Reject(err != nil, "secrets.fleet_key: %v", err)
 	v.Reject(c.Spool.Dir == "", "spool.dir is not set")
 	v.Reject(c.Spool.MaxEvents < 100, "spool.max_events is below 100")

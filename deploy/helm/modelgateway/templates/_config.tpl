@@ -99,6 +99,9 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.previousPeppers.enabled }}
 {{- $_ := set $secrets "previous_peppers_file" (printf "%s/previous-peppers" $dir) }}
 {{- end }}
+{{- if .Values.secrets.previousFleetKeys.enabled }}
+{{- $_ := set $secrets "previous_fleet_keys_file" (printf "%s/previous-fleet-keys" $dir) }}
+{{- end }}
 {{- $set := dict
   "api" (dict "listen" ":8080")
   "ops" (dict "listen" ":9090")
@@ -122,7 +125,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- define "modelgateway.config.refuse" -}}
 {{- range $key, $value := .more }}
 {{- $path := printf "%s.%s" $.path $key }}
-{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
+{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_fleet_keys" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
 {{- fail (printf "%s is a secret: put it into a Secret and name that Secret under secrets" $path) }}
 {{- end }}
 {{- if hasKey $.set $key }}
@@ -248,4 +251,7 @@ key_file: {{ $dir }}/nats-client.key
 {{ include "modelgateway.secretSource" (list . .Values.secrets.previousPeppers "previous-peppers") }}
 {{- end }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.fleetKey "fleet-key") }}
+{{- if .Values.secrets.previousFleetKeys.enabled }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.previousFleetKeys "previous-fleet-keys") }}
+{{- end }}
 {{- end }}
