@@ -117,7 +117,7 @@ func build(
 	providers := upstream.New(upstream.Limits{
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
-	})
+	}, cfg.Upstream.StandardTransport)
 	reg.MustRegister(picker)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)

@@ -71,10 +71,11 @@ type Spool struct {
 
 // Upstream configures calls to providers.
 type Upstream struct {
-	ConnectTimeout   time.Duration `mapstructure:"connect_timeout" usage:"Time limit for connecting to a provider. The catalog can set another for each provider."`
-	FirstByteTimeout time.Duration `mapstructure:"first_byte_timeout" usage:"Time limit for the first byte of a provider's response. The catalog can set another for each provider."`
-	IdleTimeout      time.Duration `mapstructure:"idle_timeout" usage:"Longest pause within a provider's response. The catalog can set another for each provider."`
-	TotalTimeout     time.Duration `mapstructure:"total_timeout" usage:"Time limit for a whole call to a provider, at most 10m. The catalog can set another for each provider."`
+	ConnectTimeout    time.Duration `mapstructure:"connect_timeout" usage:"Time limit for connecting to a provider. The catalog can set another for each provider."`
+	FirstByteTimeout  time.Duration `mapstructure:"first_byte_timeout" usage:"Time limit for the first byte of a provider's response. The catalog can set another for each provider."`
+	IdleTimeout       time.Duration `mapstructure:"idle_timeout" usage:"Longest pause within a provider's response. The catalog can set another for each provider."`
+	TotalTimeout      time.Duration `mapstructure:"total_timeout" usage:"Time limit for a whole call to a provider, at most 10m. The catalog can set another for each provider."`
+	StandardTransport bool          `mapstructure:"standard_transport" usage:"Call all providers through the transport of Go's net/http instead of the gateway's own HTTP/1.1 client. It is slower, and the way out if a provider cannot be called otherwise."`
 }
 
 // Log configures the log.

@@ -129,7 +129,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.metrics = reg
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.Current())
-	calls := upstream.New(upstream.Limits{})
+	calls := upstream.New(upstream.Limits{}, false)
 	if o.providers == nil {
 		o.providers = calls
 	}

@@ -27,7 +27,7 @@ func BenchmarkCall(b *testing.B) {
 					server.Start()
 				}
 				defer server.Close()
-				c := New(Limits{})
+				c := New(Limits{}, false)
 				defer c.Close()
 				call := call(server.URL)
 				if secure {

@@ -2,8 +2,9 @@
 // gateway's own headers and the time limits of the provider. Headers of a client are never sent.
 //
 // It has its own HTTP/1.1 client: the goroutine that serves a request writes the call and reads the answer itself.
-// The transport of net/http hands both over to further goroutines, which costs more than everything else in a
-// request. Heads, chunks and trailers are still parsed by net/http, and HTTP/2 is left to its transport.
+// The transport of net/http hands both over to further goroutines, which costs more than everything else in a request.
+// Heads, chunks and trailers are still parsed by net/http, HTTP/2 is left to its transport, and a setting leaves
+// everything to it.
 package upstream
 
 import (
@@ -47,7 +48,9 @@ const (
 // Client calls providers. It is safe for concurrent use.
 type Client struct {
 	limits Limits
-	dial   dialFunc
+	// standard reports whether all calls go through the transport of net/http.
+	standard bool
+	dial     dialFunc
 
 	mu         sync.RWMutex
 	transports map[transportKey]transport
@@ -72,14 +75,14 @@ type transport interface {
 // dialFunc connects like net.Dialer.DialContext.
 type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// New returns a Client. Zero limits mean the defaults.
-func New(limits Limits) *Client {
+// New returns a Client. Zero limits mean the defaults. standard makes all calls go through the transport of net/http.
+func New(limits Limits, standard bool) *Client {
 	limits.Connect = orDefault(limits.Connect, DefaultLimits.Connect)
 	limits.FirstByte = orDefault(limits.FirstByte, DefaultLimits.FirstByte)
 	limits.Idle = orDefault(limits.Idle, DefaultLimits.Idle)
 	limits.Total = orDefault(limits.Total, DefaultLimits.Total)
 	dialer := &net.Dialer{KeepAlive: 30 * time.Second}
-	return &Client{limits: limits, dial: dialer.DialContext, transports: map[transportKey]transport{}}
+	return &Client{limits: limits, standard: standard, dial: dialer.DialContext, transports: map[transportKey]transport{}}
 }
 
 func orDefault(d, other time.Duration) time.Duration {
@@ -131,8 +134,10 @@ func (c *Client) transportOf(p *catalog.Provider, connect time.Duration) (transp
 }
 
 func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration) transport {
-	if p := newPool(base, connect, c.dial); p != nil && !http2 {
-		return p
+	if !http2 && !c.standard {
+		if p := newPool(base, connect, c.dial); p != nil {
+			return p
+		}
 	}
 	return newStdTransport(base, http2, connect, c.dial)
 }

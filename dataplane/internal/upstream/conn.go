@@ -77,13 +77,10 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-const (
-	// maxHeadBytes bounds the head of an answer, maxInterim the interim answers (1xx) before it.
-	maxHeadBytes = 1 << 20
-	maxInterim   = 5
-)
+// maxHeadBytes bounds the head of an answer together with the interim answers (1xx) before it, in bytes.
+const maxHeadBytes = 1 << 20
 
-var errTooManyInterim = errors.New("upstream: too many interim answers")
+var errSwitchedProtocols = errors.New("upstream: the provider has switched the protocol")
 
 // readHead reads the head of the answer.
 func (c *conn) readHead(method string) (*http.Response, error) {
@@ -94,20 +91,19 @@ func (c *conn) readHead(method string) (*http.Response, error) {
 	if c.large {
 		c.noteAnswerBegins()
 	}
-	for range maxInterim {
+	for {
 		response, err := http.ReadResponse(c.in, responseRequests[method])
 		if err != nil {
 			return nil, err //nolint:wrapcheck // passed through
 		}
-		if response.StatusCode >= http.StatusOK {
+		if response.StatusCode/100 != 1 {
 			c.readLimit = math.MaxInt64
 			return response, nil
 		}
 		if response.StatusCode == http.StatusSwitchingProtocols {
-			break // the gateway never requests an upgrade
+			return nil, errSwitchedProtocols // the gateway never requests an upgrade
 		}
 	}
-	return nil, errTooManyInterim
 }
 
 // responseRequests are the requests that http.ReadResponse needs: whether an answer has a body depends on the method.

@@ -49,7 +49,7 @@ func (l *stdTransport) close() { l.transport.CloseIdleConnections() }
 
 func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Limits) (*provider.Answer, error) {
 	ctx, watch := startCallTimer(ctx, limits)
-	response, err := l.transport.RoundTrip(l.request(ctx, call)) //nolint:bodyclose // timedBody closes it
+	response, err := l.transport.RoundTrip(l.request(ctx, call))
 	if err != nil {
 		cause := context.Cause(ctx)
 		watch.stop()
@@ -57,6 +57,11 @@ func (l *stdTransport) send(ctx context.Context, call *provider.Call, limits Lim
 			err = cause
 		}
 		return nil, err
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols {
+		_ = response.Body.Close()
+		watch.stop()
+		return nil, errSwitchedProtocols
 	}
 	body := &timedBody{NoAwait: provider.NoAwait{ReadCloser: response.Body}, ctx: ctx, timer: watch}
 	return &provider.Answer{Status: response.StatusCode, Header: response.Header, Body: body, Length: response.ContentLength}, nil

@@ -184,10 +184,9 @@ func callAs(ctx context.Context, c *Client, to provider.Call, who string, paddin
 // client returns a client of the provider, a call to it, and a function that counts the connections.
 func (p *strangeProvider) client(t *testing.T, library bool) (*Client, provider.Call, func() int64) {
 	t.Helper()
-	c, to := New(Limits{}), call(p.url)
+	c, to := New(Limits{}, library), call(p.url)
 	t.Cleanup(c.Close)
 	conns := countConns(c)
-	to.Provider.HTTP2 = library
 	if p.roots != nil {
 		trust(t, c, to.Provider, p.roots)
 	}
