@@ -31,6 +31,9 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.Int(b, "cost", int64(u.Cost))
 	b = jsonappend.Int(b, "reservation", int64(u.Reservation))
 	b = jsonappend.NonEmpty(b, "video_job", u.VideoJob)
+	b = jsonappend.NonZero(b, "max_input", u.MaxInput)
+	b = jsonappend.NonZero(b, "max_output", u.MaxOutput)
+	b = jsonappend.NonZero(b, "max_seconds", u.MaxSeconds)
 	return append(b, '}')
 }
 

@@ -94,6 +94,11 @@ type Usage struct {
 	Reservation money.Nano `json:"reservation"`
 	// VideoJob is the id of the video job that is billed, if any.
 	VideoJob string `json:"video_job,omitempty"`
+	// MaxInput, MaxOutput and MaxSeconds are what the request allows in tokens and seconds of video, as far as the proxy
+	// knows; zero means unknown. See Implausible.
+	MaxInput   int64 `json:"max_input,omitempty"`
+	MaxOutput  int64 `json:"max_output,omitempty"`
+	MaxSeconds int64 `json:"max_seconds,omitempty"`
 }
 
 // Fingerprint returns a hash over the members that determine the charge. Two

@@ -30,7 +30,6 @@ import (
 	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
-	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
@@ -163,7 +162,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	})
 	videos := videostore.New(a.db)
-	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), settle.New(settlestore.New(a.db)))
+	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), newSettler(a.db))
 	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.db).UpdateRefusedCredentials)
 	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
 	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)

@@ -5,6 +5,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/settlestore"
@@ -13,6 +14,12 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
 )
+
+// newSettler returns a settler that checks costs and leases.
+func newSettler(db *postgres.DB) *settle.Settler {
+	store := settlestore.New(db)
+	return settle.New(store, store)
+}
 
 // buildProxySide connects to NATS and adds the components that serve the proxies: leases and
 // sessions, video jobs, and settlement.
@@ -31,7 +38,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
-	settler := settle.New(settlestore.New(a.db))
+	settler := newSettler(a.db)
 	videos := videojob.New(videostore.New(a.db), b, b, a.log)
 	a.components.Add("bus",
 		func(ctx context.Context) error {

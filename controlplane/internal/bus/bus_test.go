@@ -109,7 +109,7 @@ func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 }
 
 func (p *env) consume(b *bus.Bus) {
-	b.ConsumeUsage(settle.New(settlestore.New(p.db)), prometheus.NewRegistry())
+	b.ConsumeUsage(settle.New(settlestore.New(p.db), nil), prometheus.NewRegistry())
 }
 
 // usage returns a message with the events of these sequence numbers, which cost 10
@@ -274,7 +274,7 @@ func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	store := &failingStore{Store: settlestore.New(p.db)}
 	store.failures.Store(2)
 	b := p.connectReplica(new(streamCounter))
-	b.ConsumeUsage(settle.New(store), prometheus.NewRegistry())
+	b.ConsumeUsage(settle.New(store, nil), prometheus.NewRegistry())
 	p.publish(p.usage(1))
 	p.awaitWatermark(marks, 1)
 	p.wantSettled(10)

@@ -46,8 +46,14 @@ const (
 // BenchmarkSettlement settles b.N queued events of 1,000 accounts and four
 // proxies, a tenth of the batches delivered twice, and checks the totals
 // afterwards. Use -benchtime=1000000x. It reports events per second, and the CPU
-// time per event of this process (including the NATS server) and of Postgres.
+// time per event of this process (including the NATS server) and of Postgres, with
+// and without the checks of costs and leases.
 func BenchmarkSettlement(b *testing.B) {
+	b.Run("checks", func(b *testing.B) { benchmarkSettlement(b, true) })
+	b.Run("nochecks", func(b *testing.B) { benchmarkSettlement(b, false) })
+}
+
+func benchmarkSettlement(b *testing.B, checks bool) {
 	q := newQueue(b)
 	q.fill(b.N)
 	replica, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "replica"}, &streamCounter{}, slog.New(slog.DiscardHandler))
@@ -57,7 +63,12 @@ func BenchmarkSettlement(b *testing.B) {
 	defer replica.Close()
 	cpu, database := processCPU(b), q.databaseCPU()
 	b.ResetTimer()
-	replica.ConsumeUsage(settle.New(settlestore.New(postgres.Wrap(q.sql))), prometheus.NewRegistry())
+	store := settlestore.New(postgres.Wrap(q.sql))
+	settler := settle.New(store, nil)
+	if checks {
+		settler = settle.New(store, store)
+	}
+	replica.ConsumeUsage(settler, prometheus.NewRegistry())
 	q.awaitEmpty()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
@@ -77,6 +88,7 @@ type usageQueue struct {
 	accounts []benchCustomer
 	sessions []wire.SessionID
 	cost     money.Nano
+	sheet    price.Sheet
 }
 
 type benchCustomer struct{ account, key string }
@@ -104,6 +116,7 @@ func newQueue(b *testing.B) *usageQueue {
 	if err := q.sql.SendBatch(b.Context(), batch).Close(); err != nil {
 		b.Fatal(err)
 	}
+	q.addPriceAndLeases()
 	declared, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "declare"}, &streamCounter{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
@@ -120,6 +133,28 @@ func newQueue(b *testing.B) *usageQueue {
 		b.Fatal(err)
 	}
 	return q
+}
+
+// addPriceAndLeases adds the price of the events' model, and an empty lease of each
+// account in each session.
+func (q *usageQueue) addPriceAndLeases() {
+	q.b.Helper()
+	q.sheet = price.Sheet{Rates: price.Rates{price.Input: 250_000_000, price.CachedInput: 25_000_000, price.Output: 2_000_000_000}}
+	text, err := json.Marshal(q.sheet)
+	if err != nil {
+		q.b.Fatal(err)
+	}
+	_, err = q.sql.Exec(q.b.Context(), "insert into models (id, type, enabled, public, spec, revision) values ('demo-chat', 'text', true, true, '{}', 1)")
+	if err == nil {
+		err = q.sql.QueryRow(q.b.Context(),
+			"insert into model_prices (model_id, sheet, effective_from) values ('demo-chat', $1, now()) returning version", text).Scan(&q.sheet.Version)
+	}
+	if err == nil {
+		_, err = q.sql.Exec(q.b.Context(), "insert into leases (pool_id, session_id) select p.id, s.id from pools p, proxy_sessions s where p.kind = 1")
+	}
+	if err != nil {
+		q.b.Fatal(err)
+	}
 }
 
 // fill publishes n events in batches, from each proxy in turn.
@@ -166,7 +201,11 @@ func (q *usageQueue) event(session wire.SessionID, seq int64) json.RawMessage {
 		Model: "demo-chat", Format: "chat", Provider: "simulator", Route: "rte_0192f0c1d2e37a4b8c5d6e7f8091a2b3", ProviderRequestID: "req_" + rand.Text(),
 		Status: event.Completed, HTTPStatus: 200, Stream: seq%2 == 0, StartedMS: now - 900, FinishedMS: now, FirstByteMS: 120,
 		Usage: price.Usage{Input: 1200 + seq%700, CachedInput: 512, Output: 300 + seq%90, Reasoning: 64}, Rule: event.RuleReported,
-		PriceVersion: 7, Cost: money.Nano(1_000_000 + seq), Reservation: 9_000_000,
+		PriceVersion: q.sheet.Version, Reservation: 9_000_000, MaxInput: 128_000, MaxOutput: 4096,
+	}
+	var err error
+	if e.Cost, err = price.Cost(&e.Usage, &q.sheet); err != nil {
+		q.b.Fatal(err)
 	}
 	q.cost += e.Cost
 	raw, err := json.Marshal(e)

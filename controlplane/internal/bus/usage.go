@@ -101,7 +101,7 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 		}
 		batch := usageBatch{messages: messages}
 		for _, m := range messages {
-			batch.items = append(batch.items, settle.DecodeBatch(m.Data())...)
+			batch.items = append(batch.items, decodeUsage(m.Subject(), m.Data())...)
 		}
 		select {
 		case batches <- batch:
@@ -110,6 +110,16 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 		}
 	}
 	return nil
+}
+
+// decodeUsage decodes a message. A session's events must come on its own subject:
+// NATS can restrict who publishes there, but not what is in a message.
+func decodeUsage(published string, payload []byte) []settle.Item {
+	items := settle.DecodeBatch(payload)
+	if len(items) > 0 && items[0].BatchSession != 0 && published != subject.Usage(items[0].BatchSession) {
+		settle.RejectForeign(items, published)
+	}
+	return items
 }
 
 // redeliver makes the server deliver messages again, to any replica.

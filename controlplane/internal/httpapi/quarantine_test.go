@@ -29,7 +29,7 @@ func (p *proxy) faulty(accountID, keyID string) {
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	settler := settle.New(settlestore.New(p.b.db))
+	settler := settle.New(settlestore.New(p.b.db), nil)
 	for _, message := range []string{string(batch), "no batch"} {
 		result, err := settler.Settle(p.b.t.Context(), settle.DecodeBatch([]byte(message)))
 		check(p.b.t, err)
@@ -266,7 +266,7 @@ func TestReleasedEventIsNotShownAsDismissed(t *testing.T) {
 	b.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", owner, key)
 	store := quarantinestore.New(b.db)
 	id := b.number("select id from quarantine where reason = 'there is no such key'")
-	got, err := settle.NewQuarantine(hasty{store}, settle.New(settlestore.New(b.db))).Release(t.Context(), id)
+	got, err := settle.NewQuarantine(hasty{store}, settle.New(settlestore.New(b.db), nil)).Release(t.Context(), id)
 	if err != nil || got.Resolution != settle.Released || got.Note != "" {
 		t.Errorf("released: got %+v, %v", got, err)
 	}

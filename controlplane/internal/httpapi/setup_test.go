@@ -151,7 +151,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Usage:      usage.NewService(usagestore.New(b.db)),
 		Archive:    archive.New(archive.Config{Store: archivestore.New(b.db)}),
 		Statements: statement.NewService(statementstore.New(b.db)),
-		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db))),
+		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db), nil)),
 		Videos:     videostore.New(b.db),
 		Tokens:     admin.NewService(tokenstore.New(b.db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, b.verifier),
 		Fleet:      fleetstore.New(b.db),

@@ -52,7 +52,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 	check(p.b.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: p.session, Events: []json.RawMessage{raw}})
 	check(p.b.t, err)
-	result, err := settle.New(settlestore.New(p.b.db)).Settle(p.b.t.Context(), settle.DecodeBatch(batch))
+	result, err := settle.New(settlestore.New(p.b.db), nil).Settle(p.b.t.Context(), settle.DecodeBatch(batch))
 	check(p.b.t, err)
 	if result.Settled != 1 {
 		p.b.t.Fatalf("settled %+v", result)

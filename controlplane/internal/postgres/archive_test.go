@@ -48,7 +48,7 @@ func (w *world) deliver(e event.Usage) settle.Result {
 	check(w.t, err)
 	batch, err := json.Marshal(event.Batch{V: 1, Session: w.session, Events: []json.RawMessage{raw}})
 	check(w.t, err)
-	result, err := settle.New(settlestore.New(w.db)).Settle(w.t.Context(), settle.DecodeBatch(batch))
+	result, err := settle.New(settlestore.New(w.db), nil).Settle(w.t.Context(), settle.DecodeBatch(batch))
 	check(w.t, err)
 	return result
 }

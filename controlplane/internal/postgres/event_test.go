@@ -195,7 +195,7 @@ func TestConcurrentSettlementsRaiseAlarmOnce(t *testing.T) {
 		done.Go(func() {
 			for i := 0; i < len(events); i += 10 {
 				items := settle.DecodeBatch(batch(t, int64(s), events[i:i+10]...)) // each batch comes to both
-				if _, err := settle.New(settlestore.New(db)).Settle(t.Context(), items); err != nil {
+				if _, err := settle.New(settlestore.New(db), nil).Settle(t.Context(), items); err != nil {
 					t.Error(replica, err)
 				}
 			}

@@ -303,7 +303,7 @@ func (w *leaseWorld) settle(db *postgres.DB, events ...event.Usage) settle.Resul
 
 func (w *leaseWorld) settleItems(db *postgres.DB, items []settle.Item) settle.Result {
 	w.t.Helper()
-	result, err := settle.New(settlestore.New(db)).Settle(w.t.Context(), items)
+	result, err := settle.New(settlestore.New(db), nil).Settle(w.t.Context(), items)
 	if err != nil {
 		w.t.Fatal(err)
 	}

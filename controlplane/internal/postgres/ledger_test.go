@@ -153,7 +153,7 @@ func (w *world) charge(ctx context.Context, a *worldAccount, cost money.Nano) er
 	if err != nil {
 		return err
 	}
-	result, err := settle.New(settlestore.New(w.db)).Settle(ctx, settle.DecodeBatch(batch))
+	result, err := settle.New(settlestore.New(w.db), nil).Settle(ctx, settle.DecodeBatch(batch))
 	if err == nil && result.Settled != 1 {
 		return fmt.Errorf("settled %+v", result)
 	}

@@ -20,7 +20,7 @@ func (w *leaseWorld) settling(events ...event.Usage) (db *postgres.DB, over <-ch
 	items, done := settle.DecodeBatch(batch(w.t, events[0].Session, events...)), make(chan struct{})
 	go func() {
 		defer close(done)
-		if _, err := settle.New(settlestore.New(db)).Settle(w.t.Context(), items); err != nil {
+		if _, err := settle.New(settlestore.New(db), nil).Settle(w.t.Context(), items); err != nil {
 			w.t.Error(err)
 		}
 	}()

@@ -456,7 +456,7 @@ func BenchmarkSettle(b *testing.B) {
 func benchmarkSettle(b *testing.B, settlers int) {
 	w := newLeaseWorld(b)
 	db := w.replica()
-	settler := settle.New(settlestore.New(db))
+	settler := settle.New(settlestore.New(db), nil)
 	s := w.session(leasestore.New(db), "proxy")
 	var customers []*customer
 	for range 1000 {

@@ -100,7 +100,8 @@ func (q *Quarantine) Dismiss(ctx context.Context, id int64, note string) (Quaran
 }
 
 // Release settles an event after an operator has removed the cause of its
-// rejection. It can be repeated after an error: settling an event twice charges
+// rejection, or has decided that implausible usage is to be charged. The cost must
+// be the price of the usage even so, or receipts would be wrong. It can be repeated after an error: settling an event twice charges
 // it once.
 func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error) {
 	found, err := q.store.Get(ctx, id)
@@ -113,6 +114,9 @@ func (q *Quarantine) Release(ctx context.Context, id int64) (Quarantined, error)
 	items := decodeQuarantined(&found)
 	if len(items) == 0 { // it is the record of a video job, not a usage event
 		return Quarantined{}, ErrCannotSettle
+	}
+	for i := range items {
+		items[i].Reviewed = true
 	}
 	result, err := q.settler.Settle(ctx, items)
 	if err != nil {

@@ -26,6 +26,8 @@ type Item struct {
 	// Session and Seq identify the event for the watermark, even if Event is nil. Seq is zero if there is no valid
 	// sequence number.
 	Session, Seq int64
+	// BatchSession is the session of the message that the event came in; zero if it is no batch.
+	BatchSession int64
 	// Event is nil if the payload is invalid; QuarantineReason says why.
 	Event            *event.Usage
 	RequestID        ident.UUID
@@ -34,6 +36,9 @@ type Item struct {
 	Fingerprint      [32]byte
 	Payload          []byte
 	QuarantineReason string
+	// Reviewed means that an operator has decided that the event is to be charged: it may be implausible, and its request
+	// need not hold a lease.
+	Reviewed bool
 }
 
 // Result is the outcome of a settlement.
@@ -75,18 +80,27 @@ func DecodeBatch(payload []byte) []Item {
 	return items
 }
 
+// RejectForeign puts all events of a message into quarantine that was published
+// on the subject of another session than that of its batch.
+func RejectForeign(items []Item, published string) {
+	for i := range items {
+		items[i].Event, items[i].Seq = nil, 0
+		items[i].QuarantineReason = reason(fmt.Errorf("event of session %d was published on %s", items[i].Session, published))
+	}
+}
+
 // newItem validates one event of a batch. If the event names another session than
-// the batch, its sequence number counts for the session in the event: the same
-// number of the batch's session may belong to an event that never arrived.
+// the batch, its sequence number does not count: the event that has this number
+// in the session may not have arrived yet, and its proxy would take it for settled.
 func newItem(session int64, decoded *event.BatchEvent) Item {
 	e, err := &decoded.Usage, decoded.Err
-	item := Item{Session: session, Seq: e.Seq, Payload: decoded.Raw}
+	item := Item{Session: session, BatchSession: session, Seq: e.Seq, Payload: decoded.Raw}
 	if err == nil {
 		err = e.Validate()
 	}
 	if e.Session != session && e.Session > 0 {
 		err = errors.Join(err, fmt.Errorf("event of session %d in a batch of session %d", e.Session, session))
-		item.Session = e.Session
+		item.Session, item.Seq = e.Session, 0
 	}
 	if item.Seq < 0 || item.Seq > maxSeq {
 		err = errors.Join(err, fmt.Errorf("sequence number %d is out of range", item.Seq))
@@ -109,6 +123,7 @@ const (
 	ReasonUnknownKey   = "there is no such key"
 	ReasonOtherAccount = "the key belongs to another account"
 	ReasonConflict     = "altered duplicate of a settled request"
+	ReasonNoLease      = "the session holds no lease of the account, so it cannot have admitted the request"
 )
 
 // maxReason bounds the reason stored with an event in quarantine, in bytes.
@@ -127,10 +142,15 @@ func TrimReason(text string) string {
 }
 
 // Settler settles batches with a Store.
-type Settler struct{ store Store }
+type Settler struct {
+	store Store
+	known knownFacts
+}
 
-// New returns a Settler.
-func New(store Store) *Settler { return &Settler{store} }
+// New returns a Settler. Without facts it checks neither costs nor leases.
+func New(store Store, facts Facts) *Settler {
+	return &Settler{store: store, known: knownFacts{facts: facts}}
+}
 
 // Settle settles the items. If the store returns ErrUnstorable, the batch is
 // halved until the batch is the single event that causes the error; this event
@@ -149,6 +169,9 @@ func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 			items[i].QuarantineReason = checkRequestTime(items[i].RequestID.Time(), from, to)
 		}
 	}
+	if err := s.check(ctx, items); err != nil {
+		return Result{}, err
+	}
 	slices.SortStableFunc(items, func(a, b Item) int { return bytes.Compare(a.RequestID[:], b.RequestID[:]) })
 	return s.bisect(ctx, items)
 }
@@ -166,6 +189,10 @@ func checkRequestTime(at, from, to time.Time) string {
 
 // ErrUnstorable is wrapped by errors of a Store that the content of the batch causes.
 var ErrUnstorable = errors.New("settle: the content of the batch cannot be stored")
+
+// IsUnstorable reports whether a quarantine reason is that the content could not
+// be stored.
+func IsUnstorable(reason string) bool { return strings.HasPrefix(reason, ErrUnstorable.Error()) }
 
 // bisect settles the items, in halves if their content cannot be stored.
 func (s *Settler) bisect(ctx context.Context, items []Item) (Result, error) {

@@ -101,7 +101,7 @@ func TestSettleBisectsBatchToIsolateUnstorableEvents(t *testing.T) {
 		s := &store{unstorable: tt.unstorable, reasons: map[int64]string{}}
 		batch := items(t, 8)
 		slices.Reverse(batch)
-		got, err := settle.New(s).Settle(t.Context(), batch)
+		got, err := settle.New(s, nil).Settle(t.Context(), batch)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 		}
@@ -129,7 +129,7 @@ func TestSettleReturnsOtherErrorsWithoutQuarantine(t *testing.T) {
 	want := errors.New("the database is unreachable")
 	for _, unstorable := range [][]int64{nil, {3}} {
 		s := &store{unstorable: unstorable, err: want, reasons: map[int64]string{}}
-		if _, err := settle.New(s).Settle(t.Context(), items(t, 8)); !errors.Is(err, want) || len(s.reasons) != 0 {
+		if _, err := settle.New(s, nil).Settle(t.Context(), items(t, 8)); !errors.Is(err, want) || len(s.reasons) != 0 {
 			t.Errorf("got %v with %d events in quarantine; want %v and none", err, len(s.reasons), want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestSettleChecksRequestTimesByTheStoresClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
 		s := &store{ahead: ahead, reasons: map[int64]string{}}
 		now := time.Now().Add(ahead)
-		got, err := settle.New(s).Settle(t.Context(), []settle.Item{
+		got, err := settle.New(s, nil).Settle(t.Context(), []settle.Item{
 			{Seq: 1, RequestID: ident.NewAt(now), Event: &event.Usage{}}, {Seq: 2, RequestID: ident.NewAt(now.Add(25 * time.Hour)), Event: &event.Usage{}},
 		})
 		if err != nil || got.Settled != 1 || !strings.Contains(s.reasons[2], "outside") {

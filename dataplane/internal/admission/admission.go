@@ -383,7 +383,11 @@ func (res *Reservation) Finish(complete func(e *event.Usage)) {
 	}
 	complete(&res.event)
 	res.spoolUnit.AppendFinished(&res.event)
-	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, int64(res.event.Cost)) })
+	cost := int64(res.event.Cost)
+	if res.event.Implausible() != "" {
+		cost = 0 // the event goes into quarantine; the units must not wait for an operator
+	}
+	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, cost) })
 }
 
 // Release returns everything for a request that was not started. It may be

@@ -305,7 +305,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(catalogkv.Videos),
 		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
-		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID,
+		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID, MaxSeconds: v.Seconds,
 	}); err != nil {
 		return fmt.Errorf("%w: charge job %s: %w", ErrUnavailable, v.ID, err) // ErrUnavailable keeps the job from being abandoned
 	}

@@ -77,3 +77,27 @@ set settled_seqs = s.settled_seqs + seqs.settled
 from seqs, locked
 where s.id = seqs.session_id and s.id = locked.id
 returning s.id, (select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r)::jsonb as ranges;
+
+-- name: PriceVersions :many
+select version, model_id, sheet from model_prices where version = any(@versions::bigint[]);
+
+-- name: WithoutLease :many
+-- Those of the accounts and sessions in which no request of the account can have been admitted: the session is active, has
+-- begun after the last loss of commits, and holds no lease of the account. Leases are granted before their requests run and
+-- are removed after the session was closed.
+select s.id as session_id, e.account_id::uuid as account_id
+from (select unnest(@session_ids::bigint[]) as session_id, unnest(@account_ids::uuid[]) as account_id) as e
+join proxy_sessions s on s.id = e.session_id
+cross join cluster_state c
+where s.state = 1 and (c.lost_at is null or s.registered_at > c.lost_at)
+    and not exists (
+        select from pools p
+        where p.account_id = e.account_id and p.kind in (1, 3)
+            and (p.unlimited or exists (select from leases l where l.pool_id = p.id and l.session_id = e.session_id))
+    );
+
+-- name: QuarantinedBefore :many
+-- The reasons for which these events are in quarantine.
+select q.session_id, q.seq, q.reason, q.payload, q.resolution
+from quarantine q
+join (select unnest(@session_ids::bigint[]) as session_id, unnest(@seqs::bigint[]) as seq) as e on e.session_id = q.session_id and e.seq = q.seq;

@@ -50,11 +50,16 @@ func (t *settleTx) findAbsent() ([]int, error) {
 	for _, r := range rows {
 		t.fingerprints[r.RequestID] = [32]byte(r.Fingerprint)
 	}
+	var unrecorded []int
 	for _, i := range doubtful {
 		if _, recorded := t.fingerprints[t.items[i].RequestID]; !recorded {
-			absent = append(absent, i)
+			unrecorded = append(unrecorded, i)
 		}
 	}
+	if unrecorded, err = t.dropQuarantined(unrecorded); err != nil {
+		return nil, err
+	}
+	absent = append(absent, unrecorded...)
 	slices.Sort(absent) // by request id, like the items, so that concurrent settlements of the same events insert in the same order
 	return absent, nil
 }

@@ -143,7 +143,6 @@ func (t *settleTx) findPools() error {
 	for _, r := range rows {
 		pools[r.KeyID] = r
 	}
-	charges := make([]settlement.Charge, len(t.items))
 	for i, item := range t.items {
 		row, ok := pools[item.KeyID]
 		switch {
@@ -153,10 +152,14 @@ func (t *settleTx) findPools() error {
 			t.quarantineReasons[i] = settle.ReasonUnknownKey
 		case row.AccountID != item.AccountID:
 			t.quarantineReasons[i] = settle.ReasonOtherAccount
-		default:
-			charges[i].Cost = int64(item.Event.Cost)
 		}
-		c := &charges[i]
+	}
+	charges := make([]settlement.Charge, len(t.items))
+	for i, item := range t.items {
+		c, row := &charges[i], pools[item.KeyID]
+		if t.quarantineReasons[i] == "" {
+			c.Cost = int64(item.Event.Cost)
+		}
 		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, wire.SessionID(item.Session)
 		c.Pools, c.Invalid = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}, t.quarantineReasons[i] != ""
 	}

@@ -164,6 +164,36 @@ func (q *Queries) PoolsOfEvents(ctx context.Context, keyIds []ident.UUID) ([]Poo
 	return items, nil
 }
 
+const priceVersions = `-- name: PriceVersions :many
+select version, model_id, sheet from model_prices where version = any($1::bigint[])
+`
+
+type PriceVersionsRow struct {
+	Version int64
+	ModelID string
+	Sheet   []byte
+}
+
+func (q *Queries) PriceVersions(ctx context.Context, versions []int64) ([]PriceVersionsRow, error) {
+	rows, err := q.db.Query(ctx, priceVersions, versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PriceVersionsRow
+	for rows.Next() {
+		var i PriceVersionsRow
+		if err := rows.Scan(&i.Version, &i.ModelID, &i.Sheet); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const quarantineEvents = `-- name: QuarantineEvents :exec
 insert into quarantine (session_id, seq, request_id, reason, payload)
 select unnest($1::bigint[]), unnest($2::bigint[]), unnest($3::text[]), unnest($4::text[]), unnest($5::bytea[])
@@ -187,6 +217,52 @@ func (q *Queries) QuarantineEvents(ctx context.Context, arg QuarantineEventsPara
 		arg.Payloads,
 	)
 	return err
+}
+
+const quarantinedBefore = `-- name: QuarantinedBefore :many
+select q.session_id, q.seq, q.reason, q.payload, q.resolution
+from quarantine q
+join (select unnest($1::bigint[]) as session_id, unnest($2::bigint[]) as seq) as e on e.session_id = q.session_id and e.seq = q.seq
+`
+
+type QuarantinedBeforeParams struct {
+	SessionIds []int64
+	Seqs       []int64
+}
+
+type QuarantinedBeforeRow struct {
+	SessionID  int64
+	Seq        int64
+	Reason     string
+	Payload    []byte
+	Resolution string
+}
+
+// The reasons for which these events are in quarantine.
+func (q *Queries) QuarantinedBefore(ctx context.Context, arg QuarantinedBeforeParams) ([]QuarantinedBeforeRow, error) {
+	rows, err := q.db.Query(ctx, quarantinedBefore, arg.SessionIds, arg.Seqs)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []QuarantinedBeforeRow
+	for rows.Next() {
+		var i QuarantinedBeforeRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Seq,
+			&i.Reason,
+			&i.Payload,
+			&i.Resolution,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const settledSeqs = `-- name: SettledSeqs :many
@@ -343,4 +419,50 @@ func (q *Queries) UsageSpan(ctx context.Context) (UsageSpanRow, error) {
 	var i UsageSpanRow
 	err := row.Scan(&i.Lowest, &i.Highest, &i.Now)
 	return i, err
+}
+
+const withoutLease = `-- name: WithoutLease :many
+select s.id as session_id, e.account_id::uuid as account_id
+from (select unnest($1::bigint[]) as session_id, unnest($2::uuid[]) as account_id) as e
+join proxy_sessions s on s.id = e.session_id
+cross join cluster_state c
+where s.state = 1 and (c.lost_at is null or s.registered_at > c.lost_at)
+    and not exists (
+        select from pools p
+        where p.account_id = e.account_id and p.kind in (1, 3)
+            and (p.unlimited or exists (select from leases l where l.pool_id = p.id and l.session_id = e.session_id))
+    )
+`
+
+type WithoutLeaseParams struct {
+	SessionIds []int64
+	AccountIds []ident.UUID
+}
+
+type WithoutLeaseRow struct {
+	SessionID int64
+	AccountID ident.UUID
+}
+
+// Those of the accounts and sessions in which no request of the account can have been admitted: the session is active, has
+// begun after the last loss of commits, and holds no lease of the account. Leases are granted before their requests run and
+// are removed after the session was closed.
+func (q *Queries) WithoutLease(ctx context.Context, arg WithoutLeaseParams) ([]WithoutLeaseRow, error) {
+	rows, err := q.db.Query(ctx, withoutLease, arg.SessionIds, arg.AccountIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WithoutLeaseRow
+	for rows.Next() {
+		var i WithoutLeaseRow
+		if err := rows.Scan(&i.SessionID, &i.AccountID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
