@@ -249,31 +249,8 @@ func (p *pricedRequest) usageEvent() event.Usage {
 		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
 		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.reserve,
-		MaxInput: p.maxInput(), MaxOutput: p.maxOutput(),
+		MaxInput: p.model.InputLimit(len(p.body.bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
 	}
-}
-
-// maxInput returns how many input tokens the request can have at most, or zero if that is unknown. A batch of texts can
-// be larger than the context window, but no token is shorter than a byte.
-func (p *pricedRequest) maxInput() int64 {
-	if p.model.ContextWindow <= 0 {
-		return 0
-	}
-	return max(p.model.ContextWindow, int64(len(p.body.bytes())))
-}
-
-// maxOutput returns how many output tokens all choices of an answer can have at most, or zero if that is unknown. The
-// number of tokens of an image is not limited by a request.
-func (p *pricedRequest) maxOutput() int64 {
-	if p.dialect.Format().Type() == catalogkv.Image {
-		return 0
-	}
-	for _, limit := range []int64{p.request.MaxOutput, p.model.MaxOutputTokens, p.model.ContextWindow} {
-		if limit > 0 {
-			return mulSaturating(limit, max(p.request.N, 1))
-		}
-	}
-	return 0
 }
 
 // routableRequest is an admitted request with at least one route to call.
