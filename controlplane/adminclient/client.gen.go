@@ -50,6 +50,12 @@ const (
 	CatalogModelPatchTypeVideo CatalogModelPatchType = "video"
 )
 
+// Defines values for CatalogParamOtherwise.
+const (
+	CatalogParamOtherwiseDrop   CatalogParamOtherwise = "drop"
+	CatalogParamOtherwiseReject CatalogParamOtherwise = "reject"
+)
+
 // Defines values for CatalogParamPolicy.
 const (
 	CatalogParamPolicyClamp   CatalogParamPolicy = "clamp"
@@ -555,13 +561,19 @@ type CatalogModelPatchType string
 
 // CatalogParam defines model for CatalogParam.
 type CatalogParam struct {
-	// Allow Values that pass although the policy is reject.
-	Allow  []interface{}      `json:"allow,omitempty"`
-	Policy CatalogParamPolicy `json:"policy"`
+	// Allow Values that pass although the policy is reject. For `tools`, the types of provider-run tools that the model offers; a trailing `*` stands for any suffix.
+	Allow []interface{} `json:"allow,omitempty"`
+
+	// Otherwise For `tools` only: whether a provider-run tool that is merely offered to the model and not in `allow` is left out of the request or refused. Default: drop.
+	Otherwise *CatalogParamOtherwise `json:"otherwise,omitempty"`
+	Policy    CatalogParamPolicy     `json:"policy"`
 
 	// Value The forced value.
 	Value interface{} `json:"value,omitempty"`
 }
+
+// CatalogParamOtherwise For `tools` only: whether a provider-run tool that is merely offered to the model and not in `allow` is left out of the request or refused. Default: drop.
+type CatalogParamOtherwise string
 
 // CatalogParamPolicy defines model for CatalogParam.Policy.
 type CatalogParamPolicy string

@@ -144,6 +144,46 @@ func TestOnlySupportedParametersReachTheProvider(t *testing.T) {
 	}
 }
 
+// A tool that the provider runs is left out of a request that merely offers it, and refused if the request demands its
+// call. Tools that the client runs pass.
+func TestToolsOfTheProviderAreLeftOutOrRefused(t *testing.T) {
+	a := newAPI(t)
+	list := func(tools ...any) []any { return tools }
+	function := map[string]any{"type": "function", "name": "f", "parameters": map[string]any{"type": "object"}}
+	search := map[string]any{"type": "web_search"}
+	custom := map[string]any{"name": "f", "input_schema": map[string]any{"type": "object"}}
+	dated := map[string]any{"type": "web_search_20250305", "name": "web_search"}
+	tests := []struct {
+		endpoint
+		offered, passed []any
+		choice          any
+	}{
+		{responses, list(search, function), list(function), map[string]any{"type": "web_search"}},
+		{messages, list(dated, custom), list(custom), map[string]any{"type": "tool", "name": "web_search"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.format, func(t *testing.T) {
+			model := a.Model(t, rig.Model{Type: tt.kind(), Formats: []string{tt.format}})
+			body := tt.with(model, "tools", tt.offered)
+			a.ok(t, tt.path, body)
+			for _, request := range a.upstream(t, model) {
+				if diff := cmp.Diff(any(tt.passed), request.body["tools"]); diff != "" {
+					t.Errorf("the provider got other tools (-want +got):\n%s", diff)
+				}
+			}
+			body["tool_choice"] = tt.choice
+			message := a.refusedPost(t, tt.path, body, refusal{400, "unsupported_parameter", "tools[0].type"})
+			if !strings.Contains(message, "web_search") {
+				t.Errorf("got the message %q; want the tool in it", message)
+			}
+		})
+	}
+	answer := a.Do(t, rig.Request{Path: messages.path, Key: a.account.Key, Body: messages.with(messages.model, "thread", map[string]any{"type": "create"})})
+	if want := `"details":{"error_code":"thread_unsupported_request","unsupported":["thread"]}`; answer.Status != http.StatusBadRequest || !strings.Contains(string(answer.Body), want) {
+		t.Errorf("a thread: got %s; want 400 with %s", answer, want)
+	}
+}
+
 // Headers of the client do not reach the provider. checkHeaders checks that headers of the
 // provider do not reach the client.
 func TestHeadersAreNotPassedOn(t *testing.T) {

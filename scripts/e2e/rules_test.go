@@ -54,6 +54,7 @@ var rules = []struct {
 
 	{"Parameters", "model is required", "TestModelIsRequired", ""},
 	{"Parameters", "only listed parameters, and identifiers replaced", "TestOnlySupportedParametersReachTheProvider", ""},
+	{"Parameters", "tools of the provider are left out or refused", "TestToolsOfTheProviderAreLeftOutOrRefused", ""},
 	{"Parameters", "another provider where one does not take a parameter", "TestParameterUnsupportedByOneRouteUsesAnother", ""},
 	{"Parameters", "links and data URLs", "TestLinksAndDataURLsReachTheProvider", ""},
 

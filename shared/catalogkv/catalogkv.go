@@ -130,8 +130,12 @@ type Param struct {
 	// Policy is "forward", "reject", "force", "drop", "clamp" or "replace".
 	Policy string          `json:"policy"`
 	Value  json.RawMessage `json:"value,omitempty"`
-	// Allow lists values that are forwarded although the policy is "reject".
+	// Allow lists values that are forwarded although the policy is "reject". For tools it lists the types of
+	// provider-run tools that the model offers.
 	Allow []json.RawMessage `json:"allow,omitempty"`
+	// Otherwise is "drop" or "reject", for tools only: what happens to an offer of a provider-run tool that Allow does
+	// not list. Empty keeps the format's default, "drop".
+	Otherwise string `json:"otherwise,omitempty"`
 }
 
 // Route is a way from a model to a provider.

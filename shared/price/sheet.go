@@ -80,9 +80,10 @@ type Sheet struct {
 	// Images and Seconds are the prices of images and video. The most specific entry applies.
 	Images  []UnitPrice `json:"images,omitempty"`
 	Seconds []UnitPrice `json:"seconds,omitempty"`
-	// ServerTool is nano-units per call of a tool that the provider executes. Zero means that such tools are not
-	// offered: parameter policies reject them.
-	ServerTool int64 `json:"server_tool,omitempty"`
+	// ServerTool is nano-units per call of a tool that the provider executes. Such tools are not offered if it is zero,
+	// unless FreeServerTool says that zero is their price.
+	ServerTool     int64 `json:"server_tool,omitempty"`
+	FreeServerTool bool  `json:"free_server_tool,omitempty"`
 	// Secondary holds the prices of secondary models. A kind without an entry for any model is not offered.
 	Secondary []SecondaryPrice `json:"secondary,omitempty"`
 	// Multiplier is the account's factor on these prices; zero means One. Sheets in the catalog have none, see
@@ -127,6 +128,9 @@ func (s *Sheet) Validate() error {
 	errs = append(errs, s.validateSecondary())
 	return errors.Join(errs...)
 }
+
+// HasServerToolPrice reports whether there is a price, perhaps zero, for calls of tools that the provider executes.
+func (s *Sheet) HasServerToolPrice() bool { return s.ServerTool > 0 || s.FreeServerTool }
 
 // tier returns the rates that override the sheet's for an input of n tokens.
 func (s *Sheet) tier(n int64) Rates {

@@ -86,10 +86,12 @@ type RouteEntry struct {
 // per second or per call.
 type PriceEntry struct {
 	RateEntry
-	Tiers      []TierEntry `json:"tiers,omitempty"`
-	Images     []UnitEntry `json:"images,omitempty"`
-	Seconds    []UnitEntry `json:"seconds,omitempty"`
-	ServerTool *Amount     `json:"server_tool,omitempty"`
+	Tiers   []TierEntry `json:"tiers,omitempty"`
+	Images  []UnitEntry `json:"images,omitempty"`
+	Seconds []UnitEntry `json:"seconds,omitempty"`
+	// ServerTool is the price of a call of a tool that the provider runs. Zero makes such tools free; without it the
+	// model has none.
+	ServerTool *Amount `json:"server_tool,omitempty"`
 	// Secondary are the prices of secondary models that a provider calls for a request.
 	Secondary []SecondaryEntry `json:"secondary,omitempty"`
 }

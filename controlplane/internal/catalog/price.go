@@ -44,6 +44,7 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	if e.ServerTool != nil {
 		b.amount(validation.Member(path, "server_tool"), *e.ServerTool)
 		s.ServerTool = int64(*e.ServerTool)
+		s.FreeServerTool = s.ServerTool == 0
 	}
 	for i := range e.Tiers {
 		at := validation.Index(validation.Member(path, "tiers"), i)
@@ -135,7 +136,7 @@ func priceEntry(s *price.Sheet) PriceEntry {
 	for _, t := range s.Tiers {
 		e.Tiers = append(e.Tiers, TierEntry{AboveInput: t.AboveInput, RateEntry: rateEntry(t.Rates)})
 	}
-	if s.ServerTool != 0 {
+	if s.HasServerToolPrice() {
 		tool := Amount(s.ServerTool)
 		e.ServerTool = &tool
 	}

@@ -244,6 +244,9 @@ func (b *builder) format(path string, t catalogkv.Type, f catalogkv.Format) {
 	}
 }
 
+// otherwise are the treatments of tools that a model does not offer, the first one by default.
+var otherwise = []string{"", "drop", "reject"}
+
 var policies = []string{"forward", "reject", "force", "drop", "clamp", "replace"}
 
 func (b *builder) params(path string, t catalogkv.Type, all map[catalogkv.Format]catalogkv.Params) {
@@ -252,6 +255,8 @@ func (b *builder) params(path string, t catalogkv.Type, all map[catalogkv.Format
 		b.format(at, t, f)
 		for name, p := range params {
 			b.refuse(!slices.Contains(policies, p.Policy), validation.Member(at, name), "policy", "must be one of %s", strings.Join(policies, ", "))
+			b.refuse(p.Otherwise != "" && name != "tools", validation.Member(at, name), "otherwise", "is known for tools only")
+			b.refuse(!slices.Contains(otherwise, p.Otherwise), validation.Member(at, name), "otherwise", "must be drop or reject")
 			b.refuse(p.Policy == "force" && p.Value == nil, validation.Member(at, name), "value", "is needed to force a parameter")
 		}
 	}

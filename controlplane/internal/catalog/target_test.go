@@ -150,8 +150,11 @@ models: [{id: m, type: image, price: {images: [{price: "1"}]}, routes: [{provide
 			[]string{"models[0].routes[0].params.images.n"},
 		},
 		{
-			"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}}}"),
-			[]string{"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.images"},
+			"params", text(", params: {images: {}, chat: {a: {policy: maybe}, b: {policy: force}, c: {policy: forward, otherwise: drop}, tools: {policy: forward, otherwise: forward}}}"),
+			[]string{
+				"models[0].params.chat.a.policy", "models[0].params.chat.b.value", "models[0].params.chat.c.otherwise", "models[0].params.chat.tools.otherwise",
+				"models[0].params.images",
+			},
 		},
 		{
 			"grants", text("") + "grants:\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: [m, x, m]}\n- {account_id: acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3, models: []}\n",

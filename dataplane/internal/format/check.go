@@ -1,6 +1,7 @@
 package format
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 
@@ -52,6 +53,9 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 	if r.refusal != nil {
 		return r.refusal
 	}
+	if e := r.checkTools(p, rules); e != nil {
+		return e
+	}
 	if r.spec.CheckFunc != nil {
 		return r.spec.CheckFunc(r, p, rules)
 	}
@@ -72,12 +76,19 @@ func (row *Param) check(raw []byte) *apierr.Error {
 	switch {
 	case row.Action == Reject:
 		if !contains(row.Allow, raw) {
-			return Unsupported(row.Name)
+			e := UnsupportedValue(row.Name, raw)
+			if len(row.Allow) == 0 {
+				e = Unsupported(row.Name)
+			}
+			if len(row.Details) > 0 {
+				e.Details = json.RawMessage(row.Details)
+			}
+			return e
 		}
 		return nil
 	case row.Action == Force && len(row.Allow) > 0 && !contains(row.Allow, raw),
 		contains(row.Deny, raw):
-		return Unsupported(row.Name)
+		return UnsupportedValue(row.Name, raw)
 	case row.Action == Forward && len(row.Allow) > 0 && row.Name != "tools" && !contains(row.Allow, raw):
 		return &apierr.Error{
 			Status: http.StatusBadRequest, Code: apierr.UnsupportedValue, Param: row.Name,
@@ -87,6 +98,12 @@ func (row *Param) check(raw []byte) *apierr.Error {
 		return Invalid(row.Name, row.Types.String())
 	}
 	return nil
+}
+
+// CheckMembers applies the nested rows of a parameter to a value of it that stands in another place of the request.
+func (p *Policy) CheckMembers(name string, raw []byte) *apierr.Error {
+	row := p.Row(name)
+	return p.checkMembers(&row, raw)
 }
 
 // checkMembers applies the nested rows to the members of a value.

@@ -12,6 +12,8 @@ type Target struct {
 	Model string
 	// Policy is the policy that the request was checked with.
 	Policy *Policy
+	// Rules are the rules that the request was checked with.
+	Rules Rules
 	// IdentityFunc returns the replacement of a client's identifier: a hash keyed by the account, at most 64
 	// characters. Nil drops identifiers.
 	IdentityFunc func(value string) string
@@ -88,6 +90,9 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	}
 	if r.spec.EditFunc != nil {
 		r.spec.EditFunc(r, e, &t)
+	}
+	if r.leavesOut {
+		r.leaveOutTools(e, &t)
 	}
 	if r.File != nil {
 		var body []byte

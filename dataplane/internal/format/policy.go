@@ -63,6 +63,11 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// * stands for any suffix. Deny lists values that are refused although others are accepted. An override empties
 	// both unless it has an Allow of its own.
 	Allow, Deny []string
+	// Otherwise says what happens to provider-run tools that Allow does not list, or that have no price, if the request
+	// offers them to the model without demanding a call: Drop leaves them out, anything else refuses the request.
+	Otherwise Action
+	// Details is a JSON object that a refusal carries in the envelope of the messages format, empty for none.
+	Details string
 	// Min and Max are the bounds of Clamp, zero for none.
 	Min, Max int64
 
@@ -183,6 +188,9 @@ func (row Param) with(change catalogkv.Param) Param {
 	row.Value, row.Allow, row.Deny = string(change.Value), nil, nil
 	for _, value := range change.Allow {
 		row.Allow = append(row.Allow, string(value))
+	}
+	if change.Otherwise != "" {
+		row.Otherwise = actions[change.Otherwise]
 	}
 	if row.Action == Clamp {
 		row.Min, row.Max = clampBounds(change.Value, row.Min, row.Max)

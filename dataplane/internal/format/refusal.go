@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 )
 
@@ -18,6 +19,35 @@ func Unsupported(param string) *apierr.Error {
 		Status: http.StatusBadRequest, Code: apierr.UnsupportedParameter, Param: param, ParamIsEmpty: param == "",
 		Message: "The parameter " + strconv.Quote(param) + " is not supported.",
 	}
+}
+
+// UnsupportedValue is Unsupported with the value that is not offered in the message, if it is a short word.
+func UnsupportedValue(param string, raw []byte) *apierr.Error {
+	e := Unsupported(param)
+	if text, ok := jsonspan.Text(nil, raw); ok && isWord(text) {
+		e.Message = "The value " + strconv.Quote(string(text)) + " of the parameter " + strconv.Quote(e.Param) + " is not supported with this model."
+	}
+	return e
+}
+
+// unsupportedTool returns the refusal of a tool that the model does not offer. param is the path of its type.
+func unsupportedTool(param, kind string) *apierr.Error {
+	e := Unsupported(param)
+	if isWord([]byte(kind)) {
+		e.Message = "The tool " + strconv.Quote(kind) + " (" + e.Param + ") is not supported with this model."
+	}
+	return e
+}
+
+// isWord reports whether a value that a client sent may be repeated in a message: it is short and looks like the name of
+// something.
+func isWord(text []byte) bool {
+	for _, c := range text {
+		if c != '_' && c != '-' && c != '.' && c != ':' && (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') {
+			return false
+		}
+	}
+	return len(text) > 0 && len(text) <= 64
 }
 
 // UnsupportedFor is Unsupported with a further sentence, why, such as the alternative that is offered.

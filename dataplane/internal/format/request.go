@@ -33,7 +33,9 @@ type Request struct {
 	refusal  *apierr.Error // the first refusal that Read found
 	hasLimit bool
 	edit     Edit
-	ownsBody bool // obj is the Request's own
+	// leavesOut reports whether Check has found tools that some policy leaves out, leftOut whether its last call has.
+	leavesOut, leftOut bool
+	ownsBody           bool // obj is the Request's own
 	// contentType is that of the last body that AppendUpstream returned.
 	contentType string
 }
@@ -83,6 +85,9 @@ func (r *Request) Label(name string) string {
 // Integer returns the value of an integral member. A value beyond int64 is replaced by the nearest int64. ok is false
 // for any other value, and for none.
 func (r *Request) Integer(name string) (value int64, ok bool) { return integer(r.Value(name)) }
+
+// LeavesOut reports whether the policy of the last Check leaves out tools of the request.
+func (r *Request) LeavesOut() bool { return r.leftOut }
 
 // Refuse sets the refusal that Check will return, unless one is set.
 func (r *Request) Refuse(e *apierr.Error) {

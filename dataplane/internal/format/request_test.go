@@ -38,17 +38,15 @@ var testSpec = Spec{
 	Content:   []string{"text", "tools"},
 	Limits:    []string{"limit", "old_limit"},
 	UserParam: "user",
-	CheckFunc: func(r *Request, p *Policy, rules Rules) *apierr.Error {
-		return r.CheckTools(p, rules, func(kind string) ToolClass {
-			switch {
-			case kind == "" || kind == "function" || kind == "group":
-				return ClientTool
-			case kind == "secondary_model":
-				return UnpricedTool
-			}
-			return ProviderTool
-		})
-	},
+	Tools: NewTools([]string{"tools[]"}, func(kind string, _ []byte) ToolClass {
+		switch {
+		case kind == "" || kind == "function" || kind == "group":
+			return ClientTool
+		case kind == "secondary_model":
+			return UnpricedTool
+		}
+		return ProviderTool
+	}, func([]byte) ToolChoice { return ToolChoice{} }),
 }
 
 func parse(tb testing.TB, body string) *jsonspan.Object {

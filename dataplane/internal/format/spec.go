@@ -20,6 +20,8 @@ type Spec struct {
 	// UserParam is the member for the account's pseudonym; empty if the format has none, or none that is a plain
 	// string.
 	UserParam string
+	// Tools describes the tools of the format; nil if it has none.
+	Tools *Tools
 	// ReadFunc, CheckFunc and EditFunc implement the steps that only this format needs; each may be nil. EditFunc runs
 	// after all general changes.
 	ReadFunc  func(r *Request)

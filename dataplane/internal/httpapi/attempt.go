@@ -183,7 +183,7 @@ func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 	buffer := getBuffer()
 	identity := a.server.Identity.Of(a.key.AccountID)
 	out := a.request.AppendUpstream((*buffer)[:0], format.Target{
-		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), IdentityFunc: identity.Hash,
+		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	})
 	if &out[0] != &a.body.bytes()[0] {

@@ -118,8 +118,11 @@ func (g *generationRequest) charge(e *event.Usage) {
 	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
 		// Requests that ask for a secondary model without a price are refused, so the provider has used it unasked. The
 		// account does not pay for that; the rest is charged as reported.
-		g.server.Log.Error("provider reported usage of a secondary model that has no price", "request_id", g.x.id, "model", g.model.ID, "kind", second.Kind)
+		g.alarmUnpriced(second.Kind)
 		e.Usage.Secondary = price.Secondary{}
+	}
+	if e.Usage.ServerToolRequests > 0 && !g.sheet.HasServerToolPrice() {
+		g.alarmUnpriced("server_tool") // the count stays in the usage, for the operator's books
 	}
 	cost, err := price.Cost(&e.Usage, g.sheet)
 	if err != nil {
@@ -130,6 +133,14 @@ func (g *generationRequest) charge(e *event.Usage) {
 		cost = g.reserve
 	}
 	e.Cost = cost
+}
+
+// alarmUnpriced tells the operator that a provider has reported something that was not offered and has no price. Either
+// a request can ask for it in a way that the gateway does not know, or the provider uses it unasked.
+func (g *generationRequest) alarmUnpriced(kind string) {
+	g.server.Metrics.unpriced.WithLabelValues(kind).Inc()
+	g.server.Log.Error("provider reported usage that has no price",
+		"request_id", g.x.id, "model", g.model.ID, "provider", g.x.provider, "route", g.x.route, "kind", kind)
 }
 
 // errClientGone ends a request whose client has closed the connection. No client reads its message.

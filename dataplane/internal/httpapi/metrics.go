@@ -22,6 +22,7 @@ type Metrics struct {
 	tokens     [tokenKinds]prometheus.Counter
 	images     prometheus.Counter
 	attempts   *childCache[attemptLabels, prometheus.Counter]
+	unpriced   *prometheus.CounterVec
 }
 
 type requestLabels struct {
@@ -63,6 +64,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		streamEnds: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_stream_ends_total", Help: "Ended streams by reason: completed, client_gone, revoked, or the class of the provider's failure.",
 		}, []string{"reason"}),
+		unpriced: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_unpriced_usage_total",
+			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. Above zero, the operator pays for something that no client is charged for.",
+		}, []string{"kind"}),
 		images: f.NewCounter(prometheus.CounterOpts{Name: "mgw_images_total", Help: "Images that generation requests have used."}),
 	}
 	tokens := f.NewCounterVec(prometheus.CounterOpts{Name: "mgw_tokens_total", Help: "Tokens that generation requests have used, by kind."}, []string{"kind"})

@@ -140,34 +140,48 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 }
 
 // checkParameters returns the routes that accept the parameters, or the refusal if none does. A route with a parameter
-// policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. A
-// parameter is never dropped because of the route that happens to be chosen.
+// policy of its own may accept more or less than the model: it is checked separately and left out if it refuses. Routes
+// that offer all tools of the request are preferred to those that offer some. A parameter is never dropped because of
+// the route that happens to be chosen.
 func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
-	rules := format.Rules{HasToolPrice: p.sheet.ServerTool > 0, HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
+	rules := p.rules()
 	f := p.dialect.Format()
 	all := p.model.Routes[f]
 	refused := p.request.Check(p.policy, rules)
+	leavesOut := p.request.LeavesOut()
 	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
 		return all, refused
 	}
-	var accepting []*catalog.Route
+	var accepting, whole []*catalog.Route
 	first := refused
 	for _, r := range all {
-		refusal := refused
+		refusal, partial := refused, leavesOut
 		if len(r.Params[f]) > 0 {
 			refusal = p.request.Check(p.policyOf(p.pricedCatalog, r), rules)
+			partial = p.request.LeavesOut()
 		}
 		switch {
 		case refusal == nil:
 			accepting = append(accepting, r)
+			if !partial {
+				whole = append(whole, r)
+			}
 		case first == nil:
 			first = refusal
 		}
+	}
+	if len(whole) > 0 {
+		return whole, nil
 	}
 	if len(accepting) == 0 {
 		return nil, first
 	}
 	return accepting, nil
+}
+
+// rules says which optional services the model has a price for.
+func (p *pricedRequest) rules() format.Rules {
+	return format.Rules{HasToolPrice: p.sheet.HasServerToolPrice(), HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
 }
 
 // policyOf returns the parameter policy of the model on a route.

@@ -68,7 +68,7 @@ func pricing(sheet *price.Sheet, currency string) map[string]string {
 	}
 	units("image", sheet.Images)
 	units("second", sheet.Seconds)
-	if sheet.ServerTool > 0 {
+	if sheet.HasServerToolPrice() {
 		p["per_server_tool_request"] = sheet.Multiplier.FormatRate(sheet.ServerTool)
 	}
 	for _, second := range sheet.Secondary {

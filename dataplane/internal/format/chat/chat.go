@@ -24,6 +24,7 @@ var spec = format.Spec{
 	ReadFunc:  read,
 	CheckFunc: check,
 	EditFunc:  edit,
+	Tools:     format.NewTools([]string{"tools[]"}, toolClass, func([]byte) format.ToolChoice { return format.ToolChoice{} }),
 }
 
 // Format implements format.Dialect.
@@ -50,10 +51,7 @@ func read(r *format.Request) {
 }
 
 // check checks nested values.
-func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	if e := r.CheckTools(p, rules, toolClass); e != nil {
-		return e
-	}
+func check(r *format.Request, _ *format.Policy, rules format.Rules) *apierr.Error {
 	if r.Value("web_search_options") != nil && !rules.HasToolPrice {
 		return format.Unsupported("web_search_options") // a search must have a price, whatever the policy allows
 	}
@@ -62,12 +60,12 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 
 // toolClass returns the class of a tool. The format has two types of tools, both run by the client; the provider itself
 // refuses a tool without a type.
-func toolClass(kind string) format.ToolClass {
+func toolClass(kind string, _ []byte) format.ToolClass {
 	switch kind {
 	case "", "function", "custom":
 		return format.ClientTool
 	}
-	return format.UnpricedTool
+	return format.UnknownTool
 }
 
 // checkMessages refuses references to files and audio that a provider would have stored. It reads the text once,
@@ -100,20 +98,35 @@ func messagePath(message int) string { return format.ElementPath("messages", mes
 // storedFile returns the index of the first part of the content at index i that refers to a stored file, -1 if none
 // does, and the index after the content if it has parts.
 func storedFile(raw []byte, i int) (part, end int) {
+	if jsonspan.KindOf(raw[i:]) == jsonspan.KindObject { // some servers take one part without a list
+		c := jsonspan.ObjectAt(raw, i)
+		if namesFile(&c) {
+			return 0, 0
+		}
+		return -1, c.SkipRest()
+	}
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
-		for c.Next() {
-			if string(c.DecodedName()) != "file" {
-				continue
-			}
-			if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
-				return it.Index(), 0
-			}
+		if namesFile(&c) {
+			return it.Index(), 0
 		}
 		it.SetEnd(c.SkipRest())
 	}
 	return -1, it.SkipRest()
+}
+
+// namesFile reports whether a part refers to a stored file.
+func namesFile(c *jsonspan.ObjectCursor) bool {
+	for c.Next() {
+		if string(c.DecodedName()) != "file" {
+			continue
+		}
+		if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
+			return true
+		}
+	}
+	return false
 }
 
 // edit makes the request ask for the stream's usage. Options that the client set and the check has accepted are sent,

@@ -97,6 +97,15 @@ func without(body, name string) string {
 	return string(out)
 }
 
+// strict returns the policy of a format that refuses offers of tools instead of leaving them out, with other overrides.
+func strict(f catalogkv.Format, overrides ...catalogkv.Params) *format.Policy {
+	p := dialects[f].Policy()
+	if p.Row("tools").Action == format.Forward {
+		p = p.With(catalogkv.Params{"tools": {Policy: "forward", Otherwise: "reject"}})
+	}
+	return p.With(overrides...)
+}
+
 // send checks a body and returns the members of the body that goes to the provider.
 func send(t *testing.T, f catalogkv.Format, p *format.Policy, body string) (map[string]string, *apierr.Error) {
 	t.Helper()
@@ -324,8 +333,7 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(string(tt.f)+" "+tt.value, func(t *testing.T) {
 			t.Parallel()
-			d := dialects[tt.f]
-			_, e := send(t, tt.f, d.Policy(), with(formats[tt.f], tt.name, tt.value))
+			_, e := send(t, tt.f, strict(tt.f), with(formats[tt.f], tt.name, tt.value))
 			if tt.want == "" && e != nil || tt.want != "" && !refused(e, tt.want) {
 				t.Errorf("got %v; want a refusal of %q", e, tt.want)
 			}
@@ -355,7 +363,7 @@ func TestProviderRunToolsNeedPolicyAndPrice(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := dialects[tt.f]
-		p := d.Policy().With(catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(tt.allow)}}})
+		p := strict(tt.f, catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(tt.allow)}}})
 		r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
 		if e != nil {
 			t.Fatal(e)
@@ -390,7 +398,7 @@ func TestSecondaryModelsNeedPolicyAndPrice(t *testing.T) {
 	}
 	for _, tt := range tests {
 		d := dialects[tt.f]
-		allowed := d.Policy().With(tt.params)
+		allowed := strict(tt.f, tt.params)
 		only := func(kind string) format.Rules {
 			return format.Rules{HasToolPrice: true, HasSecondaryPriceFunc: func(k string) bool { return k == kind }}
 		}
@@ -399,7 +407,7 @@ func TestSecondaryModelsNeedPolicyAndPrice(t *testing.T) {
 			rules  format.Rules
 			ok     bool
 		}{
-			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{HasToolPrice: true}, false}, {d.Policy(), only(tt.kind), false},
+			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{HasToolPrice: true}, false}, {strict(tt.f), only(tt.kind), false},
 		} {
 			r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
 			if e != nil {

@@ -23,6 +23,9 @@ var spec = format.Spec{
 	Limits:    []string{"max_tokens"},
 	CheckFunc: check,
 	EditFunc:  edit,
+	Tools: format.NewTools([]string{
+		"tools[]", "messages[].content[].tool", "messages[].content[].tool_changes[].tool", "system[].tool",
+	}, toolClass, readChoice),
 }
 
 // Format implements format.Dialect.
@@ -55,10 +58,7 @@ func edit(r *format.Request, e *format.Edit, t *format.Target) {
 }
 
 // check checks nested values.
-func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	if e := r.CheckTools(p, rules, toolClass); e != nil {
-		return e
-	}
+func check(r *format.Request, _ *format.Policy, _ format.Rules) *apierr.Error {
 	if e := checkEdits(r.Value("context_management")); e != nil {
 		return e
 	}
@@ -86,8 +86,9 @@ var clientTools = []string{"bash_", "text_editor_", "computer_", "browser_", "me
 
 // toolClass returns the class of a tool. An advisor is a secondary model. A tool server (MCP) that the client chooses
 // has a cost that no price sheet can express.
-func toolClass(kind string) format.ToolClass {
-	if kind == "" || kind == "custom" {
+func toolClass(kind string, _ []byte) format.ToolClass {
+	switch kind {
+	case "", "custom", "tool_reference", "tool_definition":
 		return format.ClientTool
 	}
 	for _, prefix := range clientTools {
@@ -96,12 +97,23 @@ func toolClass(kind string) format.ToolClass {
 		}
 	}
 	switch {
-	case kind == "mcp_toolset":
+	case strings.HasPrefix(kind, "mcp_"):
 		return format.UnpricedTool
 	case strings.HasPrefix(kind, "advisor_"):
 		return format.AdvisorTool
 	}
 	return format.ProviderTool
+}
+
+// readChoice reads the choice of tools.
+func readChoice(raw []byte) (choice format.ToolChoice) {
+	switch jsonspan.FindText(raw, "type") {
+	case "any":
+		choice.Required = true
+	case "tool":
+		choice.Name = jsonspan.FindText(raw, "name")
+	}
+	return choice
 }
 
 // checkEdits accepts only those edits of the input that are free of charge.
@@ -128,7 +140,7 @@ func findStored(raw []byte, at, depth int) (path string, end int) {
 	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
-		if path = findStoredInBlock(raw, &c, depth); path != "" {
+		if path = findStoredInBlock(raw, &c, depth, false); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
 		it.SetEnd(c.SkipRest())
@@ -136,14 +148,19 @@ func findStored(raw []byte, at, depth int) (path string, end int) {
 	return "", it.SkipRest()
 }
 
-// findStoredInBlock searches the members of one block, or of its source.
-func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int) (path string) {
+// findStoredInBlock searches the members of one block, or of its source. Blocks that a provider has made may name files
+// themselves.
+func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, isSource bool) (path string) {
 	for c.Next() {
 		switch name := string(c.DecodedName()); name {
 		case "type":
 			kind, _ := jsonspan.Text(nil, c.Value())
 			if string(kind) == "container_upload" || string(kind) == "file" {
 				return ".type"
+			}
+		case "file_id":
+			if isSource && c.Kind() != jsonspan.KindNull {
+				return ".file_id"
 			}
 		case "content":
 			if depth == 0 {
@@ -159,7 +176,7 @@ func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int) (path st
 			if depth == 0 {
 				return ".source"
 			}
-			if path = findStoredInBlock(raw, &inner, depth-1); path != "" {
+			if path = findStoredInBlock(raw, &inner, depth-1, true); path != "" {
 				return ".source" + path
 			}
 			c.SetEnd(inner.SkipRest())

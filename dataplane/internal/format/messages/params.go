@@ -23,7 +23,7 @@ var policy = format.NewPolicy(
 
 	// Tools. The type of each tool is checked.
 	format.Param{Name: "tool_choice", Action: format.Forward},
-	format.Param{Name: "tools", Action: format.Forward, Types: format.Array},
+	format.Param{Name: "tools", Action: format.Forward, Types: format.Array, Otherwise: format.Drop},
 	format.Param{Name: "mcp_servers", Action: format.Reject},
 
 	format.Param{Name: "stream", Action: format.Forward},
@@ -35,7 +35,11 @@ var policy = format.NewPolicy(
 	format.Param{Name: "container", Action: format.Reject},
 	format.Param{Name: "diagnostics", Action: format.Reject},
 	format.Param{Name: "fallback_credit_token", Action: format.Reject},
-	format.Param{Name: "thread", Action: format.Reject},
+	format.Param{
+		// With these details the official tool runners go on without a thread.
+		Name: "thread", Action: format.Reject,
+		Details: `{"error_code":"thread_unsupported_request","unsupported":["thread"]}`,
+	},
 
 	// Services in addition to the answer, or at another price.
 	format.Param{Name: "billing_policy", Action: format.Reject},

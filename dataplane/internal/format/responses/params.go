@@ -27,7 +27,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "max_tool_calls", Action: format.Clamp, Types: format.Integer},
 	format.Param{Name: "parallel_tool_calls", Action: format.Forward},
 	format.Param{Name: "tool_choice", Action: format.Forward, Types: format.String | format.Object},
-	format.Param{Name: "tools", Action: format.Forward, Types: format.Array},
+	format.Param{Name: "tools", Action: format.Forward, Types: format.Array, Otherwise: format.Drop},
 
 	// Streams.
 	format.Param{Name: "stream", Action: format.Forward},

@@ -6,8 +6,6 @@
 package responses
 
 import (
-	"strings"
-
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
@@ -25,6 +23,7 @@ var spec = format.Spec{
 	UserParam: "user",
 	CheckFunc: check,
 	EditFunc:  edit,
+	Tools:     format.NewTools([]string{"tools[]", "input[].tools[]"}, toolClass, readChoice),
 }
 
 // Format implements format.Dialect.
@@ -45,64 +44,65 @@ func edit(r *format.Request, e *format.Edit, _ *format.Target) {
 
 // check checks nested values.
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
-	offered := func(kind string) bool { return p.OffersTool(kind, rules, toolClass(kind)) }
-	if e := r.CheckTools(p, rules, toolClass); e != nil {
+	if e := checkInclude(r, p, rules); e != nil {
 		return e
 	}
-	if e := checkToolChoice(r.Value("tool_choice"), offered); e != nil {
-		return e
-	}
-	if e := checkInclude(r.Value("include"), offered); e != nil {
-		return e
-	}
-	return checkInput(r.Value("input"))
+	return checkInput(r.Value("input"), p)
 }
 
-// toolClass returns the class of a tool: some are run by the client, and one uses a secondary model.
-func toolClass(kind string) format.ToolClass {
+// toolClass returns the class of a tool: some are run by the client, some of them only if their definition says so, and
+// one uses a secondary model.
+func toolClass(kind string, tool []byte) format.ToolClass {
 	switch kind {
-	case "", "function", "custom", "namespace", "local_shell", "apply_patch":
+	case "", "function", "custom", "namespace", "local_shell", "apply_patch", "computer", "computer_use", "computer_use_preview":
 		return format.ClientTool
+	case "tool_search":
+		if jsonspan.FindText(tool, "execution") == "client" {
+			return format.ClientTool
+		}
+	case "shell":
+		if jsonspan.FindText(tool, "environment", "type") == "local" {
+			return format.ClientTool
+		}
 	case "image_generation":
 		return format.ImageTool
 	}
 	return format.ProviderTool
 }
 
-// checkToolChoice refuses the choice of a tool that is not offered.
-func checkToolChoice(raw []byte, offered func(string) bool) *apierr.Error {
-	if jsonspan.KindOf(raw) != jsonspan.KindObject {
-		return nil
+// readChoice reads the choice of tools.
+func readChoice(raw []byte) (choice format.ToolChoice) {
+	if jsonspan.KindOf(raw) == jsonspan.KindString {
+		text, _ := jsonspan.Text(nil, raw)
+		choice.Required = string(text) == "required"
+		return choice
 	}
-	kind := jsonspan.FindText(raw, "type")
-	if kind != "allowed_tools" {
-		if !offered(kind) {
-			return format.Unsupported("tool_choice.type")
+	switch kind := jsonspan.FindText(raw, "type"); kind {
+	case "", "function", "custom":
+		choice.Name = jsonspan.FindText(raw, "name")
+	case "allowed_tools":
+		choice.Required = jsonspan.FindText(raw, "mode") == "required"
+		tools, _ := jsonspan.Find(raw, "tools")
+		for tool := range jsonspan.Elements(tools) {
+			choice.Kinds = append(choice.Kinds, jsonspan.FindText(tool, "type"))
 		}
-		return nil
+		choice.Param = "tool_choice.tools"
+	default:
+		choice.Kinds, choice.Param = []string{kind}, "tool_choice.type"
 	}
-	tools, _ := jsonspan.Find(raw, "tools")
-	i := 0
-	for tool := range jsonspan.Elements(tools) {
-		if !offered(jsonspan.FindText(tool, "type")) {
-			return format.Unsupported(format.ElementPath("tool_choice.tools", i) + ".type")
-		}
-		i++
-	}
-	return nil
+	return choice
 }
 
-// checkInclude accepts additions that are free of charge and those of offered tools.
-func checkInclude(raw []byte, offered func(string) bool) *apierr.Error {
+// checkInclude accepts additions to the answer that are free of charge, and results of tools.
+func checkInclude(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	i := 0
-	for item := range jsonspan.Elements(raw) {
+	for item := range jsonspan.Elements(r.Value("include")) {
 		name, _ := jsonspan.Text(nil, item)
 		switch string(name) {
 		case "reasoning.encrypted_content", "message.output_text.logprobs":
 		default:
-			tool, _, ok := strings.Cut(string(name), "_call")
-			if !ok || !offered(tool) {
-				return format.Unsupported(format.ElementPath("include", i))
+			if kind, ok := format.ToolOfResult(string(name)); !ok || !r.OffersResult(p, rules, kind) {
+				return format.UnsupportedValue(format.ElementPath("include", i), item)
 			}
 		}
 		i++
@@ -112,7 +112,7 @@ func checkInclude(raw []byte, offered func(string) bool) *apierr.Error {
 
 // checkInput refuses references to items and files that a provider would have stored. It reads the text once,
 // whatever its size.
-func checkInput(raw []byte) *apierr.Error {
+func checkInput(raw []byte, p *format.Policy) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		if it.Kind() != jsonspan.KindObject {
@@ -124,12 +124,23 @@ func checkInput(raw []byte) *apierr.Error {
 			switch string(c.DecodedName()) {
 			case "type":
 				kind, _ := jsonspan.Text(nil, c.Value())
-				if string(kind) == "item_reference" {
+				switch string(kind) {
+				case "item_reference":
 					return itemReference(it.Index())
+				case "compaction_trigger":
+					// It asks for the service that context_management asks for.
+					if p.Row("context_management").Action != format.Forward {
+						return format.UnsupportedValue(format.ElementPath("input", it.Index())+".type", c.Value())
+					}
 				}
 				typed = typed || len(kind) > 0
 			case "role":
 				typed = true
+			case "reasoning": // an item may change the parameter for the turns after it
+				if e := p.CheckMembers("reasoning", c.Value()); e != nil {
+					e.Param = format.ElementPath("input", it.Index()) + "." + e.Param
+					return e
+				}
 			case "content", "output":
 				part, end := storedFile(raw, c.Start())
 				if part != "" {
