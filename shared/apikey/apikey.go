@@ -1,14 +1,20 @@
 // Package apikey defines the format of API keys and their lookup hash.
 //
-// A key is "mgw_", 32 random base62 characters and the CRC-32 of both in 6
-// base62 characters. The checksum rejects mistyped keys and most guesses of
-// scanners before any lookup; it does not protect against forgery.
+// A key has 42 characters: "mgw_", 26 random base62 characters, a MAC of 6, and a
+// CRC-32 of all these in 6. The checksum rejects mistyped keys before any lookup;
+// it does not protect against forgery. The MAC does: only who knows the pepper can
+// compute it, so a proxy tells most forged keys from issued ones without a lookup.
+//
+// Keys that were imported, or issued before there was a MAC, have 6 more random
+// characters in its place. Keys issued under a pepper that is not configured any
+// more have a MAC that cannot be checked. Both remain good.
 package apikey
 
 import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,6 +26,7 @@ import (
 const (
 	prefix    = "mgw_"
 	secretLen = 32
+	macLen    = 6 // the last ones of the secret
 	sumLen    = 6
 	textLen   = len(prefix) + secretLen + sumLen
 	alphabet  = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -28,29 +35,37 @@ const (
 // ErrMalformed means that a text cannot be a key.
 var ErrMalformed = errors.New("apikey: not a key")
 
-// Generate returns a new random key.
-func Generate() string {
-	text := make([]byte, 0, textLen)
+// Generate returns a random key without a MAC, as other systems make them for an
+// import. New keys come from Hasher.Generate.
+func Generate() string { return string(appendSum(appendRandom(nil, secretLen))) }
+
+// appendRandom appends the prefix and n random characters.
+func appendRandom(text []byte, n int) []byte {
 	text = append(text, prefix...)
+	n += len(text)
 	var pool [64]byte
-	for len(text) < len(prefix)+secretLen {
+	for len(text) < n {
 		_, _ = rand.Read(pool[:]) // never fails
 		for _, b := range pool {
 			// 248 is the greatest multiple of 62 in a byte, so all characters are equally likely.
-			if b < 248 && len(text) < len(prefix)+secretLen {
+			if b < 248 && len(text) < n {
 				text = append(text, alphabet[b%62])
 			}
 		}
 	}
-	return string(appendSum(text))
+	return text
 }
 
 func appendSum(text []byte) []byte {
-	sum := crc32.ChecksumIEEE(text)
+	return appendDigits(text, uint64(crc32.ChecksumIEEE(text)))
+}
+
+// appendDigits appends the last six base62 digits of a number.
+func appendDigits(text []byte, n uint64) []byte {
 	var digits [sumLen]byte
 	for i := sumLen - 1; i >= 0; i-- {
-		digits[i] = alphabet[sum%62]
-		sum /= 62
+		digits[i] = alphabet[n%62]
+		n /= 62
 	}
 	return append(text, digits[:]...)
 }
@@ -119,8 +134,8 @@ func (h *Hasher) ID() string { return h.id }
 
 type mac struct {
 	hash.Hash
-	text [textLen]byte
-	sum  Hash
+	message [len(macContext) + textLen]byte
+	sum     Hash
 }
 
 // Hash returns the lookup hash of the text of a key.
@@ -128,8 +143,37 @@ func (h *Hasher) Hash(text string) Hash {
 	m := h.macs.Get().(*mac)
 	defer h.macs.Put(m)
 	m.Reset()
-	_, _ = m.Write(append(m.text[:0], text...)) // never fails
+	_, _ = m.Write(append(m.message[:0], text...)) // never fails
 	m.Sum(m.sum[:0])
-	clear(m.text[:])
+	clear(m.message[:])
 	return m.sum
+}
+
+// Generate returns a new random key with a MAC under the pepper.
+func (h *Hasher) Generate() string {
+	text := appendRandom(make([]byte, 0, textLen), secretLen-macLen)
+	return string(appendSum(h.appendMAC(text)))
+}
+
+// HasMAC reports whether a key, which Check accepts, has a MAC under the pepper.
+// Of the keys without one, about one in 57 billion has it by chance.
+func (h *Hasher) HasMAC(text string) bool {
+	var want [textLen]byte
+	end := textLen - sumLen
+	return hmac.Equal(h.appendMAC(append(want[:0], text[:end-macLen]...)), []byte(text[:end]))
+}
+
+// macContext separates the MAC from lookup hashes, whose messages begin with the
+// prefix of keys.
+const macContext = "MAC of the key "
+
+// appendMAC appends the MAC of an incomplete key.
+func (h *Hasher) appendMAC(text []byte) []byte {
+	m := h.macs.Get().(*mac)
+	defer h.macs.Put(m)
+	m.Reset()
+	_, _ = m.Write(append(append(m.message[:0], macContext...), text...)) // never fails
+	m.Sum(m.sum[:0])
+	clear(m.message[:])
+	return appendDigits(text, binary.BigEndian.Uint64(m.sum[:]))
 }

@@ -3,6 +3,7 @@ package apikey
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"strings"
 	"testing"
 )
@@ -72,6 +73,49 @@ func TestHasherComputesTheHMACUnderThePepper(t *testing.T) {
 	}
 	if _, err := NewHasher(pepper[:15]); err == nil {
 		t.Error("a short pepper was accepted")
+	}
+}
+
+// Only keys that were issued under the pepper have a MAC under it: not imported ones, not those of another pepper, and
+// none that a forger made with a correct checksum.
+func TestOnlyIssuedKeysHaveTheMAC(t *testing.T) {
+	t.Parallel()
+	var hashers [2]*Hasher
+	for i := range hashers {
+		var err error
+		if hashers[i], err = NewHasher(append([]byte{byte(i)}, pepper...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1000 {
+		key := hashers[0].Generate()
+		if err := Check(key); err != nil || !hashers[0].HasMAC(key) {
+			t.Fatalf("an issued key: %v, has its MAC %v; want a key with one", err, hashers[0].HasMAC(key))
+		}
+		if hashers[1].HasMAC(key) || hashers[0].HasMAC(Generate()) {
+			t.Fatal("a key has a MAC under a pepper that it was not issued under")
+		}
+		for i := len(prefix); i < textLen-sumLen; i++ {
+			forged := []byte(key[:textLen-sumLen])
+			forged[i] = alphabet[(strings.IndexByte(alphabet, forged[i])+1)%len(alphabet)]
+			text := string(appendSum(forged))
+			if Check(text) != nil || hashers[0].HasMAC(text) {
+				t.Fatalf("a key with character %d changed and a correct checksum passes as issued", i)
+			}
+		}
+	}
+}
+
+func TestMACIsNoPartOfTheLookupHash(t *testing.T) {
+	t.Parallel()
+	h, err := NewHasher(pepper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := h.Generate()
+	hash := h.Hash(key)
+	if mac := string(appendDigits(nil, binary.BigEndian.Uint64(hash[:]))); strings.Contains(key, mac) {
+		t.Error("the key shows a part of its lookup hash")
 	}
 }
 

@@ -98,7 +98,7 @@ func (s *Service) Issue(ctx context.Context, n New) (Key, string, error) {
 	if err := n.Validate(); err != nil {
 		return Key{}, "", err
 	}
-	text := apikey.Generate()
+	text := s.cfg.Hasher.Generate()
 	made, err := s.cfg.Store.Create(ctx, []Record{s.record(n, text)})
 	if err != nil {
 		return Key{}, "", err

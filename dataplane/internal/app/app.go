@@ -93,7 +93,7 @@ func build(
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.New(secrets.hasher, nats, secrets.previous...)
+	keys, err := auth.New(auth.Config{Hasher: secrets.hasher, Previous: secrets.previous, RequireMAC: cfg.API.RequireKeyMAC}, nats, reg)
 	if err != nil {
 		return nil, err
 	}

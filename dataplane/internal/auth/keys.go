@@ -15,10 +15,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dgraph-io/ristretto/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
 
 	"modelgateway/shared/apikey"
@@ -58,23 +61,30 @@ const (
 	// negativeTTL is how long an unknown key is refused without another load. A key that was just created may be refused
 	// for this time.
 	negativeTTL = time.Second
-	// maxConcurrentLoads bounds the loads from the control plane: many forged keys must not block it.
-	maxConcurrentLoads = 64
 	// loadTimeout bounds a load with all its attempts.
 	loadTimeout = 2 * time.Second
 	// loadAttempts bounds how often a record is read again because a key change made it out of date.
 	loadAttempts = 4
 )
 
+// Config says which keys there are.
+type Config struct {
+	// Hasher hashes keys under the current pepper, Previous under the previous peppers.
+	Hasher   *apikey.Hasher
+	Previous []*apikey.Hasher
+	// RequireMAC refuses keys without a MAC under any of the peppers, without a lookup.
+	RequireMAC bool
+}
+
 // Keys looks up key records. It is safe for concurrent use.
 type Keys struct {
-	hasher    *apikey.Hasher
-	previous  []*apikey.Hasher // of the previous peppers
-	loader    Loader
-	records   *ristretto.Cache[uint64, *Key]
-	unknown   *ristretto.Cache[uint64, negativeEntry]
-	loadGroup singleflight.Group
-	loadSlots chan struct{} // has an element per load under way
+	cfg        Config
+	loader     Loader
+	loadCounts *prometheus.CounterVec
+	records    *ristretto.Cache[uint64, *Key]
+	unknown    *ristretto.Cache[uint64, negativeEntry]
+	loadGroup  singleflight.Group
+	lanes      lanes
 
 	mu            sync.RWMutex
 	invalidations session.Invalidations
@@ -90,7 +100,7 @@ type negativeEntry struct {
 
 // New returns Keys with an empty cache. A key is looked up by its hash under the
 // current pepper and, if it is unknown, under each of the previous peppers.
-func New(hasher *apikey.Hasher, loader Loader, previous ...*apikey.Hasher) (*Keys, error) {
+func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 	records, err := ristretto.NewCache(&ristretto.Config[uint64, *Key]{
 		NumCounters: countersPerKey * maxKeys, MaxCost: maxKeys, BufferItems: 64, IgnoreInternalCost: true,
 	})
@@ -104,7 +114,11 @@ func New(hasher *apikey.Hasher, loader Loader, previous ...*apikey.Hasher) (*Key
 		return nil, fmt.Errorf("auth: create cache: %w", err)
 	}
 	k := &Keys{
-		hasher: hasher, previous: previous, loader: loader, records: records, unknown: unknown, loadSlots: make(chan struct{}, maxConcurrentLoads),
+		cfg: cfg, loader: loader, records: records, unknown: unknown,
+		loadCounts: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_key_loads_total",
+			Help: "Loads of key records by whether the key has a valid MAC (yes, no, or known: the record was read before) and outcome: found, unknown, unavailable.",
+		}, []string{"mac", "outcome"}),
 	}
 	k.Reset(0)
 	return k, nil
@@ -126,35 +140,45 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if apikey.Check(text) != nil {
 		return nil, ErrInvalid
 	}
-	hash := k.hasher.Hash(text)
-	if len(k.previous) == 0 {
-		return k.findByHash(ctx, hash)
-	}
-	return k.findUnderAnyPepper(ctx, text, hash)
-}
-
-// findUnderAnyPepper finds a key by the given hash, which is under the current
-// pepper, or by its hashes under the previous peppers. It looks into the cache for
-// all of them before it loads one.
-func (k *Keys) findUnderAnyPepper(ctx context.Context, text string, hash apikey.Hash) (*Key, error) {
+	hash := k.cfg.Hasher.Hash(text)
 	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
 	var room [4]apikey.Hash // avoids an allocation: there is seldom more than one previous pepper
 	hashes := append(room[:0], hash)
-	for _, previous := range k.previous {
+	for _, previous := range k.cfg.Previous {
 		hash := previous.Hash(text)
 		if key := k.cached(hash); key != nil {
 			return active(key)
 		}
 		hashes = append(hashes, hash)
 	}
+	mac := k.macOf(text)
+	if mac == macNone && k.cfg.RequireMAC {
+		return nil, ErrInvalid
+	}
 	for _, hash := range hashes {
-		if key, err := k.findByHash(ctx, hash); !errors.Is(err, ErrInvalid) {
+		if key, err := k.findByHash(ctx, hash, mac); !errors.Is(err, ErrInvalid) {
 			return key, err
 		}
 	}
 	return nil, ErrInvalid
+}
+
+// The values of the label mac of mgw_key_loads_total.
+const (
+	macValid = "yes"
+	macNone  = "no"
+	// macKnown: the key was good when its record was read before.
+	macKnown = "known"
+)
+
+// macOf reports whether a key has a MAC under any of the peppers.
+func (k *Keys) macOf(text string) string {
+	if k.cfg.Hasher.HasMAC(text) || slices.ContainsFunc(k.cfg.Previous, func(h *apikey.Hasher) bool { return h.HasMAC(text) }) {
+		return macValid
+	}
+	return macNone
 }
 
 // cached returns the cached record of a hash, or nil if there is none that may be
@@ -167,7 +191,7 @@ func (k *Keys) cached(hash apikey.Hash) *Key {
 }
 
 // findByHash returns the record of a hash from the cache or the control plane.
-func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash) (*Key, error) {
+func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash, mac string) (*Key, error) {
 	if key := k.cached(hash); key != nil {
 		return active(key)
 	}
@@ -177,7 +201,7 @@ func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	if e, ok := k.unknown.Get(cacheKey(hash)); ok && e.hash == hash && k.stillUnknown(e) {
 		return nil, ErrInvalid
 	}
-	return k.load(ctx, hash)
+	return k.load(ctx, hash, mac)
 }
 
 // active returns the record, or ErrInvalid if the key is inactive.
@@ -221,12 +245,17 @@ func (k *Keys) session() int64 {
 
 // load reads the record of a hash from the control plane. Concurrent calls for the
 // same hash share one load.
-func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
+func (k *Keys) load(ctx context.Context, hash apikey.Hash, mac string) (*Key, error) {
 	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) {
 		// The load goes on if the first caller gives up: others may wait for it.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
-		return k.fetch(ctx, hash)
+		if mac == macNone && k.wasGood(hash) {
+			mac = macKnown
+		}
+		key, err := k.fetch(ctx, hash, mac != macNone)
+		k.loadCounts.WithLabelValues(mac, outcome(err)).Inc()
+		return key, err
 	})
 	select {
 	case r := <-result:
@@ -239,15 +268,32 @@ func (k *Keys) load(ctx context.Context, hash apikey.Hash) (*Key, error) {
 	}
 }
 
+// outcome returns the label of the outcome of a load.
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "found"
+	case errors.Is(err, ErrInvalid):
+		return "unknown"
+	default:
+		return "unavailable"
+	}
+}
+
+// wasGood reports whether the cache still has a record of an active key, even one
+// that is out of date.
+func (k *Keys) wasGood(hash apikey.Hash) bool {
+	key, ok := k.records.Get(cacheKey(hash))
+	return ok && key.HasHash(hash) && key.Active
+}
+
 // fetch reads the record of a hash from the control plane and caches it. It reads
 // again as long as a key change during the read has made the record out of date.
-func (k *Keys) fetch(ctx context.Context, hash apikey.Hash) (*Key, error) {
-	select {
-	case k.loadSlots <- struct{}{}:
-		defer func() { <-k.loadSlots }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: too many concurrent loads", ErrUnavailable)
+func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, error) {
+	if err := k.lanes.enter(ctx, proven); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	defer k.lanes.leave(proven)
 	for range loadAttempts {
 		number := k.session()
 		reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
@@ -293,7 +339,7 @@ func (k *Keys) Renew(ctx context.Context, key *Key) (*Key, error) {
 	if k.Valid(key) {
 		return key, nil
 	}
-	return k.findByHash(ctx, key.version.Hash)
+	return k.findByHash(ctx, key.version.Hash, macKnown)
 }
 
 // Reset begins a session. Records that were read before, or at a revision below

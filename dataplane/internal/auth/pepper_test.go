@@ -3,6 +3,8 @@ package auth
 import (
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
@@ -19,7 +21,7 @@ func setupTwoPeppers(tb testing.TB) (*Keys, *fakeControlPlane, *apikey.Hasher) {
 		}
 	}
 	p := &fakeControlPlane{revision: 10, records: map[apikey.Hash]wire.KeyRecord{}, status: wire.Done}
-	k, err := New(hashers[0], p, hashers[1])
+	k, err := New(Config{Hasher: hashers[0], Previous: hashers[1:]}, p, prometheus.NewRegistry())
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -59,7 +61,7 @@ func TestKeyIsRevokedUnderEveryHash(t *testing.T) {
 		for _, cached := range []string{"previous", "current"} {
 			k, p, previous := setupTwoPeppers(t)
 			text := apikey.Generate()
-			hashes := [2]apikey.Hash{previous.Hash(text), k.hasher.Hash(text)}
+			hashes := [2]apikey.Hash{previous.Hash(text), k.cfg.Hasher.Hash(text)}
 			record := wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 			p.records[hashes[0]] = record
 			if cached == "current" {
@@ -90,13 +92,13 @@ func BenchmarkLookup(b *testing.B) {
 		b.Run(test.name, func(b *testing.B) {
 			k, p, previous := setupTwoPeppers(b)
 			text := apikey.Generate()
-			hash := k.hasher.Hash(text)
+			hash := k.cfg.Hasher.Hash(text)
 			if test.previous {
 				hash = previous.Hash(text)
 			}
 			p.records[hash] = wire.KeyRecord{KeyID: "key_1", AccountID: account, Active: true}
 			if !test.two {
-				k.previous = nil
+				k.cfg.Previous = nil
 			}
 			if _, err := k.Lookup(b.Context(), text); err != nil {
 				b.Fatal(err)

@@ -31,6 +31,8 @@ type Config struct {
 type API struct {
 	Listen      string        `mapstructure:"listen" usage:"Address that the public API listens on."`
 	BodyTimeout time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
+	// RequireKeyMAC is off by default, because imported keys have no MAC.
+	RequireKeyMAC bool `mapstructure:"require_key_mac" usage:"Refuse API keys without a MAC under secrets.pepper or secrets.previous_peppers before they are looked up. Turn it on when no imported key is in use and no peppers were removed since the oldest key was issued: mgw_key_loads_total then counts no key without a MAC that is found."`
 }
 
 // Ops configures the listener for probes and metrics.

@@ -113,7 +113,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	if g.fleet, err = seal.NewKey(seal.NewSecret()); err != nil {
 		t.Fatal(err)
 	}
-	if g.keys, err = auth.New(g.hasher, g.plane); err != nil {
+	if g.keys, err = auth.New(auth.Config{Hasher: g.hasher}, g.plane, prometheus.NewRegistry()); err != nil {
 		t.Fatal(err)
 	}
 	disk, err := spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 1000, MaxBytes: 64 << 20}, log)
@@ -242,7 +242,7 @@ func (g *gateway) apply() {
 
 // issue creates a key.
 func (g *gateway) issue(keyID, account string) string {
-	text := apikey.Generate()
+	text := g.hasher.Generate()
 	g.plane.issue(g.hasher.Hash(text), keyID, account)
 	return text
 }
