@@ -66,7 +66,7 @@ func newMachine(t *rapid.T) *machine {
 		settled: map[[16]byte]bool{}, before: map[allocator.LeaseKey]allocator.Lease{}, gens: map[wire.PoolID]int64{},
 	}
 	for id, kind := range map[wire.PoolID]wire.PoolKind{balance: wire.Balance, limit: wire.KeyLimit, slots: wire.Slots} {
-		m.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Central: true, Generation: 1}
+		m.allocator.Pools[id] = &allocator.Pool{ID: id, Kind: kind, Account: account, Central: true, Generation: 1}
 	}
 	m.allocator.Pools[balance].Adjust(rapid.Int64Range(0, 5000).Draw(t, "balance"))
 	m.allocator.Pools[limit].Adjust(rapid.Int64Range(0, 5000).Draw(t, "limit"))
@@ -86,7 +86,7 @@ func (m *machine) batch() *allocator.Batch {
 	for id, t := range m.sessions {
 		m.allocator.EndedSessions[id] = !t.MayAdmit()
 	}
-	return &allocator.Batch{Allocator: m.allocator, Sessions: m.sessions, Results: m.results, LiveSessions: int64(len(m.proxies))}
+	return &allocator.Batch{Allocator: m.allocator, Sessions: m.sessions, Results: m.results, LiveSessions: int64(len(m.proxies)), SinceLoss: 24 * time.Hour}
 }
 
 func pick[T any](t *rapid.T, name string, from []T) T {
@@ -172,9 +172,9 @@ func (m *machine) deliverResponse(t *rapid.T) {
 // deliverReturn delivers any return that was ever sent.
 func (m *machine) deliverReturn(t *rapid.T) {
 	ret := pick(t, "return", m.returns)
-	status := m.batch().ApplyReturn(ret)
-	if p := m.proxies[ret.Session-1]; p.ret == ret && status != wire.Unavailable && rapid.Bool().Draw(t, "answered") {
-		p.holder.ReturnDelivered()
+	answer := m.batch().ApplyReturn(ret)
+	if p := m.proxies[ret.Session-1]; p.ret == ret && rapid.Bool().Draw(t, "answered") {
+		p.holder.ReturnDelivered(answer.Settled)
 		p.ret = nil
 	}
 }
@@ -262,6 +262,9 @@ func (m *machine) close(t *rapid.T) {
 // returnIdle makes a proxy return its idle units.
 func (m *machine) returnIdle(t *rapid.T) { pick(t, "proxy", m.proxies).holder.ReturnIdle() }
 
+// forget makes a proxy forget what holds nothing.
+func (m *machine) forget(t *rapid.T) { pick(t, "proxy", m.proxies).holder.ForgetSettled() }
+
 // resync makes a proxy report everything again.
 func (m *machine) resync(t *rapid.T) { pick(t, "proxy", m.proxies).holder.Resync() }
 
@@ -321,7 +324,7 @@ func TestInvariantsHoldInAnyOrderOfMessages(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"open": m.openSession, "ask": m.ask, "ask again": m.ask, "send": m.send, "send again": m.send, "request": m.deliverRequest, "request again": m.deliverRequest,
 			"response": m.deliverResponse, "response again": m.deliverResponse, "return": m.deliverReturn, "recall": m.deliverRecall, "finish": m.finish,
-			"settle": m.settle, "adjust": m.adjust, "fence": m.fence, "close": m.close, "idle": m.returnIdle, "resync": m.resync, "": m.check,
+			"settle": m.settle, "adjust": m.adjust, "fence": m.fence, "close": m.close, "idle": m.returnIdle, "forget": m.forget, "resync": m.resync, "": m.check,
 		})
 		m.finishAll(t)
 	})

@@ -40,6 +40,10 @@ type LeaseReport struct {
 	// GrantedSeen is the greatest granted total that the proxy has read, Returned the total that it has returned.
 	GrantedSeen int64 `json:"granted_seen"`
 	Returned    int64 `json:"returned"`
+	// Idle is the number of units that no request uses. An allotment is smaller by it.
+	Idle int64 `json:"idle,omitempty"`
+	// Charged is the total of the costs of finished requests.
+	Charged int64 `json:"charged,omitempty"`
 }
 
 // LeaseRequest asks for the needs of waiting requests of one account, in their
@@ -98,6 +102,11 @@ type LeaseState struct {
 	Granted    int64  `json:"granted"`
 	Generation int64  `json:"generation"`
 	Central    bool   `json:"central"`
+	// Allotment is how many idle units the session may keep for later requests. Zero leaves the number as it was.
+	Allotment int64 `json:"allotment,omitempty"`
+	// Returned and Charged are the totals for a session that has forgotten the lease.
+	Returned int64 `json:"returned,omitempty"`
+	Charged  int64 `json:"charged,omitempty"`
 }
 
 // LeaseResponse answers a LeaseRequest of the same number. Decisions are in the
@@ -124,6 +133,9 @@ type Return struct {
 type ReturnResponse struct {
 	V      int    `json:"v"`
 	Status Status `json:"status"`
+	// Settled lists the pools of the Return whose lease holds nothing any more: every charge that the Return reports is
+	// settled. The session may forget such a lease.
+	Settled []PoolID `json:"settled,omitempty"`
 }
 
 // Recall asks a session to return its idle units of a pool.

@@ -178,7 +178,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := s.returnUnits(service, h.NextReturn()); got.Status != wire.Done {
 		t.Errorf("return that reports the totals: %+v", got)
 	}
-	h.ReturnDelivered()
+	h.ReturnDelivered(nil)
 	if got := s.queryInt("select granted - returned - charged from leases where pool_id = $1 and session_id = $2", s.slots, s.session); got != 1 {
 		t.Errorf("the running request holds %d slots after the loss; want 1", got)
 	}

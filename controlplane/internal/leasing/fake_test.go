@@ -46,8 +46,8 @@ func newFakeStore(balance, slots int64) *fakeStore {
 	for id := range wire.SessionID(3) {
 		m.state.Sessions[id+1] = &session.Record{ID: id + 1, State: session.Active}
 	}
-	m.state.Allocator.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: balance, Free: balance}
-	m.state.Allocator.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Slots, Central: true, Generation: 1, Total: slots, Free: slots}
+	m.state.Allocator.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Account: "acc", Central: true, Generation: 1, Total: balance, Free: balance}
+	m.state.Allocator.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Slots, Account: "acc", Central: true, Generation: 1, Total: slots, Free: slots}
 	return m
 }
 

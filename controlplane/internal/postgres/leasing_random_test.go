@@ -157,7 +157,7 @@ func (d *driver) returnUnits(i int) {
 		if d.r.IntN(4) == 0 {
 			returnUnits(d.service(), ret)
 		}
-		d.holders[i].ReturnDelivered()
+		d.holders[i].ReturnDelivered(nil)
 	}
 }
 

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,7 +22,8 @@ const responseTimeout = 10 * time.Second
 // accountQueue runs the holder.Queue of one account in one session: it adds the
 // lock, the timer and the goroutines that send messages.
 type accountQueue struct {
-	a *Admission
+	a       *Admission
+	account string
 
 	mu    sync.Mutex
 	queue *holder.Queue
@@ -31,6 +33,8 @@ type accountQueue struct {
 	ret     call[wire.Return]
 	// busy is true while a message has no response. Stop waits for it.
 	busy bool
+	// dropped means that requests use another queue of the account.
+	dropped bool
 	// timer calls tick at the time wake, which is holder.Never if the timer is stopped.
 	timer *time.Timer
 	wake  time.Duration
@@ -67,18 +71,41 @@ func (a *Admission) accountQueue(s *session.Session, account string) (*accountQu
 	}
 	q := a.queues[account]
 	if q == nil {
+		h := holder.NewHolder(s.ID, s.Boot, account)
+		h.StartAfter(a.lastNumber)
 		q = &accountQueue{
-			a: a, queue: holder.NewQueue(holder.NewHolder(s.ID, s.Boot, account), &a.timing, &a.responseTime),
-			waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
+			a: a, account: account, queue: holder.NewQueue(h, &a.timing, &a.responseTime), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
 		}
 		a.queues[account] = q
 	}
 	return q, nil
 }
 
+// dropUnused drops a queue that holds nothing, because its account has had no
+// request for some time.
+func (a *Admission) dropUnused(q *accountQueue) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if a.queues[q.account] != q || !q.queue.Unused(a.elapsed()) {
+		return
+	}
+	q.dropped = true
+	a.lastNumber = max(a.lastNumber, q.queue.LastNumber())
+	delete(a.queues, q.account)
+}
+
+// errDropped says that the queue was dropped before the request reached it.
+var errDropped = errors.New("admission: the account's queue was dropped")
+
 // reserve waits for a decision on the needs of one request.
 func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.Waiter, error) {
 	q.mu.Lock()
+	if q.dropped {
+		q.mu.Unlock()
+		return nil, errDropped
+	}
 	w := q.queue.Reserve(q.a.elapsed(), needs)
 	if w == nil || w.Granted() {
 		q.mu.Unlock()
@@ -156,6 +183,9 @@ func (q *accountQueue) pump() {
 	if out.Return != nil {
 		ctx := q.ret.ctx
 		q.a.tasks.run(func() { q.sendReturn(ctx, out.Return, now) })
+	}
+	if q.queue.Unused(now) && !q.dropped {
+		q.a.tasks.run(func() { q.a.dropUnused(q) })
 	}
 	if q.a.ctx.Err() == nil || len(q.waiters) > 0 {
 		q.arm(now, out.Wake)

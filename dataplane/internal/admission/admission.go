@@ -91,6 +91,8 @@ type Admission struct {
 	session *session.Session
 	// queues has the account queues of the current session, by account.
 	queues map[string]*accountQueue
+	// lastNumber is the greatest number of a lease request of the queues that were dropped.
+	lastNumber int64
 	// reservations has the reservations of all running requests, by account.
 	reservations reservations
 }
@@ -277,10 +279,14 @@ func (res *Reservation) ReserveSpool() (err error) {
 
 // acquire waits until the needs of the request are decided.
 func (res *Reservation) acquire(ctx context.Context) (err error) {
-	if res.queue, err = res.a.accountQueue(res.session, res.key.AccountID); err == nil {
-		res.waiter, err = res.queue.reserve(ctx, res.needs)
+	for {
+		if res.queue, err = res.a.accountQueue(res.session, res.key.AccountID); err != nil {
+			return err
+		}
+		if res.waiter, err = res.queue.reserve(ctx, res.needs); !errors.Is(err, errDropped) {
+			return err
+		}
 	}
-	return err
 }
 
 // complete checks the session and the key again, because they may have changed during the wait.

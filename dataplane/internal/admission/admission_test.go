@@ -879,3 +879,81 @@ func TestRepetitionIntervalFollowsTheResponseTime(t *testing.T) {
 		p.stop(t)
 	})
 }
+
+// A proxy serves very many accounts in a session, most of them rarely.
+func TestQueuesOfUnusedAccountsAreDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plane := newPlane(t, 1000, 1000, 10)
+		p := newProxy(t, plane, 1)
+		p.timing.IdleTimeout = time.Second
+		queues := func() int {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.queues)
+		}
+		for range 3 {
+			p.mustAcquire(t, 10).charged(4)
+			time.Sleep(4 * p.timing.IdleTimeout)
+			if n := queues(); n != 1 {
+				t.Fatalf("%d queues are left before the charge is settled; want 1", n)
+			}
+			plane.charge(1, 4)
+			time.Sleep(4 * p.timing.IdleTimeout)
+			if n := queues(); n != 0 {
+				t.Fatalf("%d queues of an unused account are left; want none", n)
+			}
+		}
+		if held := plane.held(balancePool); held != 0 {
+			t.Errorf("%d units are outstanding at rest", held)
+		}
+		p.stop(t)
+	})
+}
+
+// While the control plane is silent, a request of a key with a spend limit waits
+// for it. The other keys of the account go on with the idle units.
+func TestLimitedKeyDoesNotStopItsAccountInAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plane := newPlane(t, 1_000_000, 1_000_000, 1000)
+		for _, pool := range []wire.PoolID{balancePool, slotsPool} {
+			plane.allocator.Pools[pool].EnterEscrow()
+		}
+		p := newProxy(t, plane, 1)
+		unlimited := request(10)
+		unlimited.Key.LimitPool = 0
+		finish := func(limited bool) error {
+			r := unlimited
+			if limited {
+				r = request(10)
+			}
+			res, err := p.Acquire(t.Context(), r)
+			if err != nil {
+				return err
+			}
+			res.Release()
+			return nil
+		}
+		if err := finish(false); err != nil {
+			t.Fatal(err)
+		}
+		p.line.silent.Store(true)
+		limited := make(chan error)
+		go func() { limited <- finish(true) }()
+		synctest.Wait()
+		for range 100 {
+			if err := finish(false); err != nil {
+				t.Fatalf("a covered request of another key: %v", err)
+			}
+		}
+		if err := <-limited; !errors.Is(err, ErrUnavailable) {
+			t.Errorf("the limited key got %v; want %v", err, ErrUnavailable)
+		}
+		p.line.silent.Store(false)
+		if err := finish(true); err != nil {
+			t.Errorf("the limited key after the outage: %v", err)
+		}
+		p.stop(t)
+	})
+}

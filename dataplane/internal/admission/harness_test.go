@@ -128,7 +128,7 @@ func (p *plane) applyReturn(r *wire.Return) wire.ReturnResponse {
 	if p.ended[r.Session] {
 		return wire.ReturnResponse{Status: wire.Fenced}
 	}
-	return wire.ReturnResponse{Status: wire.Done}
+	return wire.ReturnResponse{Status: wire.Done, Settled: p.allocator.Settled(r.Session, r.Reports)}
 }
 
 // check checks invariant I1 for every pool: total = free + outstanding + settled.

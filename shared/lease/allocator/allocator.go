@@ -118,15 +118,39 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 	if recalling {
 		return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Wait}, !pending.awaitRecall()
 	}
+	allotments := map[wire.PoolID]int64{}
 	for pool, amount := range taken {
 		p := a.Pools[pool]
 		if !short { // no allotments while a request is refused
-			amount += allotment(p, amount)
+			allotments[pool] = allotment(p, amount)
+			amount += max(allotments[pool]-idleIn(request.Reports, pool), 0)
 		}
 		a.lease(p, request.Session).Granted += amount
 		p.Free -= amount
 	}
-	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request)}, true
+	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request, allotments)}, true
+}
+
+// idleIn returns the idle units of a pool that a session reports.
+func idleIn(reports []wire.LeaseReport, pool wire.PoolID) int64 {
+	for _, v := range reports {
+		if v.Pool == pool {
+			return v.Idle
+		}
+	}
+	return 0
+}
+
+// Settled lists the reported leases that hold nothing, because all charges that
+// the session reports are settled.
+func (a *Allocator) Settled(s wire.SessionID, reports []wire.LeaseReport) []wire.PoolID {
+	var settled []wire.PoolID
+	for _, v := range reports {
+		if l := a.Leases[LeaseKey{v.Pool, s}]; l != nil && l.Outstanding() == 0 && l.Returned == v.Returned && l.Charged == v.Charged {
+			settled = append(settled, v.Pool)
+		}
+	}
+	return settled
 }
 
 // decide reports whether the needs of one request fit, after the units in taken
@@ -174,7 +198,7 @@ func reason(k wire.PoolKind, spent bool) wire.RefusalReason {
 }
 
 // leaseStates returns the state of every lease that the request names.
-func (a *Allocator) leaseStates(request *wire.LeaseRequest) []wire.LeaseState {
+func (a *Allocator) leaseStates(request *wire.LeaseRequest, allotments map[wire.PoolID]int64) []wire.LeaseState {
 	var leases []wire.LeaseState
 	seen := map[wire.PoolID]bool{}
 	add := func(id wire.PoolID) {
@@ -183,7 +207,9 @@ func (a *Allocator) leaseStates(request *wire.LeaseRequest) []wire.LeaseState {
 			return
 		}
 		seen[id] = true
-		leases = append(leases, wire.LeaseState{Pool: id, Granted: l.Granted, Generation: p.Generation, Central: p.Central})
+		leases = append(leases, wire.LeaseState{
+			Pool: id, Granted: l.Granted, Generation: p.Generation, Central: p.Central, Allotment: allotments[id], Returned: l.Returned, Charged: l.Charged,
+		})
 	}
 	for _, v := range request.Reports {
 		add(v.Pool)

@@ -39,15 +39,56 @@ type Result struct {
 	New bool
 }
 
-// ApplyReturn applies a Return. It returns Done, or Fenced for a session that
-// holds nothing any more.
-func (b *Batch) ApplyReturn(r *wire.Return) wire.Status {
+// ApplyReturn applies a Return. The status of the response is Done, or Fenced for
+// a session that holds nothing any more.
+func (b *Batch) ApplyReturn(r *wire.Return) wire.ReturnResponse {
 	record := b.Sessions[r.Session]
 	if record == nil || !record.CanReturn() {
-		return wire.Fenced
+		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
 	}
-	b.Allocator.ApplyReports(r.Session, r.Reports)
-	return wire.Done
+	reports := b.believed(record, r.Account, r.Reports)
+	b.Allocator.ApplyReports(r.Session, reports)
+	return wire.ReturnResponse{V: wire.Version, Status: wire.Done, Settled: b.Allocator.Settled(r.Session, reports)}
+}
+
+// lossClaims is how long after a declared loss of commits the sessions that it
+// ended may report grants that Postgres has lost. They do so within the recovery
+// wait, or as soon as they can send again.
+const lossClaims = time.Hour
+
+// believed returns the reports that can be true: those of the account's own
+// pools, whose totals Postgres has granted. A session that a loss of commits has
+// ended may know of lost grants; otherwise a faulty proxy could take units of any
+// pool by a report.
+func (b *Batch) believed(record *session.Record, account string, reports []wire.LeaseReport) []wire.LeaseReport {
+	mayKnowMore := record.State == session.Fenced && b.SinceLoss < lossClaims
+	believed := make([]wire.LeaseReport, 0, len(reports))
+	for _, v := range reports {
+		p, granted := b.Allocator.Pools[v.Pool], int64(0)
+		if l := b.Allocator.Leases[LeaseKey{v.Pool, record.ID}]; l != nil {
+			granted = l.Granted
+		}
+		if mayKnowMore {
+			granted = max(granted, v.GrantedSeen)
+		}
+		if p != nil && p.Account == account && v.GrantedSeen <= granted && v.Returned <= granted {
+			believed = append(believed, v)
+		}
+	}
+	return believed
+}
+
+// ownsPools reports whether every pool that a lease request needs is one of its
+// account, or unknown.
+func (b *Batch) ownsPools(request *wire.LeaseRequest) bool {
+	for _, needs := range request.Needs {
+		for _, n := range needs {
+			if p := b.Allocator.Pools[n.Pool]; p != nil && p.Account != request.Account {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Decide decides a lease request once. A repeated request gets the stored
@@ -61,15 +102,19 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
-	case record == nil || !record.CanRequest():
+	case record == nil || !record.CanReturn():
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
-	case last != nil && request.Number <= last.Number:
+	case last != nil && request.Number <= last.Number: // a fenced session must learn of its grants, in order to return them
 		return &last.Response, false
-	case b.Recovering:
+	case !record.CanRequest():
+		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
+	case b.Recovering || !b.ownsPools(request):
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
 	applyPolicy(b)
-	decision, decided := b.Allocator.Decide(request, pending)
+	checked := *request
+	checked.Reports = b.believed(record, request.Account, request.Reports)
+	decision, decided := b.Allocator.Decide(&checked, pending)
 	switch {
 	case !decided:
 		return nil, decision.Status == wire.Wait

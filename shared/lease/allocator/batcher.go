@@ -29,7 +29,7 @@ type BatcherConfig struct {
 
 // Decider decides messages within a transaction. Batch implements it.
 type Decider interface {
-	ApplyReturn(r *wire.Return) wire.Status
+	ApplyReturn(r *wire.Return) wire.ReturnResponse
 	Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool)
 	Recalls() map[wire.SessionID][]wire.Recall
 }
@@ -90,7 +90,7 @@ type Transaction struct {
 // pending.
 type outcome struct {
 	response  *wire.LeaseResponse
-	returned  wire.Status
+	returned  wire.ReturnResponse
 	state     PendingRequest
 	recalling bool
 }
@@ -286,7 +286,7 @@ func (b *Batcher) unavailable(messages []*message) []func() {
 	var responses []func()
 	for _, m := range messages {
 		if m.ret != nil {
-			responses = append(responses, m.answerReturn(wire.Unavailable))
+			responses = append(responses, m.answerReturn(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable}))
 		} else {
 			responses = append(responses, b.answer(m, Unavailable(m.request)))
 		}
@@ -300,8 +300,8 @@ func Unavailable(r *wire.LeaseRequest) wire.LeaseResponse {
 	return wire.LeaseResponse{V: wire.Version, Number: r.Number, Status: wire.Unavailable}
 }
 
-func (m *message) answerReturn(status wire.Status) func() {
-	return func() { m.returned(wire.ReturnResponse{V: wire.Version, Status: status}) }
+func (m *message) answerReturn(response wire.ReturnResponse) func() {
+	return func() { m.returned(response) }
 }
 
 func (b *Batcher) answer(m *message, response wire.LeaseResponse) func() {

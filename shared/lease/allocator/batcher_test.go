@@ -19,7 +19,7 @@ func newTestBatcher() *Batcher {
 // oneSlotBatch returns the state of an account with one slot, which session 1 holds.
 func oneSlotBatch() *Batch {
 	a := New()
-	a.Pools[1] = &Pool{ID: 1, Kind: wire.Slots, Central: true, Generation: 1, Total: 1}
+	a.Pools[1] = &Pool{ID: 1, Kind: wire.Slots, Account: "acc", Central: true, Generation: 1, Total: 1}
 	a.Leases[LeaseKey{1, 1}] = &Lease{Granted: 1, RecalledGeneration: 1}
 	records := map[wire.SessionID]*session.Record{}
 	for id := range wire.SessionID(4) {

@@ -7,6 +7,8 @@ import "modelgateway/shared/wire"
 type Pool struct {
 	ID   wire.PoolID
 	Kind wire.PoolKind
+	// Account is the account that owns the pool.
+	Account string
 	// An Unlimited pool refuses nothing; its Total is zero, and Free falls below zero by the settled amount.
 	Unlimited bool
 	// Central means central mode: grants are exactly what is asked. Otherwise the pool is in escrow mode.

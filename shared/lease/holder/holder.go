@@ -4,6 +4,8 @@
 package holder
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"modelgateway/shared/wire"
@@ -53,38 +55,66 @@ func (w *Waiter) Decision() wire.Decision { return w.decision }
 
 // lease is the proxy's side of one lease.
 type lease struct {
-	kind       wire.PoolKind
+	pool       wire.PoolID
 	generation int64
 	central    bool
+	// unknown means that no response has named the lease yet. Its totals may not be zero in Postgres: the Holder forgets
+	// leases that hold nothing.
+	unknown bool
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
 	// requests, running the units of unfinished ones.
 	granted, returned, charged, running int64
+	// allotment bounds the idle units; zero for a central pool.
+	allotment int64
+	// waiters is the number of waiters that need the pool.
+	waiters int
 	// confirmed is the returned total that the control plane is known to have. reportDue makes the holder send a Return
-	// even if no units are returned, because the control plane waits for one.
-	confirmed int64
-	reportDue bool
-	// inRequest is the returned total in the outstanding lease request; zero without one.
+	// even if no units are returned, because the control plane waits for one; askSettled does so to learn whether
+	// everything is settled.
+	confirmed             int64
+	reportDue, askSettled bool
+	// requested means that the outstanding lease request reports the lease; inRequest is the returned total in it.
+	requested bool
 	inRequest int64
 	// provisional means that a Return answered a recall while a lease request was outstanding: the answer does not count
 	// if the response to that request grants units.
 	provisional bool
+	// used means that a request has used the lease since the last ForgetSettled.
+	used bool
+	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
+	// Holder.due.
+	hasIdle, isDue, listed bool
 }
 
 // unreported reports whether the next Return must include the lease.
-func (l *lease) unreported() bool { return l.reportDue || l.returned > max(l.confirmed, l.inRequest) }
+func (l *lease) unreported() bool {
+	return l.reportDue || l.askSettled || l.returned > max(l.confirmed, l.inRequest)
+}
 
 func (l *lease) idle() int64 { return l.granted - l.returned - l.charged - l.running }
 
+// empty reports whether the lease holds nothing, and Postgres knows everything
+// that was returned.
+func (l *lease) empty() bool {
+	return l.running == 0 && l.waiters == 0 && l.idle() <= 0 && l.returned <= l.confirmed && !l.reportDue && !l.requested
+}
+
 // Holder is the proxy's side of the protocol for one account in one session. It
 // is not safe for concurrent use: the caller holds a lock and sends the messages.
-// A Holder is kept as long as its session, because its totals must never
-// decrease.
+//
+// The totals of a lease never decrease within a session. A lease that holds
+// nothing is forgotten when the control plane has settled its charges; if the
+// pool is needed again, the response has the totals.
 type Holder struct {
 	session wire.SessionID
 	bootID  string
 	account string
 	pools   map[wire.PoolID]*lease
-	queue   []*Waiter
+	// idle is the number of leases with idle units. due has the leases that the next Return must include, in the order in
+	// which they became due, and some that are not due any more.
+	idle  int
+	due   []*lease
+	queue []*Waiter
 	// request is the outstanding lease request, requested has its waiters; ret is the outstanding Return.
 	request    *wire.LeaseRequest
 	requested  []*Waiter
@@ -100,106 +130,168 @@ func NewHolder(session wire.SessionID, boot, account string) *Holder {
 	return &Holder{session: session, bootID: boot, account: account, pools: map[wire.PoolID]*lease{}}
 }
 
-func (h *Holder) lease(n wire.Need) *lease {
-	l := h.pools[n.Pool]
+// StartAfter makes the numbers of lease requests begin after number, if an
+// earlier Holder of the same account and session has used them up to it.
+func (h *Holder) StartAfter(number int64) { h.lastNumber = max(h.lastNumber, number) }
+
+func (h *Holder) lease(id wire.PoolID) *lease {
+	l := h.pools[id]
 	if l == nil {
-		l = &lease{kind: n.Kind, generation: 1, central: true}
-		h.pools[n.Pool] = l
+		l = &lease{pool: id, generation: 1, central: true, unknown: true}
+		h.pools[id] = l
 	}
 	return l
+}
+
+// changed is called after every change of a lease. It counts the idle units
+// beyond the allotment as returned: those of a central pool, and those that were
+// granted to a request although other units were idle.
+func (h *Holder) changed(l *lease) {
+	if l.central {
+		l.allotment = 0
+	}
+	l.returned += max(l.idle()-l.allotment, 0)
+	if idle := l.idle() > 0; idle != l.hasIdle {
+		if l.hasIdle = idle; idle {
+			h.idle++
+		} else {
+			h.idle--
+		}
+	}
+	if l.isDue = l.unreported(); l.isDue && !l.listed {
+		l.listed = true
+		h.due = append(h.due, l)
+	}
+}
+
+// firstDue returns up to n leases that are due and not in except.
+func (h *Holder) firstDue(n int, except map[*lease]bool) []*lease {
+	for len(h.due) > 0 && !h.due[0].isDue {
+		h.due[0].listed = false
+		h.due = h.due[1:]
+	}
+	var first []*lease
+	for _, l := range h.due {
+		if len(first) >= n {
+			break
+		}
+		if l.isDue && !except[l] {
+			first = append(first, l)
+		}
+	}
+	return first
+}
+
+// leases returns all leases in the order of their pools.
+func (h *Holder) leases() []*lease {
+	return slices.SortedFunc(maps.Values(h.pools), func(a, b *lease) int { return cmp.Compare(a.pool, b.pool) })
 }
 
 // Running returns the number of granted requests that have not finished.
 func (h *Holder) Running() int { return h.running }
 
 // Reserve reserves the needs of one request. The waiter is granted at once if
-// every pool has enough idle units and no request waits; otherwise it queues.
+// every pool has enough idle units. Otherwise it queues; requests that are
+// covered pass it, because the control plane decides about it, and not the idle
+// units of this session.
 func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 	w := &Waiter{needs: needs}
-	covered := h.covered(needs)
-	if covered && len(h.queue) == 0 && !h.requestHasWaiters() {
+	if h.covered(needs) {
 		h.grant(w)
 		return w
+	}
+	for _, n := range needs {
+		h.lease(n.Pool).waiters++
 	}
 	h.queue = append(h.queue, w)
 	return w
 }
 
-// requestHasWaiters reports whether the outstanding lease request has waiters:
-// no request is admitted before them.
-func (h *Holder) requestHasWaiters() bool {
-	return slices.ContainsFunc(h.requested, (*Waiter).isWaiting)
-}
-
 // covered reports whether every pool is in escrow mode and has enough idle
 // units.
 func (h *Holder) covered(needs []wire.Need) bool {
-	all := true
 	for _, n := range needs {
-		l := h.lease(n)
-		all = all && !l.central && l.idle() >= n.Amount
+		if l := h.pools[n.Pool]; l == nil || l.central || l.idle() < n.Amount {
+			return false
+		}
 	}
-	return all
+	return true
 }
 
+// use adds units to those of unfinished requests.
+func (l *lease) use(amount int64) {
+	l.running += amount
+	l.used, l.askSettled = true, false
+}
+
+// grant grants a waiter from idle units.
 func (h *Holder) grant(w *Waiter) {
 	for _, n := range w.needs {
-		h.lease(n).running += n.Amount
+		l := h.pools[n.Pool]
+		l.use(n.Amount)
+		h.changed(l)
 	}
 	w.state = granted
 	h.running++
+}
+
+// stopWaiting removes a waiter from the leases that it needs.
+func (h *Holder) stopWaiting(w *Waiter) {
+	for _, n := range w.needs {
+		h.pools[n.Pool].waiters--
+	}
 }
 
 // NextRequest returns the lease request to send, or nil: none is sent while one
 // is outstanding or no request waits. The caller repeats it until HandleResponse
 // has its response.
 //
-// A lease request returns the idle units of every pool, and its response grants
-// the needed ones again. Otherwise, if one pool runs short again and again, each
-// lease request would add an allotment of the other pools to their idle units.
+// A lease request leaves the idle units of the session as they are: while the
+// control plane does not respond, they admit the requests that they cover. It
+// reports them instead, so that the response adds no more to them than is needed.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request != nil || len(h.queue) == 0 {
 		return nil
 	}
 	n := min(len(h.queue), maxWaiters)
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
-	h.ReturnIdle()
 	h.lastNumber++
 	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
 	for _, w := range h.requested {
 		h.request.Needs = append(h.request.Needs, w.needs)
 	}
 	for _, report := range h.request.Reports {
-		h.pools[report.Pool].inRequest = report.Returned
+		l := h.pools[report.Pool]
+		l.requested, l.inRequest = true, report.Returned
+		h.changed(l)
 	}
 	return h.request
 }
 
 // requestReports returns the reports of a lease request: those of the leases that
-// it needs, and then, up to maxReports, those of leases that running requests hold
-// or whose next report is due. An account may use very many key limits in a
-// session, so the other leases are left out.
+// it needs, and then, up to maxReports, those that are due.
 func (h *Holder) requestReports() []wire.LeaseReport {
-	needed := map[*lease]bool{}
+	var needed []*lease
+	known := map[*lease]bool{}
 	for _, w := range h.requested {
 		for _, n := range w.needs {
-			needed[h.pools[n.Pool]] = true
+			if l := h.pools[n.Pool]; !known[l] {
+				known[l] = true
+				needed = append(needed, l)
+			}
 		}
 	}
-	reports := h.reports(func(l *lease) bool { return needed[l] })
-	others := h.reports(func(l *lease) bool { return !needed[l] && (l.unreported() || l.running > 0) })
-	return append(reports, others[:min(len(others), max(maxReports-len(reports), 0))]...)
+	return reports(append(needed, h.firstDue(maxReports-len(needed), known)...))
 }
 
-func (h *Holder) reports(want func(*lease) bool) []wire.LeaseReport {
-	var reports []wire.LeaseReport
-	for id, l := range h.pools {
-		if want(l) {
-			reports = append(reports, wire.LeaseReport{Pool: id, Generation: l.generation, GrantedSeen: l.granted, Returned: l.returned})
-		}
+// reports returns the reports of leases, in the order of their pools.
+func reports(leases []*lease) []wire.LeaseReport {
+	list := make([]wire.LeaseReport, len(leases))
+	for i, l := range leases {
+		list[i] = wire.LeaseReport{Pool: l.pool, Generation: l.generation, GrantedSeen: l.granted, Returned: l.returned, Idle: max(l.idle(), 0), Charged: l.charged}
 	}
-	slices.SortFunc(reports, func(a, b wire.LeaseReport) int { return int(a.Pool - b.Pool) })
-	return reports
+	slices.SortFunc(list, func(a, b wire.LeaseReport) int { return cmp.Compare(a.Pool, b.Pool) })
+	return list
 }
 
 // HandleResponse applies the response to the outstanding lease request and
@@ -222,11 +314,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 	h.confirm(h.request.Reports)
 	for _, g := range r.Leases {
 		if l := h.pools[g.Pool]; l != nil {
-			l.reportDue = l.reportDue || (l.provisional && g.Granted > l.granted)
-			l.granted, l.provisional = max(l.granted, g.Granted), false
-			if g.Generation >= l.generation && (g.Central || r.Number >= h.escrowFrom) {
-				l.generation, l.central = g.Generation, g.Central
-			}
+			h.update(l, g, r.Number)
 		}
 	}
 	var decided []*Waiter
@@ -234,39 +322,72 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 		if !w.isWaiting() {
 			continue // the units that were granted for it are idle now
 		}
+		h.stopWaiting(w)
 		decided = append(decided, w)
-		if r.Decisions[i].Granted {
-			h.grant(w)
-		} else {
+		if !r.Decisions[i].Granted {
 			w.state, w.decision = refused, r.Decisions[i]
+			continue
+		}
+		w.state = granted
+		h.running++
+		for _, n := range w.needs { // endRequest calls changed: the units for the other waiters look idle until then
+			h.pools[n.Pool].use(n.Amount)
 		}
 	}
 	h.endRequest()
-	decided = append(decided, h.admitQueued()...)
-	h.returnIdleOfCentral()
-	return decided
+	return append(decided, h.admitCovered()...)
 }
 
-// admitQueued grants, in their order, the covered requests that came while a
-// lease request was outstanding. Without it, each response under load would be
-// followed by a lease request for the waiters, and allotments would never be
-// used.
-func (h *Holder) admitQueued() []*Waiter {
-	n := 0
-	for ; n < len(h.queue) && h.covered(h.queue[n].needs); n++ {
-		h.grant(h.queue[n])
+// update applies the control plane's state of a lease in the response to the
+// lease request of that number.
+func (h *Holder) update(l *lease, g wire.LeaseState, number int64) {
+	if l.unknown {
+		l.unknown, l.returned, l.confirmed, l.charged = false, g.Returned, g.Returned, g.Charged
 	}
-	admitted := slices.Clone(h.queue[:n])
-	h.queue = slices.Delete(h.queue, 0, n)
+	l.reportDue = l.reportDue || (l.provisional && g.Granted > l.granted)
+	l.granted, l.provisional = max(l.granted, g.Granted), false
+	if g.Generation >= l.generation && (g.Central || number >= h.escrowFrom) {
+		l.generation, l.central = g.Generation, g.Central
+	}
+	l.allotment = max(l.allotment, g.Allotment)
+}
+
+// admitCovered grants, in their order, the waiters that idle units cover now. For
+// those of the outstanding lease request, the units of its response will be idle.
+// Without it, each response under load would be followed by a lease request for
+// the waiters, and a request could end without a decision although enough units
+// had come back. It stops after so many that are not covered.
+func (h *Holder) admitCovered() (admitted []*Waiter) {
+	uncovered := 0
+	admit := func(w *Waiter) bool {
+		if !w.isWaiting() || uncovered >= maxWaiters {
+			return false
+		}
+		if !h.covered(w.needs) {
+			uncovered++
+			return false
+		}
+		h.stopWaiting(w)
+		h.grant(w)
+		admitted = append(admitted, w)
+		return true
+	}
+	for _, w := range h.requested {
+		admit(w)
+	}
+	h.queue = slices.DeleteFunc(h.queue, admit)
 	return admitted
 }
 
 // endRequest removes the outstanding lease request.
 func (h *Holder) endRequest() {
-	h.request, h.requested = nil, nil
-	for _, l := range h.pools {
-		l.inRequest = 0
+	for _, report := range h.request.Reports {
+		if l := h.pools[report.Pool]; l != nil {
+			l.requested, l.inRequest = false, 0
+			h.changed(l)
+		}
 	}
+	h.request, h.requested = nil, nil
 }
 
 // AbortWaiters aborts all waiters because the session has ended, and returns
@@ -277,52 +398,46 @@ func (h *Holder) AbortWaiters() []*Waiter {
 	waiters := slices.DeleteFunc(slices.Concat(h.requested, h.queue), func(w *Waiter) bool { return !w.isWaiting() })
 	h.queue = nil
 	for _, w := range waiters {
+		h.stopWaiting(w)
 		w.state = aborted
 	}
 	return waiters
 }
 
 // Cancel cancels a waiter. It returns false if the waiter was granted already
-// and must be released. admitted has the waiters behind it that are granted now;
-// otherwise they would wait for the response to a lease request all of whose
-// waiters are cancelled.
-func (h *Holder) Cancel(w *Waiter) (gone bool, admitted []*Waiter) {
+// and must be released.
+func (h *Holder) Cancel(w *Waiter) (gone bool) {
 	if w.state != waiting {
-		return w.state != granted, nil
+		return w.state != granted
 	}
+	h.stopWaiting(w)
 	w.state = cancelled
 	h.queue = slices.DeleteFunc(h.queue, func(q *Waiter) bool { return q == w })
-	if !h.requestHasWaiters() {
-		admitted = h.admitQueued()
-	}
-	return true, admitted
+	return true
 }
 
-// Release ends a granted request with its cost, in nano-units. A second Release
-// has no effect.
-func (h *Holder) Release(w *Waiter, cost int64) {
+// Release ends a granted request with its cost, in nano-units, and returns the
+// waiters that its units admit. A second Release has no effect.
+func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 	if w.state != granted {
-		return
+		return nil
 	}
 	w.state = finished
 	h.running--
+	awaited := false
 	for _, n := range w.needs {
 		l := h.pools[n.Pool]
 		l.running -= n.Amount
 		if n.Kind != wire.Slots {
 			l.charged += cost
 		}
+		h.changed(l)
+		awaited = awaited || (l.waiters > 0 && !l.central)
 	}
-	h.returnIdleOfCentral()
-}
-
-// returnIdleOfCentral counts the idle units of central pools as returned.
-func (h *Holder) returnIdleOfCentral() {
-	for _, l := range h.pools {
-		if idle := l.idle(); l.central && idle > 0 {
-			l.returned += idle
-		}
+	if !awaited {
+		return nil
 	}
+	return h.admitCovered()
 }
 
 // HandleRecall switches a pool to central mode. Its idle units are returned; if
@@ -333,24 +448,18 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 		return
 	}
 	l.generation, l.central, l.reportDue = gen, true, true
-	h.returnIdleOfCentral()
+	h.changed(l)
 }
 
 // hasIdle reports whether units of any pool are idle.
-func (h *Holder) hasIdle() bool {
-	for _, l := range h.pools {
-		if l.idle() > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (h *Holder) hasIdle() bool { return h.idle > 0 }
 
 // ReturnIdle returns all idle units.
 func (h *Holder) ReturnIdle() {
-	for _, l := range h.pools {
+	for _, l := range h.leases() {
 		if idle := l.idle(); idle > 0 {
 			l.returned += idle
+			h.changed(l)
 		}
 	}
 }
@@ -360,19 +469,46 @@ func (h *Holder) ReturnIdle() {
 // The generation does not change: an earlier report must not answer a later
 // recall.
 func (h *Holder) DisableEscrow() {
-	for _, l := range h.pools {
-		l.central = true
-	}
 	h.escrowFrom = h.lastNumber + 1
-	h.returnIdleOfCentral()
+	for _, l := range h.leases() {
+		l.central = true
+		h.changed(l)
+	}
 }
 
 // Resync reports all leases again, because Postgres may have lost earlier
 // reports.
 func (h *Holder) Resync() {
-	for _, l := range h.pools {
+	for _, l := range h.leases() {
 		l.confirmed, l.reportDue = 0, l.reportDue || l.granted > 0
+		h.changed(l)
 	}
+}
+
+// ForgetSettled forgets the leases that no request has used since the last call
+// and that never held units. Those that hold none any more are reported once
+// more: they are forgotten when the control plane answers that it has settled
+// their charges. ForgetSettled is called from time to time; otherwise a Holder
+// would keep the spend limit of every key that was ever used.
+func (h *Holder) ForgetSettled() {
+	for _, l := range h.leases() {
+		if used := l.used; used || !l.empty() {
+			l.used = false
+			continue
+		}
+		if l.granted == 0 {
+			delete(h.pools, l.pool)
+			continue
+		}
+		l.askSettled = true
+		h.changed(l)
+	}
+}
+
+// Unused reports whether the Holder knows nothing that a new one would not know,
+// except for the number of the last lease request.
+func (h *Holder) Unused() bool {
+	return len(h.pools) == 0 && h.request == nil && h.ret == nil && len(h.queue) == 0 && h.running == 0
 }
 
 // LeaseView is the state of a Holder's lease on one pool.
@@ -410,28 +546,44 @@ func (h *Holder) NextReturn() *wire.Return {
 	if h.ret != nil {
 		return nil
 	}
-	reports := h.reports((*lease).unreported)
-	if len(reports) == 0 {
+	due := h.firstDue(maxReports, nil)
+	if len(due) == 0 {
 		return nil
 	}
-	reports = reports[:min(len(reports), maxReports)]
-	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports}
+	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports(due)}
 	return h.ret
 }
 
 // ReturnDelivered records that the outstanding Return has arrived, or that the
-// session is closed and takes none.
-func (h *Holder) ReturnDelivered() {
+// session is closed and takes none. settled has the leases of which the control
+// plane has settled every charge.
+func (h *Holder) ReturnDelivered(settled []wire.PoolID) {
 	if h.ret == nil {
 		return
 	}
-	h.confirm(h.ret.Reports)
+	delivered := h.ret.Reports
 	h.ret = nil
+	h.confirm(delivered)
+	for _, v := range delivered {
+		l := h.pools[v.Pool]
+		if l == nil {
+			continue
+		}
+		l.askSettled = false
+		h.changed(l)
+		if slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned {
+			delete(h.pools, v.Pool)
+		}
+	}
 }
 
+// confirm records that the control plane has received reports.
 func (h *Holder) confirm(reports []wire.LeaseReport) {
 	for _, v := range reports {
 		l := h.pools[v.Pool]
+		if l == nil {
+			continue
+		}
 		l.confirmed = max(l.confirmed, v.Returned)
 		if l.reportDue && v.Generation == l.generation && v.GrantedSeen == l.granted {
 			l.reportDue, l.provisional = false, h.request != nil

@@ -1,8 +1,10 @@
 package holder
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"modelgateway/shared/lease/allocator"
@@ -53,6 +55,7 @@ type recall struct {
 type charge struct {
 	session wire.SessionID
 	cost    int64
+	limited bool
 }
 
 func need(pool wire.PoolID, kind wire.PoolKind, amount int64) wire.Need {
@@ -96,20 +99,24 @@ func (w *world) step() {
 	switch w.action() {
 	case 0, 1:
 		amount := 1 + w.r.Int64N(400)
-		t := member.h.Reserve([]wire.Need{need(1, wire.Balance, amount), need(2, wire.KeyLimit, amount), need(3, wire.Slots, 1)})
-		member.waiting = append(member.waiting, t)
+		needs := []wire.Need{need(1, wire.Balance, amount), need(3, wire.Slots, 1), need(2, wire.KeyLimit, amount)}
+		t := member.h.Reserve(needs[:2+w.r.IntN(2)]) // half of the keys have no limit
+		if member.waiting = append(member.waiting, t); t.Granted() {
+			member.started([]*Waiter{t})
+		}
 	case 2:
 		if len(member.running) > 0 {
 			i := w.r.IntN(len(member.running))
 			cost := w.r.Int64N(500) // may exceed what was reserved
-			w.v.finish(member.h, member.running[i], cost)
+			w.charges = append(w.charges, charge{member.id, cost, len(member.running[i].needs) == 3})
+			admitted := w.v.finish(member.h, member.running[i], cost)
 			member.running = append(member.running[:i], member.running[i+1:]...)
-			w.charges = append(w.charges, charge{member.id, cost})
+			member.started(admitted)
 		}
 	case 3:
 		if len(member.waiting) > 0 {
 			i := w.r.IntN(len(member.waiting))
-			if gone, _ := member.h.Cancel(member.waiting[i]); gone {
+			if member.h.Cancel(member.waiting[i]) {
 				member.waiting = append(member.waiting[:i], member.waiting[i+1:]...)
 			}
 		}
@@ -131,7 +138,7 @@ func (w *world) step() {
 	case 10:
 		w.deliverRecall()
 	case 11:
-		if w.r.IntN(10) == 0 {
+		if w.r.IntN(3) == 0 {
 			member.h.ReturnIdle()
 		}
 	}
@@ -289,18 +296,18 @@ func (w *world) deliverResponse() {
 		if response.Status == wire.Wait || w.results[member.id].Number == 0 || member.h.request == nil || member.h.request.Number != response.Number || !sameResponse(w.results[member.id], response) {
 			continue
 		}
-		for _, t := range member.h.HandleResponse(&response) {
-			if t.Granted() {
-				member.running = append(member.running, t)
-			}
-			for i := range member.waiting {
-				if member.waiting[i] == t {
-					member.waiting = append(member.waiting[:i], member.waiting[i+1:]...)
-					break
-				}
-			}
-		}
+		member.started(member.h.HandleResponse(&response))
 		return
+	}
+}
+
+// started records the waiters that are decided.
+func (p *proxy) started(decided []*Waiter) {
+	for _, t := range decided {
+		if t.Granted() {
+			p.running = append(p.running, t)
+		}
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *Waiter) bool { return w == t })
 	}
 }
 
@@ -317,7 +324,7 @@ func (w *world) deliverReturn() {
 	if w.r.IntN(4) > 0 {
 		for _, member := range w.proxies {
 			if member.h.ret == ret {
-				member.h.ReturnDelivered()
+				member.h.ReturnDelivered(nil)
 			}
 		}
 	}
@@ -331,9 +338,11 @@ func (w *world) settle() {
 	w.charges = w.charges[1:]
 	closed := w.proxies[c.session-1].closed
 	w.v.charge(w.allocator, c.session, closed, 1, c.cost)
-	w.v.charge(w.allocator, c.session, closed, 2, c.cost)
 	w.spent[1] += c.cost
-	w.spent[2] += c.cost
+	if c.limited {
+		w.v.charge(w.allocator, c.session, closed, 2, c.cost)
+		w.spent[2] += c.cost
+	}
 }
 
 func (w *world) check() {
@@ -381,11 +390,12 @@ func (w *world) drain() {
 	for range 20 {
 		for _, member := range w.proxies {
 			member.h.ReturnIdle()
-			for _, t := range member.running {
-				w.v.finish(member.h, t, 1)
-				w.charges = append(w.charges, charge{member.id, 1})
+			for len(member.running) > 0 {
+				t := member.running[0]
+				member.running = member.running[1:]
+				member.started(w.v.finish(member.h, t, 1))
+				w.charges = append(w.charges, charge{member.id, 1, len(t.needs) == 3})
 			}
-			member.running = nil
 			if request := member.h.NextRequest(); request != nil || member.h.request != nil {
 				request = member.h.request
 				response, known := w.results[member.id]
@@ -408,7 +418,7 @@ func (w *world) drain() {
 			}
 			for member.h.ret != nil || member.h.NextReturn() != nil {
 				w.v.report(w.allocator, member.id, member.h.ret.Reports)
-				member.h.ReturnDelivered()
+				member.h.ReturnDelivered(nil)
 			}
 		}
 		for len(w.charges) > 0 {
@@ -436,7 +446,7 @@ func (w *world) run() {
 		member.closed = true
 		w.v.close(w.allocator, member.id)
 	}
-	w.charges = append(w.charges, charge{1, 5})
+	w.charges = append(w.charges, charge{1, 5, true})
 	for len(w.charges) > 0 {
 		w.settle()
 		w.check()
@@ -565,7 +575,7 @@ func TestRecallIsAnsweredWithoutIdleUnits(t *testing.T) {
 	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}].RecalledGeneration; got != 2 {
 		t.Errorf("recalled generation %d; want 2", got)
 	}
-	if h.ReturnDelivered(); h.NextReturn() != nil {
+	if h.ReturnDelivered(nil); h.NextReturn() != nil {
 		t.Error("the recall is answered twice")
 	}
 }
@@ -591,7 +601,7 @@ func TestDisablingEscrowReturnsIdleUnits(t *testing.T) {
 	if got := b.Leases[allocator.LeaseKey{Pool: 1, Session: 1}]; got.Outstanding() != 20 || got.RecalledGeneration == 3 {
 		t.Errorf("lease %+v after escrow was disabled; want the 20 units of the two running requests, and no answer to the recall", *got)
 	}
-	h.ReturnDelivered()
+	h.ReturnDelivered(nil)
 	h.Release(first, 4)
 	h.HandleRecall(1, 3)
 	b.ApplyReports(1, h.NextReturn().Reports)
@@ -617,7 +627,7 @@ func TestNextResponseEnablesEscrowAgain(t *testing.T) {
 	if idle := h.pools[1].idle(); idle != 0 || h.NextReturn() == nil {
 		t.Fatalf("%d idle units are held because of an earlier response", idle)
 	}
-	h.ReturnDelivered()
+	h.ReturnDelivered(nil)
 	h.Reserve(need)
 	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{MayWait: true})
 	h.HandleResponse(&response)
@@ -628,7 +638,7 @@ func TestNextResponseEnablesEscrowAgain(t *testing.T) {
 
 // A pool that never runs short does not collect idle units while another one
 // does run short.
-func TestLeaseRequestsReturnIdleUnits(t *testing.T) {
+func TestIdleUnitsDoNotGrowWithLeaseRequests(t *testing.T) {
 	t.Parallel()
 	b := allocator.New()
 	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
@@ -666,14 +676,14 @@ func TestAllotmentServesEarlierWaiters(t *testing.T) {
 	request := h.NextRequest()
 	second, large, fourth := h.Reserve([]wire.Need{need(1, wire.Balance, 10)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10_000)}), h.Reserve([]wire.Need{need(1, wire.Balance, 10)})
 	response, _ := b.Decide(request, &allocator.PendingRequest{MayWait: true})
-	if got := h.HandleResponse(&response); len(got) != 2 || got[1] != second || !second.Granted() {
-		t.Fatalf("%d waiters decided, the second granted: %t; want two, granted", len(got), second.Granted())
+	if got := h.HandleResponse(&response); len(got) != 3 || got[1] != second || !second.Granted() {
+		t.Fatalf("%d waiters decided, the second granted: %t; want three, granted", len(got), second.Granted())
 	}
-	if large.Granted() || fourth.Granted() {
-		t.Error("a request was admitted without cover, or before an earlier one")
+	if large.Granted() || !fourth.Granted() {
+		t.Errorf("the large request is admitted: %t, the small one behind it: %t; want only the small one, which is covered", large.Granted(), fourth.Granted())
 	}
-	if request = h.NextRequest(); request == nil || len(request.Needs) != 2 {
-		t.Errorf("the next lease request is %+v; want one for the two waiters that are left", request)
+	if request = h.NextRequest(); request == nil || len(request.Needs) != 1 {
+		t.Errorf("the next lease request is %+v; want one for the large request", request)
 	}
 }
 
@@ -689,59 +699,139 @@ func allotted(t *testing.T, b *allocator.Allocator, need []wire.Need) *Holder {
 	return h
 }
 
-// While a lease request has no response, a covered request does not wait behind a
-// cancelled one.
-func TestCancelledWaiterReleasesTheOnesBehind(t *testing.T) {
+// While a lease request has no response, perhaps because the control plane is
+// away, the requests that idle units cover are admitted all the same.
+func TestCoveredRequestsPassAWaiter(t *testing.T) {
 	t.Parallel()
-	b := allocator.New()
-	b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
-	small := []wire.Need{need(1, wire.Balance, 10)}
-	h := allotted(t, b, small)
-	large, second, third := h.Reserve([]wire.Need{need(1, wire.Balance, 1_000_000)}), h.Reserve(small), h.Reserve(small)
-	if second.Granted() || third.Granted() {
-		t.Fatal("admitted before an earlier request")
-	}
-	gone, admitted := h.Cancel(large)
-	if !gone || len(admitted) != 2 || !second.Granted() || !third.Granted() {
-		t.Errorf("gone: %t, %d admitted; want the two covered requests", gone, len(admitted))
+	small, slot := need(1, wire.Balance, 10), need(3, wire.Slots, 1)
+	for name, waiting := range map[string][]wire.Need{
+		"the key has a spend limit":         {small, need(2, wire.KeyLimit, 10), slot},
+		"it needs more than the idle units": {need(1, wire.Balance, 1_000_000), slot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := allocator.New()
+			b.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 10_000_000, Free: 10_000_000}
+			b.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 1000, Free: 1000}
+			b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 1000, Free: 1000}
+			h := allotted(t, b, []wire.Need{small, slot})
+			waiter := h.Reserve(waiting)
+			request := h.NextRequest()
+			if waiter.Granted() || request == nil || h.NextReturn() != nil {
+				t.Fatalf("granted: %t, request %+v; want the request to wait, and no units to be returned", waiter.Granted(), request)
+			}
+			for i := range 50 {
+				if !h.Reserve([]wire.Need{small, slot}).Granted() {
+					t.Fatalf("covered request %d waits behind one that is not covered", i)
+				}
+			}
+			response, _ := b.Decide(request, &allocator.PendingRequest{})
+			if h.HandleResponse(&response); !waiter.Granted() {
+				t.Errorf("the waiting request got %+v; want it granted", response)
+			}
+		})
 	}
 }
 
-// An account has used thousands of limited keys in a session: the messages of one
-// more request do not grow with them.
-func TestMessagesDoNotGrowWithTheKeysOfAnAccount(t *testing.T) {
+// Units that come back admit the requests that wait for them, in their order,
+// although the lease request for them has no response.
+func TestReturningUnitsAdmitWaiters(t *testing.T) {
 	t.Parallel()
-	const keys = 3000
+	b := allocator.New()
+	b.Pools[3] = &allocator.Pool{ID: 3, Kind: wire.Slots, Generation: 2, Total: 32, Free: 32}
+	h := NewHolder(1, "b", "acc")
+	slot := []wire.Need{need(3, wire.Slots, 1)}
+	running := h.Reserve(slot)
+	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{})
+	h.HandleResponse(&response)
+	second := h.Reserve(slot)
+	first, later := h.Reserve(slot), (*Waiter)(nil)
+	request := h.NextRequest()
+	later = h.Reserve(slot)
+	if !second.Granted() || first.Granted() || later.Granted() {
+		t.Fatalf("granted: %t, %t, %t; want only the request that the allotment covers", second.Granted(), first.Granted(), later.Granted())
+	}
+	if got := h.Release(running, 0); len(got) != 1 || got[0] != first || !first.Granted() {
+		t.Fatalf("%d waiters admitted by the slot that came back; want the first", len(got))
+	}
+	response, _ = b.Decide(request, &allocator.PendingRequest{})
+	if got := h.HandleResponse(&response); len(got) != 1 || got[0] != later {
+		t.Errorf("%d waiters decided by the response; want the one behind, because the first runs already", len(got))
+	}
+	h.Release(first, 0)
+	h.Release(second, 0)
+	h.Release(later, 0)
+	h.ReturnIdle()
+	b.ApplyReports(1, h.NextReturn().Reports)
+	if held := b.Pools[3].Outstanding(); held != 0 {
+		t.Errorf("%d slots are outstanding at rest", held)
+	}
+}
+
+// A reseller has a key with a spend limit for each of its customers: neither the
+// messages nor the state of the account grow with the keys of the session.
+func TestAccountWithTwentyThousandLimitedKeys(t *testing.T) {
+	t.Parallel()
+	const keys, most = 20_000, 64 << 10 // a sixteenth of the largest message of NATS
 	a := allocator.New()
 	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Central: true, Generation: 1, Total: 1 << 40, Free: 1 << 40}
 	h := NewHolder(1, "b", "acc")
-	for key := range wire.PoolID(keys) {
-		limit := key + 10
-		a.Pools[limit] = &allocator.Pool{ID: limit, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 100, Free: 100}
+	returns := func() (reported int) {
+		for ret := h.NextReturn(); ret != nil; ret = h.NextReturn() {
+			if size := sizeOf(t, ret); size > most {
+				t.Fatalf("a return of %d leases has %d bytes", len(ret.Reports), size)
+			}
+			reported += len(ret.Reports)
+			a.ApplyReports(1, ret.Reports)
+			h.ReturnDelivered(a.Settled(1, ret.Reports))
+		}
+		return reported
+	}
+	use := func(limit wire.PoolID) {
 		w := h.Reserve([]wire.Need{need(1, wire.Balance, 10), need(limit, wire.KeyLimit, 10)})
 		request := h.NextRequest()
-		if len(request.Reports) > 3 {
-			t.Fatalf("the request of key %d reports %d leases", key+1, len(request.Reports))
-		}
 		response, _ := a.Decide(request, &allocator.PendingRequest{})
+		if len(request.Reports) > 3 || len(response.Leases) > 3 {
+			t.Fatalf("one request of one key reports %d leases and gets %d", len(request.Reports), len(response.Leases))
+		}
 		if h.HandleResponse(&response); !w.Granted() {
-			t.Fatalf("key %d: %+v", key+1, response)
+			t.Fatalf("key %d: %+v", limit, response)
 		}
 		h.Release(w, 4)
-		ret := h.NextReturn()
-		a.ApplyReports(1, ret.Reports)
-		h.ReturnDelivered()
+		returns()
+	}
+	for limit := range wire.PoolID(keys) {
+		a.Pools[limit+10] = &allocator.Pool{ID: limit + 10, Kind: wire.KeyLimit, Central: true, Generation: 1, Total: 100, Free: 100}
+		use(limit + 10)
 	}
 	h.Resync()
-	reported := 0
-	for ret := h.NextReturn(); ret != nil; ret = h.NextReturn() {
-		if len(ret.Reports) > maxReports {
-			t.Fatalf("a return reports %d leases", len(ret.Reports))
-		}
-		reported += len(ret.Reports)
-		h.ReturnDelivered()
-	}
-	if reported != keys+1 {
+	if reported := returns(); reported != keys+1 {
 		t.Errorf("%d leases are reported after a loss of commits; want all %d", reported, keys+1)
 	}
+	h.ForgetSettled()
+	h.ForgetSettled()
+	if returns(); len(h.pools) != keys+1 {
+		t.Fatalf("%d leases are left before their charges are settled; want all %d", len(h.pools), keys+1)
+	}
+	for limit := range wire.PoolID(keys) {
+		a.Charge(1, false, 1, 4)
+		a.Charge(1, false, limit+10, 4)
+	}
+	h.ForgetSettled()
+	if returns(); !h.Unused() {
+		t.Fatalf("%d leases are left after their charges were settled; want none", len(h.pools))
+	}
+	use(17) // the totals of a lease that was forgotten continue
+	if l := a.Leases[allocator.LeaseKey{Pool: 17, Session: 1}]; *l != (allocator.Lease{Granted: 20, Returned: 12, Charged: 4, RecalledGeneration: l.RecalledGeneration}) || l.Outstanding() != 4 {
+		t.Errorf("lease %+v after two requests with a cost of 4; want the second cost outstanding", *l)
+	}
+}
+
+func sizeOf(t *testing.T, message any) int {
+	t.Helper()
+	text, err := json.Marshal(message)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(text)
 }

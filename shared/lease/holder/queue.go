@@ -70,8 +70,8 @@ type Queue struct {
 	expiries []expiry
 	// decided are the waiters that Next has not reported yet.
 	decided []*Waiter
-	// usedAt is when Reserve was last called.
-	usedAt time.Duration
+	// usedAt is when Reserve was last called, forgetAt when settled leases are forgotten next; zero before Next was called.
+	usedAt, forgetAt time.Duration
 	// ended means that the session has ended, and no request waits any more; closed that the control plane accepts no
 	// returns either.
 	ended, closed bool
@@ -121,12 +121,13 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 
 // Cancel cancels a waiter. It has no effect on one that is decided.
 func (q *Queue) Cancel(w *Waiter) {
-	_, admitted := q.holder.Cancel(w)
-	q.decided = append(q.decided, admitted...)
+	q.holder.Cancel(w)
 }
 
 // Release ends a granted request with its cost, in nano-units.
-func (q *Queue) Release(w *Waiter, cost int64) { q.holder.Release(w, cost) }
+func (q *Queue) Release(w *Waiter, cost int64) {
+	q.decided = append(q.decided, q.holder.Release(w, cost)...)
+}
 
 // HandleResponse applies the response to a lease request that was sent at
 // sentAt. It reports whether the request need not be repeated any more.
@@ -152,7 +153,7 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 		return false
 	}
 	q.response.observe(now - sentAt)
-	q.holder.ReturnDelivered()
+	q.holder.ReturnDelivered(r.Settled)
 	q.closed = q.closed || r.Status == wire.Fenced // the session holds nothing any more
 	return true
 }
@@ -197,9 +198,7 @@ func (q *Queue) Next(now time.Duration) Output {
 	if q.closed {
 		return out
 	}
-	if idleAt := q.returnUnused(now); idleAt < out.Wake {
-		out.Wake = idleAt
-	}
+	out.Wake = min(out.Wake, q.returnUnused(now), q.forgetSettled(now))
 	if q.holder.NextRequest() != nil {
 		q.request = outgoing{now, q.response.RetryAfter(q.timing.RequestRetry, q.timing.MaxRetry)}
 	}
@@ -263,3 +262,35 @@ func (q *Queue) returnUnused(now time.Duration) time.Duration {
 	q.holder.ReturnIdle()
 	return Never
 }
+
+// forgetSettled forgets the leases that hold nothing, once in each idle timeout.
+// Its result is the time at which it must be called again.
+func (q *Queue) forgetSettled(now time.Duration) time.Duration {
+	if now >= q.forgetAt && q.forgetAt > 0 {
+		q.forgetAt = 0
+		q.holder.ForgetSettled()
+	}
+	unusedAt := q.usedAt + q.timing.IdleTimeout
+	switch {
+	case q.ended:
+		return Never
+	case len(q.holder.pools) > 0 && q.forgetAt == 0:
+		q.forgetAt = now + q.timing.IdleTimeout
+		return q.forgetAt
+	case len(q.holder.pools) > 0:
+		return q.forgetAt
+	case now < unusedAt:
+		return unusedAt
+	}
+	return Never
+}
+
+// Unused reports whether the queue can be dropped: it holds nothing, and the
+// account has had no request for some time. A later queue of the account in the
+// same session must start after LastNumber.
+func (q *Queue) Unused(now time.Duration) bool {
+	return !q.ended && now >= q.usedAt+q.timing.IdleTimeout && len(q.expiries) == 0 && len(q.decided) == 0 && q.holder.Unused()
+}
+
+// LastNumber returns the number of the last lease request.
+func (q *Queue) LastNumber() int64 { return q.holder.lastNumber }

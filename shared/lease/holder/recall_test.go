@@ -83,7 +83,7 @@ func TestRecallServesAllEarlierRequests(t *testing.T) {
 		t.Helper()
 		first.HandleRecall(3, b.Pools[3].Generation)
 		b.ApplyReports(1, first.NextReturn().Reports)
-		first.ReturnDelivered()
+		first.ReturnDelivered(nil)
 	}
 	decide(0, true, false)
 	decide(1, true, false)
@@ -121,7 +121,7 @@ func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	b.Pools[3].Generation++
 	first.HandleRecall(3, b.Pools[3].Generation)
 	b.ApplyReports(1, first.NextReturn().Reports)
-	first.ReturnDelivered()
+	first.ReturnDelivered(nil)
 	if got := b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration; got != 1 {
 		t.Fatalf("the first answer counts: generation %d", got)
 	}
@@ -133,7 +133,7 @@ func TestRecallIsAnsweredAgainAfterAGrant(t *testing.T) {
 	if b.ApplyReports(1, again.Reports); b.Leases[allocator.LeaseKey{Pool: 3, Session: 1}].RecalledGeneration != 2 {
 		t.Error("the second answer does not count")
 	}
-	if first.ReturnDelivered(); first.NextReturn() != nil {
+	if first.ReturnDelivered(nil); first.NextReturn() != nil {
 		t.Error("there is a third answer")
 	}
 }

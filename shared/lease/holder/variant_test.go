@@ -17,7 +17,7 @@ type variant struct {
 	report func(b *allocator.Allocator, s wire.SessionID, reports []wire.LeaseReport)
 	charge func(b *allocator.Allocator, s wire.SessionID, closed bool, pool wire.PoolID, cost int64)
 	close  func(b *allocator.Allocator, s wire.SessionID)
-	finish func(h *Holder, waiter *Waiter, cost int64)
+	finish func(h *Holder, waiter *Waiter, cost int64) []*Waiter
 }
 
 var correct = variant{"correct", (*allocator.Allocator).Decide, (*allocator.Allocator).ApplyReports, (*allocator.Allocator).Charge, (*allocator.Allocator).CloseSession, (*Holder).Release}
@@ -179,15 +179,16 @@ var faults = []variant{
 		v.close = func(*allocator.Allocator, wire.SessionID) {}
 	}),
 	faulty("idle units of central pools are not returned", func(v *variant) {
-		v.finish = func(h *Holder, waiter *Waiter, cost int64) {
+		v.finish = func(h *Holder, waiter *Waiter, cost int64) []*Waiter {
 			returned := map[wire.PoolID]int64{}
 			for id, p := range h.pools {
 				returned[id] = p.returned
 			}
-			h.Release(waiter, cost)
+			admitted := h.Release(waiter, cost)
 			for id, p := range h.pools {
 				p.returned = returned[id]
 			}
+			return admitted
 		}
 	}),
 }
@@ -230,8 +231,8 @@ func TestChecksFindEveryFault(t *testing.T) {
 	for _, v := range faults {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			if search(v, 1000) == "" {
-				t.Error("not found in 1000 worlds")
+			if search(v, 4000) == "" {
+				t.Error("not found in 4000 worlds")
 			}
 		})
 	}

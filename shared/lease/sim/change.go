@@ -42,7 +42,7 @@ func (w *world) revoke(cust *customer, k *key) {
 	var next *key
 	c.tx("revoke", func(d *database) {
 		change = d.revoke(cust.name, k.hash)
-		next = w.newKey(d)
+		next = w.newKey(d, cust.name)
 	}, func(ok bool) {
 		if !ok {
 			return
@@ -87,11 +87,11 @@ type client struct {
 }
 
 // newKey creates a key, with or without a spend limit.
-func (w *world) newKey(d *database) *key {
+func (w *world) newKey(d *database, account string) *key {
 	d.mark.Pool++
 	w.nextKey++
 	k := &key{name: fmt.Sprintf("key %d", w.nextKey), hash: apikey.Hash{byte(w.nextKey), byte(w.nextKey >> 8), 1}, limit: wire.PoolID(d.mark.Pool)}
-	p := &allocator.Pool{ID: k.limit, Kind: wire.KeyLimit, Central: true, Generation: 1}
+	p := &allocator.Pool{ID: k.limit, Kind: wire.KeyLimit, Account: account, Central: true, Generation: 1}
 	if w.r.IntN(2) == 0 {
 		p.Unlimited = true
 		w.oracle.everUnlimited[k.limit] = true

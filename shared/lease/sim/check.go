@@ -327,6 +327,9 @@ func (w *world) checkIdleOf(q *accountQueue, batch *allocator.Batch, pool wire.P
 	}
 	at := q.queue.LeaseView(pool)
 	used := at.Returned + at.Charged + at.Running
+	if at.Granted == 0 { // a lease that the proxy has forgotten, or does not know yet
+		used = l.Returned + l.Charged
+	}
 	if answer := w.lastAnswer(batch, q, request, reply); answer != nil {
 		used += grantedFrom(q.request, answer, pool, 0)
 	}
@@ -447,13 +450,111 @@ func (w *world) lastAnswer(batch *allocator.Batch, q *accountQueue, request *wir
 // checkReported checks that the lease has at least the totals that the session
 // reports.
 func (w *world) checkReported(batch *allocator.Batch, r *wire.Return, status wire.Status) {
-	if status != wire.Done {
+	if status != wire.Done || r.Reports[0].Generation == madeUp {
 		return
 	}
 	for _, v := range r.Reports {
 		l := batch.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: r.Session}]
 		if batch.Allocator.Pools[v.Pool] != nil && (v.GrantedSeen > 0 || v.Returned > 0) && (l == nil || l.Granted < v.GrantedSeen || l.Returned < v.Returned) {
 			w.fail("I2: session %d reports %+v of pool %d, its lease is %+v", r.Session, v, v.Pool, l)
+		}
+	}
+}
+
+// freeUnits returns the free units of the limited pools of a batch, and those that
+// overruns have taken.
+func freeUnits(batch *allocator.Batch) map[wire.PoolID]int64 {
+	free := map[wire.PoolID]int64{}
+	for id, p := range batch.Allocator.Pools {
+		if !p.Unlimited {
+			free[id] = p.Free + p.Overrun
+		}
+	}
+	return free
+}
+
+// checkNothingTaken checks that a report takes no units from a pool, unless
+// commits were lost.
+func (w *world) checkNothingTaken(batch *allocator.Batch, ret *wire.Return, before map[wire.PoolID]int64) {
+	if w.oracle.lost {
+		return
+	}
+	for id, free := range freeUnits(batch) {
+		if free < before[id] {
+			w.fail("I10: a return of session %d takes %d units of pool %d, which it was never granted: %+v", ret.Session, before[id]-free, id, ret.Reports)
+		}
+	}
+}
+
+// checkFencedGrants checks that a session that still holds leases learns of every
+// grant. It would not return units of which it knows nothing.
+func (w *world) checkFencedGrants(batch *allocator.Batch, request *wire.LeaseRequest, response *wire.LeaseResponse) {
+	last := batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
+	if r := batch.Sessions[request.Session]; response.Status != wire.Fenced || r == nil || !r.HoldsLeases() || last == nil || last.Number != request.Number {
+		return
+	}
+	for _, d := range last.Response.Decisions {
+		if d.Granted {
+			w.fail("I8: session %d is not told of the units that lease request %d was granted before the session was fenced", request.Session, request.Number)
+		}
+	}
+}
+
+// checkOutage checks that requests which idle units cover are served while no
+// control plane can be reached, although a request waits that they do not cover.
+func (w *world) checkOutage() {
+	const need, requests = 5, 20
+	w.runUntil(w.now + time.Second)
+	var served []*request
+	asked := 0
+	w.busDown = true
+	for _, p := range w.proxies {
+		for _, c := range w.customers {
+			k := w.unlimitedKey(p, c)
+			q := p.queues[c.name]
+			needs := []wire.Need{{Pool: c.balance, Amount: need * requests}}
+			if k == nil || q == nil || !q.covers(needs) || !w.rules.Before(p.clock().Add(time.Second), p.deadline) || p.usedCapacity()+requests+1 >= w.profile.SpoolCapacity*9/10 {
+				continue
+			}
+			w.stats.count("accounts whose idle units are used in an outage")
+			at := q.queue.LeaseView(c.balance)
+			p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: at.Granted - at.Returned - at.Charged - at.Running + 1, duration: time.Millisecond})
+			for range requests {
+				r := &request{id: w.newRequestID(), customer: c, key: k, amount: need, cost: 1, duration: 5 * time.Millisecond}
+				r.admitted = func() { served = append(served, r) }
+				asked++
+				p.accept(r)
+			}
+		}
+	}
+	w.runUntil(w.now + 500*time.Millisecond)
+	if len(served) < asked {
+		w.fail("liveness: %d of %d covered requests are served while no control plane can be reached and a larger request waits", len(served), asked)
+	}
+	w.busDown = false
+	w.runUntil(w.now + 3*time.Second)
+}
+
+// unlimitedKey returns a key of an account without a spend limit, whose record the
+// proxy has; nil if there is none.
+func (w *world) unlimitedKey(p *proxy, c *customer) *key {
+	for _, k := range c.keys {
+		if found := p.cache[k.hash]; found != nil && found.record.Active && found.record.LimitPool == 0 && w.rules.IsCurrent(&p.invalidations, found.version) {
+			return k
+		}
+	}
+	return nil
+}
+
+// checkForgotten checks that no proxy has a queue of an account that had no
+// request for some seconds.
+func (w *world) checkForgotten() {
+	for _, p := range w.proxies {
+		for _, account := range sortedKeys(p.queues) {
+			q := p.queues[account]
+			if !slices.ContainsFunc(q.pools(), func(pool wire.PoolID) bool { return w.oracle.everUnlimited[pool] }) {
+				w.fail("liveness: %s keeps the queue of %s, which has had no request for some seconds", p.name, account)
+			}
 		}
 	}
 }

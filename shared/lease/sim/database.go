@@ -65,7 +65,7 @@ type usageRecord struct {
 
 func newDatabase() *database {
 	return &database{
-		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -time.Hour, incarnation: 1,
+		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -24 * time.Hour, incarnation: 1,
 		markers: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
 		sessions: map[wire.SessionID]*sessionRow{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
 		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]usageRecord{}, spent: map[wire.PoolID]int64{},

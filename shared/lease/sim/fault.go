@@ -1,6 +1,10 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"modelgateway/shared/wire"
+)
 
 // every calls do at random intervals around mean, until the world heals.
 func (w *world) every(mean time.Duration, do func()) {
@@ -73,6 +77,25 @@ func (w *world) breakSomething() {
 			return
 		}
 	}
+}
+
+// madeUp is the generation in a report that is made up.
+const madeUp = 1 << 40
+
+// forge delivers a return of a faulty proxy: it reports more units than its
+// session was ever granted, of any pool of any account.
+func (w *world) forge() {
+	p, c := w.proxies[w.r.IntN(len(w.proxies))], w.workingReplica()
+	victim, named := w.customers[w.r.IntN(len(w.customers))], w.customers[w.r.IntN(len(w.customers))]
+	pool := []wire.PoolID{victim.balance, victim.slots, victim.keys[w.r.IntN(len(victim.keys))].limit}[w.r.IntN(3)]
+	if c == nil || !p.alive || p.session == 0 || w.oracle.lost {
+		return
+	}
+	w.stats.count("reports made up")
+	granted := 1_000_000 + w.r.Int64N(1_000_000)
+	c.takeReturn(&wire.Return{V: wire.Version, Session: p.session, BootID: p.boot, Account: named.name, Reports: []wire.LeaseReport{
+		{Pool: pool, Generation: madeUp, GrantedSeen: granted, Returned: w.r.Int64N(granted)},
+	}}, func(wire.ReturnResponse) {})
 }
 
 // halt stops a process for a while, or suspends its machine.

@@ -59,7 +59,7 @@ func mutateReports(change func(b *allocator.Allocator, s wire.SessionID, v wire.
 			}
 			return changed
 		}
-		r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.Status {
+		r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.ReturnResponse {
 			copied := *ret
 			copied.Reports = views(d, ret.Session, ret.Reports)
 			return d.ApplyReturn(&copied)
@@ -148,7 +148,7 @@ func refuseBehindFirst(d *allocator.Batch, request *wire.LeaseRequest, pending *
 }
 
 // countReturnsTwice adds to the returned total with each repeated return.
-func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.Status {
+func countReturnsTwice(d *allocator.Batch, ret *wire.Return) wire.ReturnResponse {
 	for _, v := range ret.Reports {
 		p, l := d.Allocator.Pools[v.Pool], d.Allocator.Leases[allocator.LeaseKey{Pool: v.Pool, Session: ret.Session}]
 		if p != nil && l != nil && v.Returned > 0 && v.Returned <= l.Returned {
@@ -171,7 +171,7 @@ func headroomOfDeposits(b *allocator.Batch, request *wire.LeaseRequest, apply fu
 
 func leaseMutations() []Mutation {
 	return []Mutation{
-		{"an answer to a recall counts although a grant is in transit", 6000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
+		{"an answer to a recall counts although a grant is in transit", 8000, mutateReports(func(b *allocator.Allocator, s wire.SessionID, v wire.LeaseReport) wire.LeaseReport {
 			if l := b.Leases[allocator.LeaseKey{Pool: v.Pool, Session: s}]; l != nil {
 				v.GrantedSeen = max(v.GrantedSeen, l.Granted)
 			}
@@ -198,9 +198,9 @@ func leaseMutations() []Mutation {
 			}
 		}},
 		{"a return beyond the grants is not covered (overrun in return)", 30, func(r *Rules) {
-			r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) (status wire.Status) {
-				undoOverrun(d.Allocator, func() { status = d.ApplyReturn(ret) })
-				return status
+			r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) (response wire.ReturnResponse) {
+				undoOverrun(d.Allocator, func() { response = d.ApplyReturn(ret) })
+				return response
 			}
 		}},
 		{"all requests after the first refused one are refused", 20, func(r *Rules) { r.Decide = refuseBehindFirst }},
@@ -216,6 +216,47 @@ func leaseMutations() []Mutation {
 func holdingMutations() []Mutation {
 	return []Mutation{
 		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
+		{"a lease request gives up all idle units of its account", 60, func(r *Rules) {
+			r.OutgoingRequest = func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest {
+				if q.gaveUp != request.Number {
+					q.gaveUp = request.Number
+					for _, pool := range q.pools() {
+						q.queue.HandleRecall(pool, q.queue.LeaseView(pool).Generation)
+					}
+				}
+				return request
+			}
+		}},
+		{"a lease is forgotten before its charges are settled", 60, func(r *Rules) {
+			r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.ReturnResponse {
+				response := d.ApplyReturn(ret)
+				if response.Settled = nil; response.Status == wire.Done {
+					for _, v := range ret.Reports {
+						response.Settled = append(response.Settled, v.Pool)
+					}
+				}
+				return response
+			}
+		}},
+		{"the queue of an account is never dropped", 20, func(r *Rules) { r.Unused = func(*holder.Queue, time.Duration) bool { return false } }},
+		{"the numbers of lease requests begin again after a queue was dropped", 60, func(r *Rules) {
+			r.LastNumber = func(*holder.Queue) int64 { return 0 }
+		}},
+		{"reports of units that were never granted are believed", 20, func(r *Rules) {
+			r.ApplyReturn = func(d *allocator.Batch, ret *wire.Return) wire.ReturnResponse {
+				response := d.ApplyReturn(ret)
+				d.Allocator.ApplyReports(ret.Session, ret.Reports)
+				return response
+			}
+		}},
+		{"a fenced session does not learn of its last grant", 60, func(r *Rules) {
+			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
+				if record := d.Sessions[request.Session]; record != nil && !record.CanRequest() {
+					return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
+				}
+				return d.Decide(request, pending, applyPolicy)
+			}
+		}},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
 		{"headroom is compared with the sum of all deposits", 60, func(r *Rules) {
 			r.Profile = "top-ups"
@@ -364,7 +405,7 @@ func sessionMutations() []Mutation {
 		{"a session is fenced before its deadline has passed", 150, func(r *Rules) {
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
-		{"an expired session is closed while its requests may still run", 20, func(r *Rules) {
+		{"an expired session is closed while its requests may still run", 60, func(r *Rules) {
 			r.SessionExpired = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {

@@ -46,6 +46,8 @@ type Profile struct {
 	Bystanders bool
 	// ClockSkew is the greatest error of the clocks of Postgres servers.
 	ClockSkew time.Duration
+	// ForgeEvery is the interval of reports that a faulty proxy makes up.
+	ForgeEvery time.Duration
 	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool
 	Length time.Duration
@@ -78,6 +80,9 @@ func draw(r *rand.Rand) Profile {
 	p.LosePushes = some(.4, .5)
 	p.HaltInTx = some(.3, .02)
 	p.ClockSkew = time.Duration(some(.5, float64(margin/4)))
+	if r.IntN(4) == 0 {
+		p.ForgeEvery = between(100*time.Millisecond, time.Second)
+	}
 	if r.IntN(4) == 0 {
 		p.HeadroomPeriod = -1 // every pool stays in central mode
 	}

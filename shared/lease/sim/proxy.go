@@ -37,6 +37,8 @@ type proxy struct {
 	allQueues    []*accountQueue
 	timing       holder.Timing
 	responseTime holder.ResponseTime
+	// lastNumber is the greatest number of a lease request of the queues that were dropped.
+	lastNumber int64
 	// running are the granted requests, in order. reserved and started count the units of spool capacity of requests that
 	// are not started yet, and of running ones.
 	running           []*request

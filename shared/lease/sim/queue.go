@@ -18,6 +18,8 @@ type accountQueue struct {
 	waiting map[*holder.Waiter]*request
 	// wake is the time of the timer that calls pump; holder.Never if it is not set.
 	wake time.Duration
+	// gaveUp is for a mutation.
+	gaveUp int64
 	// ended means that the session has ended, and new requests use another queue.
 	ended bool
 	// needed has the pools that requests of the queue have needed so far.
@@ -31,8 +33,10 @@ type accountQueue struct {
 func (p *proxy) newQueue(account string) *accountQueue {
 	q := &accountQueue{
 		p: p, session: p.session, account: account, waiting: map[*holder.Waiter]*request{}, needed: map[wire.PoolID]bool{}, wake: holder.Never,
-		queue: holder.NewQueue(holder.NewHolder(p.session, p.boot, account), &p.timing, &p.responseTime),
 	}
+	h := holder.NewHolder(p.session, p.boot, account)
+	h.StartAfter(p.lastNumber)
+	q.queue = holder.NewQueue(h, &p.timing, &p.responseTime)
 	p.queues[account] = q
 	p.allQueues = append(p.allQueues, q)
 	return q
@@ -75,6 +79,7 @@ func (q *accountQueue) pump() {
 	if q.ended {
 		p.w.checkEndedQueue(q)
 	}
+	q.dropUnused(now)
 	if out.Wake < q.wake {
 		q.wake = out.Wake
 		p.after(out.Wake-now+time.Microsecond, func() {
@@ -84,6 +89,28 @@ func (q *accountQueue) pump() {
 			}
 		})
 	}
+}
+
+// dropUnused drops the queue of an account that had no request for some time.
+func (q *accountQueue) dropUnused(now time.Duration) {
+	p := q.p
+	if q.ended || p.queues[q.account] != q || !p.w.rules.Unused(q.queue, now) {
+		return
+	}
+	p.w.stats.count("unused queues dropped")
+	p.lastNumber = max(p.lastNumber, p.w.rules.LastNumber(q.queue))
+	delete(p.queues, q.account)
+	p.allQueues = slices.DeleteFunc(p.allQueues, func(other *accountQueue) bool { return other == q })
+}
+
+// covers reports whether idle units of pools in escrow mode cover the needs.
+func (q *accountQueue) covers(needs []wire.Need) bool {
+	for _, n := range needs {
+		if at := q.queue.LeaseView(n.Pool); at.Central || at.Granted-at.Returned-at.Charged-at.Running < n.Amount {
+			return false
+		}
+	}
+	return true
 }
 
 // pools returns the pools of which the queue may hold units.

@@ -209,10 +209,12 @@ type decider struct {
 }
 
 // ApplyReturn implements allocator.Decider.
-func (d *decider) ApplyReturn(ret *wire.Return) wire.Status {
-	status := d.c.w.rules.ApplyReturn(d.batch, ret)
-	d.c.w.checkReported(d.batch, ret, status)
-	return status
+func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
+	before := freeUnits(d.batch)
+	response := d.c.w.rules.ApplyReturn(d.batch, ret)
+	d.c.w.checkNothingTaken(d.batch, ret, before)
+	d.c.w.checkReported(d.batch, ret, response.Status)
+	return response
 }
 
 // Decide implements allocator.Decider.
@@ -223,6 +225,7 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 	if response == nil {
 		return nil, recalling
 	}
+	w.checkFencedGrants(d.batch, request, response)
 	if response.Status == wire.Wait {
 		w.stats.count("requests that wait for a recall")
 	}
@@ -320,7 +323,7 @@ func (c *replica) loadBatch(d *database, tx *allocator.Transaction) *allocator.B
 		}
 	}
 	return &allocator.Batch{
-		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live,
+		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live, SinceLoss: d.now(w) - d.lostAt,
 		Recovering: w.rules.InRecoveryWait(d.now(w)-d.lostAt, sessionValid, margin),
 	}
 }

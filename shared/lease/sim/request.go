@@ -141,8 +141,11 @@ func (p *proxy) admit(r *request) {
 		q.needed[n.Pool] = true
 	}
 	r.queue = q
+	covered := q.covers(needs)
 	r.waiter = q.queue.Reserve(p.clock().Mono, needs)
 	switch {
+	case covered && r.waiter != nil && !r.waiter.Granted():
+		w.fail("liveness: %s lets a request of %s wait although idle units cover it", p.name, r.customer.name)
 	case r.waiter == nil:
 		p.reserved--
 	case r.waiter.Granted():

@@ -22,7 +22,7 @@ type Rules struct {
 	// The steps of the control plane.
 	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool)
 	Policy            func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
-	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.Status
+	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.ReturnResponse
 	ApplyCharges      func(s *settlement.Batch, b *allocator.Allocator, records map[wire.SessionID]*session.Record)
 	MarkInserted      func(s *settlement.Batch, requests map[[16]byte]bool) []int
 	ResolveDuplicates func(s *settlement.Batch, settled map[[16]byte][32]byte)
@@ -59,6 +59,8 @@ type Rules struct {
 	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
 	Release          func(q *holder.Queue, t *holder.Waiter, cost int64)
 	EndSession       func(q *holder.Queue)
+	Unused           func(q *holder.Queue, now time.Duration) bool
+	LastNumber       func(q *holder.Queue) int64
 	OutgoingRequest  func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
 	IdleTimeout      time.Duration
 	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
@@ -103,6 +105,8 @@ func Correct() *Rules {
 		HandleRecall:    (*holder.Queue).HandleRecall,
 		Release:         (*holder.Queue).Release,
 		EndSession:      (*holder.Queue).EndSession,
+		Unused:          (*holder.Queue).Unused,
+		LastNumber:      (*holder.Queue).LastNumber,
 		IdleTimeout:     idleTimeout,
 		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
 		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },

@@ -94,9 +94,9 @@ func (w *world) build() {
 	customers := make([]*customer, f.Customers)
 	w.customers = customers
 	pool := wire.PoolID(0)
-	add := func(kind wire.PoolKind, total int64) wire.PoolID {
+	add := func(account string, kind wire.PoolKind, total int64) wire.PoolID {
 		pool++
-		w.pg.pools[pool] = &allocator.Pool{ID: pool, Kind: kind, Central: true, Generation: 1, Total: total, Free: total}
+		w.pg.pools[pool] = &allocator.Pool{ID: pool, Kind: kind, Account: account, Central: true, Generation: 1, Total: total, Free: total}
 		return pool
 	}
 	for i := range customers {
@@ -107,10 +107,11 @@ func (w *world) build() {
 		if f.TopUps {
 			money = topUp
 		}
-		c := &customer{name: fmt.Sprint("account ", i), balance: add(wire.Balance, money), slots: add(wire.Slots, slots)}
+		name := fmt.Sprint("account ", i)
+		c := &customer{name: name, balance: add(name, wire.Balance, money), slots: add(name, wire.Slots, slots)}
 		w.oracle.resized(c.slots, slots)
 		for range f.Keys {
-			k := w.newKey(w.pg)
+			k := w.newKey(w.pg, name)
 			w.checkNewPool(k.limit)
 			c.keys = append(c.keys, k)
 		}
@@ -132,6 +133,9 @@ func (w *world) build() {
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
+	if f.ForgeEvery > 0 {
+		w.every(f.ForgeEvery, w.forge)
+	}
 	if f.LoseCommits > 0 {
 		w.backUp()
 		w.every(700*time.Millisecond, w.backUp)
@@ -180,8 +184,10 @@ func (w *world) heal() {
 	}
 	w.runUntil(w.now + 3*sessionValid)
 	w.checkNothingHeld()
+	w.checkForgotten()
 	w.probe()
 	w.checkEscrowAgain()
+	w.checkOutage()
 	for _, p := range w.proxies {
 		p.leave()
 	}

@@ -29,6 +29,7 @@ func TestInvariantsHold(t *testing.T) {
 		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
+		"accounts whose idle units are used in an outage", "unused queues dropped", "reports made up",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("no seed of %d has %s, so they are not tested", seedsInTest, what)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/wire"
 )
@@ -49,7 +50,7 @@ func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*St
 
 func poolOf(r *sqlcgen.LockPoolsRow) allocator.Pool {
 	return allocator.Pool{
-		ID: wire.PoolID(r.ID), Kind: wire.PoolKind(r.Kind), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
+		ID: wire.PoolID(r.ID), Kind: wire.PoolKind(r.Kind), Account: ident.Account.Format(r.AccountID), Unlimited: r.Unlimited, Central: r.Central, Generation: r.Generation,
 		Total: r.Total, Free: r.Free, Settled: r.Settled, Overrun: r.Overrun, Late: r.Late,
 	}
 }
