@@ -161,6 +161,8 @@ type KeyRecord struct {
 	BalancePool PoolID `json:"balance_pool"`
 	SlotsPool   PoolID `json:"slots_pool"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
+	// MaxConcurrent is how many requests of the account run at the same time at most; zero means unknown.
+	MaxConcurrent int64 `json:"max_concurrent_requests,omitempty"`
 	// PriceMultiplier is the account's factor on list prices; ModelMultipliers replaces it for single models.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier,omitempty"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
@@ -223,6 +225,8 @@ type BalanceResponse struct {
 	// The pools of the account and the key.
 	BalancePool PoolID `json:"balance_pool,omitempty"`
 	LimitPool   PoolID `json:"limit_pool,omitempty"`
+	// MaxConcurrent is how many requests of the account run at the same time at most; zero means unknown.
+	MaxConcurrent int64 `json:"max_concurrent_requests,omitempty"`
 	// Balance is deposits less settled charges; Reserved is the sum of the reservations of running requests on all proxies.
 	Balance  int64 `json:"balance"`
 	Reserved int64 `json:"reserved"`

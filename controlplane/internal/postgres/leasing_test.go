@@ -321,7 +321,7 @@ func TestLoadKeys(t *testing.T) {
 	w.exec("update accounts set status = 'suspended' where id = $1", suspended.account)
 	w.exec("update cluster_state set revision = 41")
 	record := func(c *customer, active bool) *wire.KeyRecord {
-		r := &wire.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots}
+		r := &wire.KeyRecord{KeyID: c.keyID(), AccountID: c.accountID(), Active: active, BalancePool: c.balance, SlotsPool: c.slots, MaxConcurrent: 1}
 		if c.limited {
 			r.LimitPool = c.limit
 		}

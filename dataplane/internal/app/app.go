@@ -19,6 +19,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/bus"
+	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/format"
@@ -121,10 +122,15 @@ func build(
 	reg.MustRegister(picker)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
-	api := httpapi.New(httpapi.Config{Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout}, httpapi.Dependencies{
+	budget := bytebudget.New(bodyBudget(cfg.API.BodyBudget), float64(cfg.API.AccountBodyPercent)/100)
+	reg.MustRegister(budget)
+	api := httpapi.New(httpapi.Config{
+		Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout, MinRate: cfg.API.MinRate,
+		MaxConns: cfg.API.MaxConnections, MaxDownloads: cfg.API.MaxDownloads,
+	}, httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
-		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access,
+		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access, Budget: budget,
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
 	probes.Add("session", keeper.Ready)

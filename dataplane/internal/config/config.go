@@ -29,8 +29,13 @@ type Config struct {
 
 // API configures the listener of the public API.
 type API struct {
-	Listen      string        `mapstructure:"listen" usage:"Address that the public API listens on."`
-	BodyTimeout time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
+	Listen             string        `mapstructure:"listen" usage:"Address that the public API listens on."`
+	BodyTimeout        time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
+	MinRate            int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
+	MaxConnections     int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
+	MaxDownloads       int64         `mapstructure:"max_downloads" usage:"Maximum number of concurrent downloads of videos of an account."`
+	BodyBudget         int64         `mapstructure:"body_budget" usage:"Maximum number of bytes of request bodies, and of answers that are not streams, that are held at the same time; at least 80 MiB. While a body is rewritten it needs its memory twice. 0 means 40 % of GOMEMLIMIT or, without it, of the memory limit of the control group; 1 GiB without any limit."`
+	AccountBodyPercent int64         `mapstructure:"account_body_percent" usage:"Part of the body budget that one account may use, in percent. The only body of an account may be larger."`
 	// RequireKeyMAC is off by default, because imported keys have no MAC.
 	RequireKeyMAC bool `mapstructure:"require_key_mac" usage:"Refuse API keys without a MAC under secrets.pepper or secrets.previous_peppers before they are looked up. Turn it on when no imported key is in use and no peppers were removed since the oldest key was issued: mgw_key_loads_total then counts no key without a MAC that is found."`
 }
@@ -88,7 +93,9 @@ type Log struct {
 // Default returns the settings before anything is loaded.
 func Default() Config {
 	return Config{
-		API:             API{Listen: ":8080", BodyTimeout: 2 * time.Minute},
+		API: API{
+			Listen: ":8080", BodyTimeout: 2 * time.Minute, MinRate: 32 << 10, MaxConnections: 20_000, MaxDownloads: 4, AccountBodyPercent: 25,
+		},
 		Ops:             Ops{Listen: ":9090"},
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
@@ -141,7 +148,13 @@ func (c *Config) Validate() error {
 	v.Reject(u.ConnectTimeout <= 0, "upstream.connect_timeout is not positive")
 	v.Reject(u.FirstByteTimeout <= 0, "upstream.first_byte_timeout is not positive")
 	v.Reject(u.IdleTimeout <= 0, "upstream.idle_timeout is not positive")
-	v.Reject(c.API.BodyTimeout <= 0, "api.body_timeout is not positive")
+	a := c.API
+	v.Reject(a.BodyTimeout <= 0, "api.body_timeout is not positive")
+	v.Reject(a.MinRate <= 0, "api.min_rate is not positive")
+	v.Reject(a.MaxConnections <= 0, "api.max_connections is not positive")
+	v.Reject(a.MaxDownloads <= 0, "api.max_downloads is not positive")
+	v.Reject(a.BodyBudget != 0 && a.BodyBudget < 80<<20, "api.body_budget is below 80 MiB")
+	v.Reject(a.AccountBodyPercent <= 0 || a.AccountBodyPercent > 100, "api.account_body_percent is not between 1 and 100")
 	v.Reject(c.DrainTimeout < 0, "drain_timeout is negative")
 	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return v.Err()

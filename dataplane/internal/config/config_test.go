@@ -87,6 +87,11 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *Config) { c.Upstream.FirstByteTimeout = -1 }, "upstream.first_byte_timeout"},
 		{func(c *Config) { c.Upstream.IdleTimeout = 0 }, "upstream.idle_timeout"},
 		{func(c *Config) { c.API.BodyTimeout = 0 }, "api.body_timeout"},
+		{func(c *Config) { c.API.MinRate = 0 }, "api.min_rate"},
+		{func(c *Config) { c.API.MaxConnections = 0 }, "api.max_connections"},
+		{func(c *Config) { c.API.MaxDownloads = 0 }, "api.max_downloads"},
+		{func(c *Config) { c.API.BodyBudget = 1 << 20 }, "api.body_budget"},
+		{func(c *Config) { c.API.AccountBodyPercent = 101 }, "api.account_body_percent"},
 		{func(c *Config) { c.DrainTimeout = -1 }, "drain_timeout"},
 		{func(c *Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
 	}
@@ -102,7 +107,7 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 func TestValidateReportsAllErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	var none Config
-	if got := strings.Count(none.Validate().Error(), "\n") + 1; got != 12 {
-		t.Errorf("%d errors for an empty configuration; want 12:\n%v", got, none.Validate())
+	if got := strings.Count(none.Validate().Error(), "\n") + 1; got != 16 {
+		t.Errorf("%d errors for an empty configuration; want 16:\n%v", got, none.Validate())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
@@ -180,17 +181,27 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 
 // upstreamBody assembles the body for a route. The caller releases it.
 func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
-	buffer := getBuffer()
+	outgoing := buffer.GetSized(outgoingSize(len(a.body.Bytes())))
 	identity := a.server.Identity.Of(a.key.AccountID)
-	out := a.request.AppendUpstream((*buffer)[:0], format.Target{
+	out := a.request.AppendUpstream((*outgoing)[:0], format.Target{
 		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	})
-	if &out[0] != &a.body.bytes()[0] {
-		*buffer = out // AppendUpstream may have reallocated it
+	if &out[0] != &a.body.Bytes()[0] {
+		*outgoing = out // AppendUpstream may have reallocated it
 	}
-	a.body.retain() // out may be the received body itself
-	return provider.NewBody(out, func() { putBuffer(buffer); a.body.release() })
+	a.body.Retain() // out may be the received body itself
+	return provider.NewBody(out, func() { buffer.Put(outgoing); a.body.Release() })
+}
+
+// outgoingSize is the size of the buffer for a body that is sent on, which is seldom much longer than the received one.
+// A very large buffer is allocated when it is needed.
+func outgoingSize(received int) int {
+	const extra, most = 1 << 10, 4 << 20
+	if received > most {
+		return 0
+	}
+	return received + extra
 }
 
 // callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for

@@ -3,7 +3,7 @@ package httpapi
 import (
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -11,7 +11,10 @@ import (
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -95,65 +98,80 @@ func bodyLimit(f catalogkv.Format) int64 {
 	return maxMediaBody
 }
 
-var errTooLarge = errors.New("httpapi: body too large")
-
-func tooLarge(limit int64) *apierr.Error {
-	return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest, fmt.Sprintf("The request body is larger than the limit of %d MiB.", limit>>20))
+// readBody reads the request body. The caller calls its Done.
+func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Body, error) {
+	x.reading = true
+	body, err := s.uploads.Read(upload.Request{
+		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Began: x.started, Limit: limit,
+	})
+	if err != nil {
+		return nil, bodyError(err, limit)
+	}
+	x.unread = false
+	return body, nil
 }
 
-// readBody reads the request body into a pooled buffer, which the caller puts back.
-func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*[]byte, error) {
-	if r.ContentLength > limit {
-		return nil, tooLarge(limit).WithCause(errTooLarge)
+// bodyError returns the error for a body that was not read.
+func bodyError(err error, limit int64) error {
+	invalid := func(message string) error {
+		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, message).WithCause(err)
 	}
-	control := http.NewResponseController(x.ResponseWriter)
-	if s.cfg.BodyTimeout > 0 {
-		// If the connection has no deadlines, the server's own timeouts apply.
-		_ = control.SetReadDeadline(time.Now().Add(s.cfg.BodyTimeout))
-	}
-	b := getBuffer()
-	data, err := readAll((*b)[:0], r.Body, r.ContentLength, limit)
-	*b = data
-	if s.cfg.BodyTimeout > 0 {
-		_ = control.SetReadDeadline(time.Time{})
-	}
+	var encoding *upload.EncodingError
+	var refused *admission.RefusedError
+	var public *apierr.Error
 	switch {
-	case errors.Is(err, errTooLarge):
-		putBuffer(b)
-		return nil, tooLarge(limit).WithCause(err)
-	case err != nil:
-		putBuffer(b)
-		return nil, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request body could not be read completely.").WithCause(err)
+	case errors.As(err, &public), errors.As(err, &refused), errors.Is(err, admission.ErrKey), isBusy(err):
+		return err
+	case errors.Is(err, buffer.ErrTooLarge):
+		return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest,
+			fmt.Sprintf("The request body is larger than the limit of %d MiB.", limit>>20)).WithCause(err)
+	case errors.As(err, &encoding):
+		return invalid("Request bodies with the content encoding '" + shorten(encoding.Encoding) + "' are not accepted: send gzip, zstd or none.")
+	case errors.Is(err, upload.ErrCompressed):
+		return invalid("The request body is not valid in its content encoding.")
+	default:
+		return invalid("The request body could not be read completely.")
 	}
-	return b, nil
 }
 
-// readAll reads up to limit bytes into dst. length is the declared length, negative if unknown.
-func readAll(dst []byte, r io.Reader, length, limit int64) ([]byte, error) {
-	// A client can declare any length without sending the bytes, so at most 1 MiB is allocated in advance.
-	if want := int(min(max(length, 512), 1<<20)) + 1; cap(dst) < want {
-		dst = make([]byte, 0, want)
-	}
-	for {
-		if int64(len(dst)) > limit {
-			return dst, errTooLarge
-		}
-		if len(dst) == cap(dst) {
-			dst = append(dst, 0)[:len(dst)]
-		}
-		n, err := r.Read(dst[len(dst):cap(dst)])
-		dst = dst[:len(dst)+n]
-		if errors.Is(err, io.EOF) {
-			if int64(len(dst)) > limit {
-				return dst, errTooLarge
-			}
-			return dst, nil
-		}
-		if err != nil {
-			return dst, err
-		}
-	}
+// isBusy reports whether a body had no room in the budget.
+func isBusy(err error) bool {
+	return errors.Is(err, bytebudget.ErrFull) || errors.Is(err, bytebudget.ErrShare) || errors.Is(err, bytebudget.ErrTooLarge)
 }
+
+// errReading is the error for an account that sends as many large bodies as it has slots.
+var errReading = apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
+	"This account sends too many large requests at the same time. Please try again when one of them has been received.")
+
+// AdmitLarge implements upload.Gate: a large body is read only if its account has units left, and no more of them at the
+// same time than the account has slots. It reserves nothing. If the control plane does not decide, the body is read: the
+// admission after it decides.
+func (x *exchange) AdmitLarge() error {
+	s, key := x.server, x.key
+	most := key.MaxConcurrent
+	if most <= 0 {
+		most = math.MaxInt64
+	}
+	if !s.reading.Enter(key.AccountID, most) {
+		return errReading
+	}
+	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key})
+	var refused *admission.RefusedError
+	switch {
+	case err == nil:
+		reservation.Release()
+		return nil
+	case errors.As(err, &refused) && refused.Reason != wire.BalanceSpent && refused.Reason != wire.KeyLimitSpent:
+		return nil // what is reserved may be free when the body has come
+	case refused != nil, errors.Is(err, admission.ErrKey):
+		s.reading.Leave(key.AccountID)
+		return err
+	}
+	return nil
+}
+
+// LargeDone implements upload.Gate.
+func (x *exchange) LargeDone() { x.server.reading.Leave(x.key.AccountID) }
 
 // invalidBody is the error for a body that is not a valid JSON object.
 func invalidBody(err error) *apierr.Error {

@@ -70,6 +70,7 @@ func (p *controlPlane) issue(hash apikey.Hash, keyID, account string) {
 	base := p.accounts[account]
 	p.records[hash] = wire.KeyRecord{
 		KeyID: keyID, AccountID: account, Active: true, BalancePool: base + balanceOffset, LimitPool: base + limitOffset, SlotsPool: base + slotsOffset,
+		MaxConcurrent: p.allocator.Pools[base+slotsOffset].Total,
 	}
 }
 

@@ -1,15 +1,18 @@
 package httpapi
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/ident"
 )
@@ -18,6 +21,9 @@ import (
 // the metrics report about them.
 type exchange struct {
 	http.ResponseWriter
+	server   *Server
+	request  *http.Request
+	conn     *clientconn.Conn
 	id       string
 	idHeader [1]string // id as a header value, shared by two headers
 	uuid     ident.UUID
@@ -36,14 +42,20 @@ type exchange struct {
 	status          int
 	code            apierr.Code
 	wrote           bool
-	end             string // why a stream ended; empty for non-streaming answers
-	failure         error
+	// unread reports whether the request has a body that was not read to its end; reading, whether its reading began;
+	// discard, whether the rest is discarded after the answer.
+	unread, reading, discard bool
+	end                      string // why a stream ended; empty for non-streaming answers
+	failure                  error
 }
 
-func newExchange(w http.ResponseWriter, r *http.Request) *exchange {
+func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 	u := ident.New()
 	id := ident.Request.Format(u)
-	return &exchange{ResponseWriter: w, id: id, idHeader: [1]string{id}, uuid: u, started: time.Now(), method: r.Method}
+	return &exchange{
+		ResponseWriter: w, server: s, request: r, conn: clientconn.Of(r.Context()), id: id, idHeader: [1]string{id}, uuid: u,
+		started: time.Now(), method: r.Method, unread: r.ContentLength != 0,
+	}
 }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
@@ -55,14 +67,30 @@ func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 func (x *exchange) WriteHeader(status int) {
 	if !x.wrote {
 		x.wrote, x.status = true, status
+		x.keepOrClose()
 	}
 	x.ResponseWriter.WriteHeader(status)
+}
+
+// maxDrained is the size in bytes up to which net/http reads the rest of a body before it sends the answer. The
+// connection then serves further requests.
+const maxDrained = 64 << 10
+
+// keepOrClose decides about a connection whose request body was not read to its end. If much may be left, the answer is
+// sent first, the rest is discarded, and the connection is closed.
+func (x *exchange) keepOrClose() {
+	if length := x.request.ContentLength; !x.unread || (length >= 0 && length <= maxDrained) {
+		return
+	}
+	x.Header()["Connection"] = []string{"close"}
+	// A client that expects to be asked for its body has not sent any of it, unless the reading began.
+	x.discard = x.reading || x.request.Header["Expect"] == nil
 }
 
 // Write implements io.Writer.
 func (x *exchange) Write(p []byte) (int, error) {
 	if !x.wrote {
-		x.wrote, x.status = true, http.StatusOK
+		x.WriteHeader(http.StatusOK)
 	}
 	return x.ResponseWriter.Write(p) //nolint:gosec // G705: JSON and events, never HTML
 }
@@ -75,10 +103,31 @@ func (x *exchange) writeJSON(status int, body []byte) {
 	h["Content-Type"] = contentJSON
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	x.WriteHeader(status)
-	if x.method != http.MethodHead {
-		_, _ = x.Write(body) // the client may have gone; the answer is recorded either way
+	if x.method == http.MethodHead {
+		return
+	}
+	// Each piece may take the stall timeout, all together as long as the least rate allows.
+	now := time.Now()
+	end := now.Add(x.server.cfg.StallTimeout + time.Duration(len(body))*time.Second/time.Duration(x.server.cfg.MinRate))
+	for piece := range slices.Chunk(body, pieceSize) {
+		x.conn.ExtendWrite(now)
+		if _, err := x.Write(piece); err != nil {
+			return // the client has gone; the answer is recorded either way
+		}
+		if len(body) <= pieceSize {
+			return
+		}
+		if now = time.Now(); now.After(end) {
+			x.failure = errSlowClient
+			return // net/http closes the connection, because the answer is shorter than declared
+		}
 	}
 }
+
+// pieceSize is how much of an answer in one piece is written with one deadline, in bytes.
+const pieceSize = 64 << 10
+
+var errSlowClient = errors.New("httpapi: the client takes its answer too slowly")
 
 // writeError writes an error in the envelope of the endpoint's format.
 func (x *exchange) writeError(e *apierr.Error) {

@@ -25,7 +25,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		defer received.body.release()
+		defer received.body.Done()
 		object := jsonspan.Acquire()
 		defer object.Release()
 		parsed, err := received.parse(object)

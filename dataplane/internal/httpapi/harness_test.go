@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/chat"
@@ -30,6 +32,7 @@ import (
 	"modelgateway/dataplane/internal/format/responses"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -63,6 +66,8 @@ type gateway struct {
 	fleet   *seal.Key
 	sims    []*providerSim
 	server  *httptest.Server
+	stop    func()
+	budget  *bytebudget.Budget
 	api     *httpapi.Server
 	handler http.Handler
 	admit   *admission.Admission
@@ -92,6 +97,12 @@ type options struct {
 	model    func(m *catalogkv.Model)
 	// now is the clock of the circuit breakers, time.Now if nil.
 	now func() time.Time
+	// routes is the number of routes to providers that are no servers, for tests that replace the provider client.
+	routes int
+	// listener replaces the listener on a port of the machine. Its connections are served until the end of the test.
+	listener *pipeListener
+	// budget is the size of the budget for bodies; zero means a large one.
+	budget int64
 }
 
 // newGateway starts a gateway with a provider for each answer. The models text, image and video have a route to each
@@ -136,12 +147,13 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	for _, answer := range answers {
 		g.sims = append(g.sims, newSim(t, answer))
 	}
+	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.providers, Balances: g.plane,
 		Videos:   videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock),
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
-		Access: accesslog.New(io.Discard, slog.LevelInfo),
+		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)
@@ -149,16 +161,11 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		g.publishCatalog(o)
 	}
 	g.api, g.handler = api, api.Handler()
-	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.served <- r.Context()
-		g.handler.ServeHTTP(w, r)
-	}))
-	g.url = g.server.URL
 	transport := &http.Transport{DisableCompression: true, ExpectContinueTimeout: time.Hour}
 	g.client = &http.Client{Transport: transport}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
-		g.server.Close()
+		g.stop()
 		g.checkInvariants()
 		calls.Close()
 		for _, s := range g.sims {
@@ -169,6 +176,25 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 			t.Error(err)
 		}
 	})
+	if o.listener != nil {
+		g.url, transport.DialContext = "http://gateway", o.listener.dial
+		served := make(chan error, 1)
+		go func() { served <- api.Serve(o.listener) }()
+		g.stop = func() {
+			if err := errors.Join(api.Stop(context.Background()), <-served); err != nil {
+				t.Error(err)
+			}
+		}
+		return g
+	}
+	g.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.served <- r.Context()
+		g.handler.ServeHTTP(w, r)
+	}))
+	g.server.Listener = clientconn.Listen(g.server.Listener, clientconn.Config{StallTimeout: cmp.Or(o.cfg.StallTimeout, time.Minute)})
+	g.server.Config.ConnContext, g.server.Config.ConnState = clientconn.WithConn, clientconn.OnState
+	g.server.Start()
+	g.url, g.stop = g.server.URL, g.server.Close
 	return g
 }
 
@@ -180,10 +206,17 @@ func (g *gateway) pass(d time.Duration) { g.later.Add(int64(d)) }
 // publishCatalog publishes the catalog.
 func (g *gateway) publishCatalog(o options) {
 	var routes []catalogkv.Route
-	for i, s := range g.sims {
+	urls := make([]string, o.routes)
+	for i := range urls {
+		urls[i] = "http://provider.invalid"
+	}
+	for _, s := range g.sims {
+		urls = append(urls, s.URL)
+	}
+	for i, url := range urls {
 		n := strconv.Itoa(i)
 		p := catalogkv.Provider{
-			ID: "prv_" + n, Name: "vendor" + n, BaseURL: s.URL, Enabled: true,
+			ID: "prv_" + n, Name: "vendor" + n, BaseURL: url, Enabled: true,
 			Credentials: []catalogkv.Credential{g.credential("crd_"+n, "secret-"+n)},
 		}
 		if o.provider != nil {

@@ -8,20 +8,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/dataplane/internal/httpapi/childcache"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
 
 // Metrics are the metrics of the public API. Clients cannot invent values of their labels.
 type Metrics struct {
-	requests   *childCache[requestLabels, prometheus.Counter]
-	durations  *childCache[string, prometheus.Observer] // by endpoint
+	requests   *childcache.Cache[requestLabels, prometheus.Counter]
+	durations  *childcache.Cache[string, prometheus.Observer] // by endpoint
 	overhead   prometheus.Histogram
 	firstToken prometheus.Histogram
 	streamEnds *prometheus.CounterVec
 	tokens     [tokenKinds]prometheus.Counter
 	images     prometheus.Counter
-	attempts   *childCache[attemptLabels, prometheus.Counter]
+	attempts   *childcache.Cache[attemptLabels, prometheus.Counter]
 	unpriced   *prometheus.CounterVec
 }
 
@@ -47,11 +48,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Name: "mgw_provider_attempts_total", Help: "Calls to providers by outcome: ok, or the error class.",
 	}, []string{"provider", "outcome"})
 	m := &Metrics{
-		requests: newChildCache(func(l requestLabels) prometheus.Counter {
+		requests: childcache.New(func(l requestLabels) prometheus.Counter {
 			return requests.WithLabelValues(l.endpoint, strconv.Itoa(l.status), string(l.code))
 		}),
-		durations: newChildCache(func(endpoint string) prometheus.Observer { return durations.WithLabelValues(endpoint) }),
-		attempts:  newChildCache(func(l attemptLabels) prometheus.Counter { return attempts.WithLabelValues(l.provider, l.outcome) }),
+		durations: childcache.New(func(endpoint string) prometheus.Observer { return durations.WithLabelValues(endpoint) }),
+		attempts:  childcache.New(func(l attemptLabels) prometheus.Counter { return attempts.WithLabelValues(l.provider, l.outcome) }),
 		overhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mgw_request_overhead_seconds",
 			Help:    "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting for providers.",
@@ -86,8 +87,8 @@ func (m *Metrics) recordRequest(x *exchange, took time.Duration) {
 	if endpoint == "" {
 		endpoint = "none"
 	}
-	m.requests.of(requestLabels{endpoint, x.status, x.code}).Inc()
-	m.durations.of(endpoint).Observe(took.Seconds())
+	m.requests.Of(requestLabels{endpoint, x.status, x.code}).Inc()
+	m.durations.Of(endpoint).Observe(took.Seconds())
 	if x.end != "" {
 		m.streamEnds.WithLabelValues(x.end).Inc()
 	} else if x.upstream > 0 && x.status == http.StatusOK {
@@ -98,7 +99,7 @@ func (m *Metrics) recordRequest(x *exchange, took time.Duration) {
 func (m *Metrics) recordFirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
 
 func (m *Metrics) recordAttempt(provider, outcome string) {
-	m.attempts.of(attemptLabels{provider, outcome}).Inc()
+	m.attempts.Of(attemptLabels{provider, outcome}).Inc()
 }
 
 func (m *Metrics) recordUsage(u *price.Usage) {

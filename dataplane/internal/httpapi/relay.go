@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/event"
@@ -37,16 +39,20 @@ func (r *relay) run(cancel context.CancelFunc) error {
 
 // relayJSON relays a non-streaming answer. It records the outcome before it writes the answer.
 func (r *relay) relayJSON() error {
-	b, rewritten := getBuffer(), getBuffer()
-	defer putBuffer(b)
-	defer putBuffer(rewritten)
+	room := &answerRoom{r.server.Budget.Begin(r.key.AccountID)}
+	defer room.Release()
 	reading := time.Now()
-	body, err := readAll((*b)[:0], r.answer.Body, r.answer.Length, maxAnswer)
-	*b = body
+	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, room)
 	r.x.upstream += time.Since(reading)
-	if err != nil {
+	switch {
+	case isBusy(err):
+		return errBusy.WithCause(err)
+	case err != nil:
 		return provider.TruncatedFailure(r.call, err)
 	}
+	defer buffer.Put(b)
+	body, rewritten := *b, buffer.GetSized(outgoingSize(len(*b)))
+	defer buffer.Put(rewritten)
 	out, ok := r.reader.JSON((*rewritten)[:0], body)
 	if len(out) > 0 && &out[0] != &body[0] {
 		*rewritten = out // JSON may have reallocated it
@@ -58,6 +64,17 @@ func (r *relay) relayJSON() error {
 	r.finish(outcome{status: event.Completed, rule: usageRule(reported), usage: usage, providerID: r.reader.ProviderID(), answered: http.StatusOK})
 	r.x.writeJSON(http.StatusOK, out)
 	return nil
+}
+
+// answerRoom is the room of an answer in one piece. The provider has been paid for it, so it waits.
+type answerRoom struct{ bytebudget.Grant }
+
+// maxAnswerWait bounds how long an answer waits for room. While it does, it holds its request body.
+const maxAnswerWait = 15 * time.Second
+
+// Grow implements buffer.Room.
+func (a *answerRoom) Grow(to int64) error {
+	return a.Await(to, maxAnswerWait) //nolint:wrapcheck // publicError knows it
 }
 
 // reportedFailure classifies the error that the provider sent inside a successful answer.

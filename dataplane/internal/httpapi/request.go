@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
@@ -41,11 +42,11 @@ type receivedRequest struct {
 	dialect  format.Dialect
 	// initialCatalog is the catalog snapshot of the time when the headers arrived.
 	initialCatalog *catalog.Snapshot
-	body           *refCountedBuffer
+	body           *upload.Body
 }
 
-// receive checks everything that comes before the content of the body: key, maintenance, size. The caller releases the
-// body.
+// receive checks everything that comes before the content of the body: key, maintenance, size. The caller calls Done
+// of the body.
 func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receivedRequest, error) {
 	key, err := s.authenticate(x, r)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Server) receive(x *exchange, r *http.Request, d format.Dialect) (receiv
 	if err != nil {
 		return receivedRequest{}, err
 	}
-	return receivedRequest{server: s, x: x, incoming: r, key: key, dialect: d, initialCatalog: snapshot, body: newRefCountedBuffer(body)}, nil
+	return receivedRequest{server: s, x: x, incoming: r, key: key, dialect: d, initialCatalog: snapshot, body: body}, nil
 }
 
 // parsedRequest is a request whose body is understood. Its parameters are not checked yet.
@@ -74,7 +75,7 @@ type parsedRequest struct {
 // parse reads a JSON body into object. The parsed request refers to object, so the caller releases the request first
 // and then the object.
 func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) {
-	if err := object.Parse(r.body.bytes()); err != nil {
+	if err := object.Parse(r.body.Bytes()); err != nil {
 		return parsedRequest{}, invalidBody(err)
 	}
 	request, refused := r.dialect.Read(object)
@@ -121,7 +122,7 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 		return p, errNoRoute // a model without a price cannot be called
 	}
 	p.sheet = sheet.WithMultiplier(r.key.Multiplier(p.model.ID))
-	p.policy = r.server.policies.ofModel(p.pricedCatalog, p.model, r.dialect)
+	p.policy = r.server.policies.OfModel(p.pricedCatalog, p.model, r.dialect)
 	candidates, refused := p.checkParameters()
 	if refused != nil {
 		return p, refused
@@ -186,7 +187,7 @@ func (p *pricedRequest) rules() format.Rules {
 
 // policyOf returns the parameter policy of the model on a route.
 func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *format.Policy {
-	return p.server.policies.ofRoute(snapshot, p.model, r, p.dialect.Format(), p.policy)
+	return p.server.policies.OfRoute(snapshot, p.model, r, p.dialect.Format(), p.policy)
 }
 
 const (
@@ -263,7 +264,7 @@ func (p *pricedRequest) usageEvent() event.Usage {
 		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
 		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.reserve,
-		MaxInput: p.model.InputLimit(len(p.body.bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
+		MaxInput: p.model.InputLimit(len(p.body.Bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
 	}
 }
 

@@ -5,6 +5,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,12 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/balance"
+	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/httpapi/policy"
+	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
@@ -51,27 +56,45 @@ type Dependencies struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 	Access   *accesslog.Log
+	// Budget bounds the memory of bodies.
+	Budget *bytebudget.Budget
 }
 
 // Config holds the settings of the listener.
 type Config struct {
 	Listen string
-	// BodyTimeout is how long a client may take to send its request body; zero: no limit.
+	// BodyTimeout is how long a client may take to send its request body; zero: two minutes.
 	BodyTimeout time.Duration
-	// StallTimeout is how long the client of a stream may read nothing; zero: two minutes.
+	// MinRate is the least rate in bytes per second at which a client sends a body and takes an answer in one piece; zero:
+	// 32 KiB.
+	MinRate int64
+	// StallTimeout is how long a client may read nothing of its answer; zero: two minutes.
 	StallTimeout time.Duration
+	// MaxConns bounds the number of client connections; zero: no bound.
+	MaxConns int64
+	// MaxDownloads bounds the number of downloads that an account has at the same time; zero: 4.
+	MaxDownloads int64
 }
 
-const defaultStallTimeout = 2 * time.Minute
+// setDefaults replaces the zero values.
+func (c *Config) setDefaults() {
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, 2*time.Minute)
+	c.StallTimeout = cmp.Or(c.StallTimeout, 2*time.Minute)
+	c.MinRate = cmp.Or(c.MinRate, 32<<10)
+	c.MaxDownloads = cmp.Or(c.MaxDownloads, 4)
+}
 
 // Server is the public listener.
 type Server struct {
 	Dependencies
 	cfg      Config
+	uploads  upload.Limits
 	http     *http.Server
-	policies policyCache
+	policies policy.Cache
 	models   modellist.Lists
 	balances *balance.Reader
+	// reading counts the large bodies that are being read, downloads those of videos.
+	reading, downloads bytebudget.PerAccount
 }
 
 const (
@@ -84,13 +107,14 @@ const (
 
 // New returns a Server that does not listen yet.
 func New(cfg Config, p Dependencies) *Server {
-	if cfg.StallTimeout == 0 {
-		cfg.StallTimeout = defaultStallTimeout
+	cfg.setDefaults()
+	s := &Server{
+		Dependencies: p, cfg: cfg, uploads: upload.Limits{Timeout: cfg.BodyTimeout, Rate: cfg.MinRate},
+		balances: balance.NewReader(p.Balances, nil),
 	}
-	s := &Server{Dependencies: p, cfg: cfg, balances: balance.NewReader(p.Balances, nil)}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-		ConnContext: withClientConn, DisableGeneralOptionsHandler: true,
+		ConnContext: clientconn.WithConn, ConnState: clientconn.OnState, DisableGeneralOptionsHandler: true,
 		ErrorLog: slog.NewLogLogger(p.Log.Handler(), slog.LevelDebug),
 	}
 	return s
@@ -113,7 +137,8 @@ func (s *Server) Start(failed func(error)) error {
 
 // Serve serves on a listener until Stop.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.http.Serve(corkListener{listener}); !errors.Is(err, http.ErrServerClosed) {
+	config := clientconn.Config{MaxConns: s.cfg.MaxConns, StallTimeout: s.cfg.StallTimeout, AnswerFunc: s.answerUnserved}
+	if err := s.http.Serve(clientconn.Listen(listener, config)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("httpapi: serve: %w", err)
 	}
 	return nil
@@ -158,7 +183,11 @@ type rootHandler struct {
 
 // ServeHTTP implements http.Handler.
 func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	x := newExchange(w, r)
+	x := newExchange(f.server, w, r)
+	x.conn.BeginAnswer(x.started)
+	if x.unread {
+		f.server.uploads.Begin(x.conn, x.started)
+	}
 	if strings.Contains(r.URL.Path, "//") {
 		u := *r.URL
 		for strings.Contains(u.Path, "//") {
@@ -173,6 +202,10 @@ func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Request-Id"], h["Request-Id"] = x.idHeader[:], x.idHeader[:]
 	defer f.server.finishExchange(x)
 	f.echo.ServeHTTP(x, r)
+	if x.discard {
+		_ = http.NewResponseController(w).Flush() // a failed connection has no body to discard either
+		upload.Discard(x.conn, r.Body)
+	}
 }
 
 // handleError is the echo error handler: it answers a request with the error of its handler.
@@ -192,9 +225,6 @@ func (s *Server) handleError(err error, c echo.Context) {
 	if e.Permanent() {
 		h["X-Should-Retry"] = []string{"false"}
 	}
-	if e.Status == http.StatusRequestEntityTooLarge {
-		h["Connection"] = []string{"close"} // otherwise the server would first read the rest of the body
-	}
 	x.writeError(e)
 }
 
@@ -211,6 +241,8 @@ func publicError(err error) *apierr.Error {
 		return failure.Client
 	case errors.As(err, &refused):
 		return refusalError(refused)
+	case isBusy(err):
+		return errBusy
 	case errors.As(err, &routing): // the router found no such path or method
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "This endpoint does not exist.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):
@@ -225,5 +257,6 @@ func publicError(err error) *apierr.Error {
 var (
 	errInvalidKey  = apierr.New(http.StatusUnauthorized, apierr.InvalidAPIKey, "The API key is missing, unknown or revoked.")
 	errStarting    = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is starting. Please try again.")
+	errBusy        = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service holds too many large requests and answers now. Please try again.")
 	errUnavailable = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "The service is temporarily unavailable. Please try again.")
 )

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/event"
@@ -27,9 +28,6 @@ type streamRelay struct {
 	// recorded is when the cost so far was last written to the spool.
 	recorded time.Time
 	control  *http.ResponseController
-	conn     *corkConn
-	// deadlineSet is when the write deadline was last extended.
-	deadlineSet time.Time
 	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
 	closeTimer *time.Timer
 }
@@ -59,7 +57,7 @@ var contentEvents = []string{"text/event-stream; charset=utf-8"}
 // relayStream relays events when they arrive. All output of one read is sent with one write and one flush. The outcome
 // is recorded before the end of the stream is sent.
 func (r *relay) relayStream(cancel context.CancelFunc) error {
-	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter), conn: clientConn(r.incoming.Context())}
+	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter)}
 	defer s.close()
 	for {
 		if err := s.next(cancel); err != nil || s.failure != nil {
@@ -75,9 +73,9 @@ func (r *relay) relayStream(cancel context.CancelFunc) error {
 // model most of the time.
 func (s *streamRelay) next(cancel context.CancelFunc) error {
 	err := s.answer.Body.Await()
-	in, out := readBuffers.Get().(*[readSize]byte), getBuffer()
+	in, out := readBuffers.Get().(*[readSize]byte), buffer.Get()
 	defer readBuffers.Put(in)
-	defer putBuffer(out)
+	defer buffer.Put(out)
 	n := 0
 	if err == nil {
 		n, err = s.answer.Body.Read(in[:])
@@ -101,9 +99,6 @@ func (s *streamRelay) close() {
 	s.splitter.Close()
 	if s.closeTimer != nil {
 		s.closeTimer.Stop()
-	}
-	if !s.deadlineSet.IsZero() && !s.gone { // after a failed write the deadline stays, so that the server cannot complete the answer
-		_ = s.control.SetWriteDeadline(time.Time{}) // for the next request on the connection
 	}
 }
 
@@ -210,13 +205,14 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 		h["Cache-Control"] = []string{"no-cache"}
 		h["X-Accel-Buffering"] = []string{"no"}
 		s.x.WriteHeader(http.StatusOK)
+		s.body.Done()         // no other route can serve the request any more, and a stream may last for minutes
 		s.attempt.Succeeded() // at once, because a stream can take minutes and other requests wait for the result of the probe
 		s.server.Metrics.recordFirstToken(time.Since(s.x.started))
 	}
 	now := time.Now()
 	s.recordProgress(now)
-	s.extendDeadline(now)
-	if err := s.conn.coalesceWrites(s.send); err != nil {
+	s.x.conn.ExtendWrite(now)
+	if err := s.x.conn.CoalesceWrites(s.send); err != nil {
 		s.gone = true
 		if !s.call.Provider.KeepsBilling {
 			cancel()
@@ -230,17 +226,6 @@ func (s *streamRelay) send() error {
 		return err
 	}
 	return s.control.Flush() //nolint:wrapcheck // only compared with nil
-}
-
-// extendDeadline gives the client the full stall timeout again, though not at every write. Without a deadline a client
-// that reads nothing would keep its reservation and its slot without limit.
-func (s *streamRelay) extendDeadline(now time.Time) {
-	limit := s.server.cfg.StallTimeout
-	if now.Sub(s.deadlineSet) < limit/4 {
-		return
-	}
-	s.deadlineSet = now
-	_ = s.control.SetWriteDeadline(now.Add(limit)) // a connection without deadlines has no stall timeout
 }
 
 // recordProgress records the cost of the delivered output in the spool, in case this process is killed.

@@ -32,7 +32,7 @@ func (s *Server) createVideo(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	defer received.body.release()
+	defer received.body.Done()
 	object := jsonspan.Acquire()
 	defer object.Release()
 	parsed, err := received.parseVideo(object)
@@ -65,7 +65,7 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 	if !videos.IsForm(contentType) {
 		return r.parse(object)
 	}
-	request, refused := videos.ReadForm(contentType, r.body.bytes())
+	request, refused := videos.ReadForm(contentType, r.body.Bytes())
 	if refused != nil {
 		return parsedRequest{}, refused
 	}

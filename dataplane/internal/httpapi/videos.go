@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -78,6 +79,10 @@ func (s *Server) getVideo(c echo.Context) error {
 	return nil
 }
 
+// errDownloads is the error for an account that has too many downloads at the same time.
+var errDownloads = apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
+	"This account has too many downloads at the same time. Please try again when one of them has ended.")
+
 // contentHeaders are the headers of a download that are passed on from the provider to the client.
 var contentHeaders = []string{"Content-Type", "Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified"}
 
@@ -108,6 +113,10 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	default:
 		return format.Invalid("variant", "video, thumbnail or spritesheet")
 	}
+	if !s.downloads.Enter(v.AccountID, s.cfg.MaxDownloads) {
+		return errDownloads
+	}
+	defer s.downloads.Leave(v.AccountID)
 	answer, err := s.Providers.Do(r.Context(), *call)
 	if err != nil {
 		return err
@@ -135,19 +144,22 @@ func relayContent(x *exchange, answer *provider.Answer) error {
 	if x.method == http.MethodHead {
 		return nil
 	}
-	b := getBuffer()
-	defer putBuffer(b)
-	if cap(*b) < readSize {
-		*b = make([]byte, readSize)
+	in := readBuffers.Get().(*[readSize]byte)
+	defer readBuffers.Put(in)
+	for {
+		n, err := answer.Body.Read(in[:])
+		if n > 0 {
+			x.conn.ExtendWrite(time.Now())
+			if _, writeErr := x.Write(in[:n]); writeErr != nil {
+				err = writeErr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			x.failure = err
+			panic(http.ErrAbortHandler) // a truncated download must not look complete
+		}
 	}
-	if _, err := io.CopyBuffer(onlyWriter{x}, onlyReader{answer.Body}, (*b)[:cap(*b)]); err != nil {
-		x.failure = err
-		panic(http.ErrAbortHandler) // a truncated download must not look complete
-	}
-	return nil
 }
-
-// onlyWriter and onlyReader hide ReadFrom and WriteTo, so that io.CopyBuffer uses its buffer.
-type onlyWriter struct{ io.Writer }
-
-type onlyReader struct{ io.Reader }

@@ -47,6 +47,7 @@ func toKeyRecord(row *sqlcgen.LoadKeysRow) *wire.KeyRecord {
 	return &wire.KeyRecord{
 		KeyID: ident.Key.Format(*row.KeyID), AccountID: ident.Account.Format(*row.AccountID), Active: row.Active,
 		BalancePool: wire.PoolID(*row.BalancePool), SlotsPool: wire.PoolID(*row.SlotsPool), LimitPool: wire.PoolID(row.LimitPool),
+		MaxConcurrent: row.MaxConcurrentRequests,
 	}
 }
 

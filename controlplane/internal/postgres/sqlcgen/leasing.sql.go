@@ -349,6 +349,7 @@ const loadKeys = `-- name: LoadKeys :many
 select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
     coalesce(a.price_multiplier, 0)::bigint as price_multiplier, coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
 from cluster_state m
 cross join unnest($1::bytea[]) as w (hash)
@@ -361,16 +362,17 @@ left join pools l on l.key_id = k.id
 `
 
 type LoadKeysRow struct {
-	LookupHash       []byte
-	Revision         int64
-	KeyID            *ident.UUID
-	AccountID        *ident.UUID
-	Active           bool
-	BalancePool      *int64
-	SlotsPool        *int64
-	LimitPool        int64
-	PriceMultiplier  int64
-	ModelMultipliers []byte
+	LookupHash            []byte
+	Revision              int64
+	KeyID                 *ident.UUID
+	AccountID             *ident.UUID
+	Active                bool
+	BalancePool           *int64
+	SlotsPool             *int64
+	LimitPool             int64
+	MaxConcurrentRequests int64
+	PriceMultiplier       int64
+	ModelMultipliers      []byte
 }
 
 // One statement, so that revision and records are read in one snapshot.
@@ -392,6 +394,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 			&i.BalancePool,
 			&i.SlotsPool,
 			&i.LimitPool,
+			&i.MaxConcurrentRequests,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
 		); err != nil {

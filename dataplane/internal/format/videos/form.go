@@ -9,6 +9,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -29,7 +30,7 @@ func IsForm(contentType string) bool {
 }
 
 // ReadForm reads a request body that is a form. It has the same parameters as JSON, except that input_reference may be
-// a file. The Request refers to no bytes of body, and owns its JSON object.
+// a file. It overwrites body, and a file in the Request refers to it. The Request owns its JSON object.
 func ReadForm(contentType string, body []byte) (*format.Request, *apierr.Error) {
 	f, err := splitForm(contentType, body)
 	if err != nil {
@@ -71,6 +72,9 @@ func splitForm(contentType string, body []byte) (f form, err error) {
 		return f, fmt.Errorf("parse content type: %w", err)
 	}
 	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	// A part is read into the beginning of body: files are too large for a copy. The reader copies what it reads ahead,
+	// and the values of all parts so far are shorter than what it has read, so no byte is overwritten that it needs.
+	room := body
 	for range maxFields {
 		part, err := parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
@@ -79,18 +83,33 @@ func splitForm(contentType string, body []byte) (f form, err error) {
 		if err != nil {
 			return f, fmt.Errorf("read form: %w", err)
 		}
-		if err := f.add(part); err != nil {
+		n, err := readPart(room, part)
+		if err != nil {
 			return f, err
 		}
+		if err := f.add(part, room[:n:n]); err != nil {
+			return f, err
+		}
+		room = room[n:]
 	}
 	return f, errors.New("read form: too many fields")
 }
 
-func (f *form) add(part *multipart.Part) error {
-	value, err := io.ReadAll(part)
-	if err != nil {
-		return fmt.Errorf("read field: %w", err)
+// readPart reads the value of a part, which is shorter than room.
+func readPart(room []byte, part *multipart.Part) (n int, err error) {
+	for {
+		more, err := part.Read(room[n:])
+		n += more
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("read field: %w", err)
+		}
 	}
+}
+
+func (f *form) add(part *multipart.Part, value []byte) error {
 	name := part.FormName()
 	_, isFile := fileName(part)
 	switch {
@@ -147,7 +166,8 @@ func (f *form) object() []byte {
 
 // encodeForm makes a form of an outgoing object and the client's file.
 func encodeForm(dst, object []byte, file *format.File) (body []byte, contentType string) {
-	buf := bytes.NewBuffer(dst)
+	const heads = 4 << 10 // more than the lines between the fields need
+	buf := bytes.NewBuffer(slices.Grow(dst, len(object)+len(file.Data)+heads))
 	w := multipart.NewWriter(buf)
 	for name, value := range jsonspan.Members(object) {
 		if text, ok := jsonspan.Text(nil, value); ok {

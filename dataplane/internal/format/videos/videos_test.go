@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"mime"
 	"mime/multipart"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +116,35 @@ func TestFormWithFileIsForwardedAsForm(t *testing.T) {
 	want := []part{{Name: "model", Value: "up"}, {Name: "prompt", Value: "€ \\ \""}, {"input_reference", "a.png", "image/png", picture}}
 	if diff := cmp.Diff(want, decode(t, r.ContentType(), out)); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
+	}
+}
+
+// Values are read into the body itself, so a value must not overwrite a later one, whatever their lengths.
+func TestFormIsReadWithoutACopyOfItsFile(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, 100, 4095, 4096, 5000, 70_001, 8 << 20} {
+		random := rand.New(rand.NewPCG(1, uint64(size)))
+		picture, prompt := make([]byte, size), make([]byte, size%10_000+1)
+		for i := range picture {
+			picture[i] = byte(random.Uint32())
+		}
+		for i := range prompt {
+			prompt[i] = 'a' + byte(random.IntN(26))
+		}
+		contentType, body := encode(t, part{Name: "prompt", Value: string(prompt)},
+			part{Name: "input_reference", File: "a.png", Type: "image/png", Value: string(picture)},
+			part{Name: "model", Value: "m"}, part{Name: "seconds", Value: "8"})
+		r, e := ReadForm(contentType, body)
+		if e != nil {
+			t.Fatalf("%d bytes: %v", size, e)
+		}
+		if !bytes.Equal(r.File.Data, picture) || r.Text("prompt") != string(prompt) || r.Model != "m" || r.Seconds != 8 {
+			t.Errorf("a file of %d bytes, or a field beside it, was not read as it was sent", size)
+		}
+		if len(r.File.Data) > 0 && &r.File.Data[0] != &body[len(prompt)] {
+			t.Errorf("a file of %d bytes was copied", size)
+		}
+		r.Release()
 	}
 }
 
@@ -281,7 +312,7 @@ func FuzzForm(f *testing.F) {
 	contentType, body = encode(f, part{Name: "model", Value: "m"}, part{Name: "input_reference[image_url]", Value: "x"})
 	f.Add(contentType, body)
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		r, e := ReadForm(contentType, body)
+		r, e := ReadForm(contentType, slices.Clone(body))
 		if e != nil {
 			return
 		}

@@ -1,4 +1,5 @@
-package httpapi
+// Package policy compiles the parameter policies of models and routes, and caches them.
+package policy
 
 import (
 	"sync"
@@ -9,8 +10,8 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
-// policyCache holds the compiled parameter policies of the catalog snapshot that was used last.
-type policyCache struct{ current atomic.Pointer[policySet] }
+// Cache holds the compiled parameter policies of the catalog snapshot that was used last.
+type Cache struct{ current atomic.Pointer[policySet] }
 
 // policySet holds the compiled parameter policies of one catalog snapshot.
 type policySet struct {
@@ -24,7 +25,7 @@ type policyKey struct {
 	format catalogkv.Format
 }
 
-func (p *policyCache) of(snapshot *catalog.Snapshot) *policySet {
+func (p *Cache) of(snapshot *catalog.Snapshot) *policySet {
 	set := p.current.Load()
 	if set == nil || set.snapshot != snapshot {
 		set = &policySet{snapshot: snapshot}
@@ -33,8 +34,8 @@ func (p *policyCache) of(snapshot *catalog.Snapshot) *policySet {
 	return set
 }
 
-// ofModel returns the format's policy with the overrides of the model.
-func (p *policyCache) ofModel(snapshot *catalog.Snapshot, m *catalog.Model, d format.Dialect) *format.Policy {
+// OfModel returns the format's policy with the overrides of the model.
+func (p *Cache) OfModel(snapshot *catalog.Snapshot, m *catalog.Model, d format.Dialect) *format.Policy {
 	f := d.Format()
 	overrides, ok := m.Params[f]
 	if !ok {
@@ -43,8 +44,8 @@ func (p *policyCache) ofModel(snapshot *catalog.Snapshot, m *catalog.Model, d fo
 	return p.compile(snapshot, policyKey{model: m, format: f}, d.Policy(), overrides)
 }
 
-// ofRoute returns the model's policy in a format with the overrides of the route.
-func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f catalogkv.Format, ofModel *format.Policy) *format.Policy {
+// OfRoute returns the model's policy in a format with the overrides of the route.
+func (p *Cache) OfRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *catalog.Route, f catalogkv.Format, ofModel *format.Policy) *format.Policy {
 	overrides := r.Params[f]
 	if len(overrides) == 0 {
 		return ofModel
@@ -52,7 +53,7 @@ func (p *policyCache) ofRoute(snapshot *catalog.Snapshot, m *catalog.Model, r *c
 	return p.compile(snapshot, policyKey{m, r, f}, ofModel, overrides)
 }
 
-func (p *policyCache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides catalogkv.Params) *format.Policy {
+func (p *Cache) compile(snapshot *catalog.Snapshot, key policyKey, base *format.Policy, overrides catalogkv.Params) *format.Policy {
 	set := p.of(snapshot)
 	if compiled, ok := set.compiled.Load(key); ok {
 		return compiled.(*format.Policy)

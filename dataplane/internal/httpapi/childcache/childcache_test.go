@@ -1,4 +1,4 @@
-package httpapi
+package childcache
 
 import (
 	"sync"
@@ -10,7 +10,7 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	t.Parallel()
 	var lookups atomic.Int64
 	var vector sync.Map // like a metric vector, it returns the same child for the same labels
-	c := newChildCache(func(labels string) *string {
+	c := New(func(labels string) *string {
 		lookups.Add(1)
 		v, _ := vector.LoadOrStore(labels, &labels)
 		return v.(*string)
@@ -20,7 +20,7 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for _, name := range names {
-				if got := c.of(name); *got != name {
+				if got := c.Of(name); *got != name {
 					t.Errorf("got %s; want %s", *got, name)
 				}
 			}
@@ -28,10 +28,10 @@ func TestChildCacheLooksKnownLabelsUpOnlyOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, name := range names { // concurrent calls may have replaced each other's entries
-		c.of(name)
+		c.Of(name)
 	}
 	before := lookups.Load()
-	c.of("c")
+	c.Of("c")
 	if lookups.Load() != before {
 		t.Error("the vector was called again for labels in the cache")
 	}

@@ -1,27 +1,30 @@
-package httpapi
+// Package childcache caches the children of metric vectors.
+package childcache
 
 import (
 	"maps"
 	"sync/atomic"
 )
 
-// childCache caches the children of a metric vector by label values: the vector's own lookup takes several times as
+// Cache caches the children of a metric vector by label values: the vector's own lookup takes several times as
 // long and would run for every request. The cache never shrinks; clients cannot invent label values, so it stays small.
 // It is safe for concurrent use.
-type childCache[K comparable, V any] struct {
+type Cache[K comparable, V any] struct {
 	// lookup returns the child from the vector.
 	lookup func(K) V
 	// known is replaced by an extended copy when new labels appear, and never modified.
 	known atomic.Pointer[map[K]V]
 }
 
-func newChildCache[K comparable, V any](lookup func(K) V) *childCache[K, V] {
-	c := &childCache[K, V]{lookup: lookup}
+// New returns a Cache of a vector whose lookup this is.
+func New[K comparable, V any](lookup func(K) V) *Cache[K, V] {
+	c := &Cache[K, V]{lookup: lookup}
 	c.known.Store(&map[K]V{})
 	return c
 }
 
-func (c *childCache[K, V]) of(labels K) V {
+// Of returns the child with the label values.
+func (c *Cache[K, V]) Of(labels K) V {
 	known := c.known.Load()
 	if v, ok := (*known)[labels]; ok {
 		return v

@@ -1,0 +1,73 @@
+package app
+
+import (
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"modelgateway/dataplane/internal/bytebudget"
+)
+
+const (
+	// budgetPercent is the part of the memory limit that bodies may use. While one is rewritten it needs its memory twice.
+	budgetPercent = 40
+	// budgetWithoutLimit is the budget for bodies if there is no memory limit, in bytes.
+	budgetWithoutLimit = 1 << 30
+)
+
+// bodyBudget returns the size of the budget for bodies in bytes. set is the setting, zero if there is none.
+func bodyBudget(set int64) int64 {
+	if set > 0 {
+		return set
+	}
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		limit = cgroupLimit(os.DirFS("/"))
+	}
+	if limit == 0 {
+		return budgetWithoutLimit
+	}
+	return max(limit/100*budgetPercent, bytebudget.MinSize)
+}
+
+// cgroupLimit returns the least memory limit of the process's control groups in bytes, zero if they have none. root is
+// the root of the file system.
+func cgroupLimit(root fs.FS) int64 {
+	const v1 = "sys/fs/cgroup/memory/memory.limit_in_bytes"
+	limit := readLimit(root, v1)
+	groups, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return limit
+	}
+	for line := range strings.Lines(string(groups)) {
+		group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
+		for ok {
+			if n := readLimit(root, path.Join("sys/fs/cgroup", group, "memory.max")); n > 0 && (limit == 0 || n < limit) {
+				limit = n
+			}
+			if group == "" || group == "." {
+				break
+			}
+			group = path.Dir(group)
+		}
+	}
+	return limit
+}
+
+// readLimit reads a limit in bytes, zero if the file has none.
+func readLimit(root fs.FS, name string) int64 {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" means none
+	const none = 1 << 60                                                // version 1 shows no limit as a very large one
+	if err != nil || n >= none {
+		return 0
+	}
+	return n
+}

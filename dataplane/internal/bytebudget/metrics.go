@@ -1,0 +1,52 @@
+package bytebudget
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// refusals counts the bodies that had no room.
+type refusals struct{ full, share, tooLarge prometheus.Counter }
+
+func newRefusals() refusals {
+	counter := func(reason string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_body_refusals_total", ConstLabels: prometheus.Labels{"reason": reason},
+			Help: "Request bodies, and answers in one piece, that had no room in the budget for bodies, by reason: full; share, if the account used up its share; too_large, if the budget is smaller than the body.",
+		})
+	}
+	return refusals{counter("full"), counter("share"), counter("too_large")}
+}
+
+// count counts a refusal and returns it.
+func (r *refusals) count(err error) error {
+	switch {
+	case errors.Is(err, ErrFull):
+		r.full.Inc()
+	case errors.Is(err, ErrShare):
+		r.share.Inc()
+	case errors.Is(err, ErrTooLarge):
+		r.tooLarge.Inc()
+	}
+	return err
+}
+
+var (
+	usedBytes = prometheus.NewDesc("mgw_body_bytes", "Bytes of request bodies and of answers in one piece that are held now.", nil, nil)
+	sizeBytes = prometheus.NewDesc("mgw_body_budget_bytes", "Size of the budget for bodies.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (b *Budget) Describe(descriptions chan<- *prometheus.Desc) {
+	prometheus.DescribeByCollect(b, descriptions)
+}
+
+// Collect implements prometheus.Collector.
+func (b *Budget) Collect(metrics chan<- prometheus.Metric) {
+	metrics <- prometheus.MustNewConstMetric(usedBytes, prometheus.GaugeValue, float64(b.Used()))
+	metrics <- prometheus.MustNewConstMetric(sizeBytes, prometheus.GaugeValue, float64(b.size))
+	metrics <- b.refusals.full
+	metrics <- b.refusals.share
+	metrics <- b.refusals.tooLarge
+}

@@ -1,0 +1,165 @@
+// Package upload reads request bodies: within a limit and a byte budget, at a least rate, and decompressed. It also
+// discards the rest of a body whose request is refused.
+package upload
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"modelgateway/dataplane/internal/bytebudget"
+	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/clientconn"
+)
+
+// Large is the size in bytes from which on a body needs the consent of its Gate.
+const Large = 1 << 20
+
+// Gate decides whether a large body may be read. Its errors are those of Read.
+type Gate interface {
+	// AdmitLarge is called once, before the body takes the room of a large one.
+	AdmitLarge() error
+	// LargeDone is called when a large body has been read or given up.
+	LargeDone()
+}
+
+// Limits bound the reading of all bodies.
+type Limits struct {
+	// Timeout is how long a client may take to send a body.
+	Timeout time.Duration
+	// Rate is the least rate in bytes per second, measured after Grace.
+	Rate int64
+}
+
+// Grace is how long a client may send nothing before its rate is measured.
+const Grace = 10 * time.Second
+
+// deadline returns the time by which more bytes than those received must have come.
+func (l *Limits) deadline(began time.Time, received int64) time.Time {
+	return began.Add(min(Grace+time.Duration(received)*time.Second/time.Duration(l.Rate), l.Timeout))
+}
+
+// Begin sets the first deadline of a request with a body. A handler that does not call Read leaves it in force.
+func (l *Limits) Begin(conn *clientconn.Conn, began time.Time) {
+	conn.DeadlineRead(l.deadline(began, 0))
+}
+
+// Request describes a body to read.
+type Request struct {
+	HTTP  *http.Request
+	Conn  *clientconn.Conn
+	Gate  Gate
+	Grant bytebudget.Grant
+	// Began is when the headers had come, Limit the limit of the decompressed body in bytes.
+	Began time.Time
+	Limit int64
+}
+
+// Body is a request body in memory, with a reference count: a provider's connection may still be sending it after the
+// handler has read the answer. When nobody uses it, its buffer and its part of the budget are free.
+type Body struct {
+	buffer *[]byte
+	grant  bytebudget.Grant
+	gate   Gate
+	large  bool
+	done   bool
+	users  atomic.Int32
+	source source
+}
+
+// Read reads the body. The caller calls Done. The error is buffer.ErrTooLarge, an EncodingError, ErrCompressed, an error
+// of the budget or of the gate, or that of the connection.
+func (l *Limits) Read(q Request) (*Body, error) {
+	if q.HTTP.ContentLength > q.Limit {
+		return nil, buffer.ErrTooLarge
+	}
+	b := &Body{grant: q.Grant, gate: q.Gate, source: source{limits: l, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
+	b.users.Store(1)
+	err := b.read(&q)
+	if b.large {
+		b.gate.LargeDone()
+	}
+	if err != nil {
+		b.grant.Release()
+		return nil, err
+	}
+	q.Conn.DeadlineRead(time.Time{}) // otherwise net/http would take a missed deadline for a client that has gone
+	return b, nil
+}
+
+func (b *Body) read(q *Request) (err error) {
+	encoding := encodingOf(q.HTTP.Header)
+	if encoding == "" {
+		b.buffer, err = buffer.ReadAll(&b.source, q.HTTP.ContentLength, q.Limit, b)
+		return err //nolint:wrapcheck // its errors are those of Read
+	}
+	plain, err := b.decoder(encoding)
+	if err != nil {
+		return err
+	}
+	defer plain.close()
+	b.buffer, err = buffer.ReadAll(plain, -1, q.Limit, b)
+	return err //nolint:wrapcheck // its errors are those of Read
+}
+
+// Grow implements buffer.Room.
+func (b *Body) Grow(to int64) error {
+	if to > Large && !b.large {
+		if err := b.gate.AdmitLarge(); err != nil {
+			return err //nolint:wrapcheck // the caller's own
+		}
+		b.large = true
+	}
+	return b.grant.Grow(to) //nolint:wrapcheck // its errors are part of Read's
+}
+
+// Bytes returns the body. It must not be read without a reference.
+func (b *Body) Bytes() []byte { return *b.buffer }
+
+// Done drops the handler's reference. A second call has no effect.
+func (b *Body) Done() {
+	if !b.done {
+		b.done = true
+		b.Release()
+	}
+}
+
+// Retain adds a reference.
+func (b *Body) Retain() { b.users.Add(1) }
+
+// Release drops a reference.
+func (b *Body) Release() {
+	if b.users.Add(-1) == 0 {
+		buffer.Put(b.buffer)
+		b.grant.Release()
+	}
+}
+
+// source reads a body at a least rate.
+type source struct {
+	limits   *Limits
+	conn     *clientconn.Conn
+	body     io.Reader
+	began    time.Time
+	received int64
+	// extended is the value of received when the deadline was last moved.
+	extended int64
+	// failed reports whether the connection, not the decompression, has failed.
+	failed bool
+}
+
+// step is the number of bytes after which the deadline is moved.
+const step = 64 << 10
+
+// Read implements io.Reader.
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.body.Read(p)
+	if s.received += int64(n); s.received-s.extended >= step {
+		s.extended = s.received
+		s.conn.DeadlineRead(s.limits.deadline(s.began, s.received))
+	}
+	s.failed = s.failed || err != nil && !errors.Is(err, io.EOF)
+	return n, err //nolint:wrapcheck // passed through
+}
