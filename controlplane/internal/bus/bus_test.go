@@ -401,7 +401,7 @@ func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 		t.Errorf("heartbeat: %+v", got)
 	}
 	loaded := request[wire.LoadKeyResponse](p, subject.LoadKey, &wire.LoadKeyRequest{KeyHash: p.hash})
-	want := &wire.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots}
+	want := &wire.KeyRecord{KeyID: key, AccountID: account, Active: true, BalancePool: p.balance, SlotsPool: p.slots, MaxConcurrent: 5}
 	if diff := cmp.Diff(want, loaded.Record); diff != "" {
 		t.Errorf("loaded key (-want +got):\n%s", diff)
 	}
