@@ -279,9 +279,9 @@ end $$;
 -- All entries of a transaction are written by one statement, so the sum is checked once for it.
 create trigger ledger_entries_sum_to_zero after insert on ledger_entries
     referencing new table as inserted for each statement execute function check_ledger_sums();
-create trigger ledger_entries_append_only before update or delete on ledger_entries
+create trigger ledger_entries_append_only before update or delete or truncate on ledger_entries
     for each statement execute function reject_change();
-create trigger ledger_transactions_append_only before update or delete on ledger_transactions
+create trigger ledger_transactions_append_only before update or delete or truncate on ledger_transactions
     for each statement execute function reject_change();
 
 ---- usage records, in monthly partitions by the time of the request, which is in its id
@@ -325,12 +325,14 @@ create index usage_records_model_idx on usage_records (model, request_id);
 -- Records are written in the order of this time, so an index of page ranges finds the newest records at very little cost.
 create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
 -- Each partition has the same trigger, because a statement fires only the statement triggers of the table that it names.
-create trigger usage_records_append_only before update or delete on usage_records
+create trigger usage_records_append_only before update or delete or truncate on usage_records
     for each statement execute function reject_change();
 
 -- +goose StatementBegin
 -- Creates the monthly partitions of usage_records that cover a span, and returns how many.
-create function ensure_usage_partitions(from_moment timestamptz, to_moment timestamptz) returns integer language plpgsql as $$
+-- It runs as its owner, so that the role of the running control plane need not own tables.
+create function ensure_usage_partitions(from_moment timestamptz, to_moment timestamptz) returns integer language plpgsql
+    security definer set search_path = public, pg_temp as $$
 declare
     month timestamptz := date_trunc('month', from_moment at time zone 'utc') at time zone 'utc';
     following timestamptz;
@@ -344,7 +346,7 @@ begin
         if to_regclass(name) is null then
             execute format('create table %I partition of usage_records for values from (%L) to (%L)',
                 name, uuid_floor(month), uuid_floor(following));
-            execute format('create trigger append_only before update or delete on %I for each statement execute function reject_change()', name);
+            execute format('create trigger append_only before update or delete or truncate on %I for each statement execute function reject_change()', name);
             created := created + 1;
         end if;
         month := following;
@@ -403,7 +405,8 @@ $$;
 -- +goose StatementBegin
 -- Closes a month of usage for ever: its events that are settled later go into quarantine. A constraint of the partition
 -- refuses inserts, so that a concurrent settlement cannot add a record after the export.
-create function close_usage_month(which date) returns boolean language plpgsql as $$
+create function close_usage_month(which date) returns boolean language plpgsql
+    security definer set search_path = public, pg_temp as $$
 declare
     part text := 'usage_records_' || to_char(which, 'YYYYMM');
 begin
@@ -418,7 +421,8 @@ end $$;
 
 -- +goose StatementBegin
 -- Drops a month that was exported.
-create function drop_usage_month(which date) returns boolean language plpgsql as $$
+create function drop_usage_month(which date) returns boolean language plpgsql
+    security definer set search_path = public, pg_temp as $$
 begin
     update usage_months set dropped_at = now() where month = which and exported_at is not null and dropped_at is null;
     if not found then
@@ -638,7 +642,7 @@ create table model_prices (
     created_at timestamptz not null default now()
 );
 create index model_prices_model_idx on model_prices (model_id, version);
-create trigger model_prices_append_only before update or delete on model_prices
+create trigger model_prices_append_only before update or delete or truncate on model_prices
     for each statement execute function reject_change();
 
 -- Scheduled prices. At its time, a row becomes the next version in model_prices.
@@ -817,7 +821,7 @@ create table audit_log (
 create index audit_log_object_idx on audit_log (object, id);
 -- how often an admin token has shown keys today
 create index audit_log_reveal_idx on audit_log (actor, created_at) where action = 'key.reveal';
-create trigger audit_log_append_only before update on audit_log
+create trigger audit_log_append_only before update or truncate on audit_log
     for each statement execute function reject_change();
 
 -- Audit entries that were moved to a file. Only these can be deleted.
@@ -841,6 +845,22 @@ end $$;
 -- +goose StatementEnd
 create trigger audit_log_archived_first after delete on audit_log
     referencing old table as deleted for each statement execute function check_audit_archived();
+
+-- +goose StatementBegin
+-- Removes archived entries. It runs as its owner, because the role of the running control plane may not delete entries.
+create function remove_archived_audit(last_id bigint) returns bigint language plpgsql
+    security definer set search_path = public, pg_temp as $$
+declare
+    removed bigint;
+begin
+    delete from audit_log a where a.id <= remove_archived_audit.last_id;
+    get diagnostics removed = row_count;
+    return removed;
+end $$;
+-- +goose StatementEnd
+
+revoke execute on function ensure_usage_partitions(timestamptz, timestamptz), close_usage_month(date), drop_usage_month(date),
+    remove_archived_audit(bigint) from public;
 
 create table idempotency_keys (
     actor text not null,
@@ -912,7 +932,7 @@ drop table commit_markers, replicas, rotations, data_keys, idempotency_keys, aud
 drop function update_rollups(usage_daily[]);
 drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
-drop function check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
+drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(),
     uuid_day(uuid), uuid_floor(timestamptz), reject_change();
 drop aggregate bigint_sum(bigint);

@@ -63,6 +63,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"password in the address", `{"nats":{"url":"tls://user:password@nats:4222"}}`, "at '/nats/url'"},
 		{"token among settings", `{"controlplane":{"config":{"admin":{"bootstrap_token":"0123456789abcdef"}}}}`, "admin.bootstrap_token is a secret"},
 		{"fleet key among settings", `{"dataplane":{"config":{"secrets":{"previous_fleet_keys":"x"}}}}`, "secrets.previous_fleet_keys is a secret"},
+		{"runtime role without an owner", `{"postgres":{"runtimeRole":"gateway"}}`, "belong together"},
 		{"pepper among settings", `{"dataplane":{"config":{"secrets":{"pepper":"0123456789abcdef"}}}}`, "secrets.pepper is a secret"},
 		{"connection string among settings", `{"controlplane":{"config":{"postgres":{"url":"postgres://db"}}}}`, "postgres.url is a secret"},
 		{"dotted setting", `{"controlplane":{"config":{"postgres.url":"postgres://db"}}}`, "'postgres.url' does not match pattern"},

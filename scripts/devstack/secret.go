@@ -13,7 +13,7 @@ import (
 // Secrets are the secrets of a stack. They are generated once and stored in files, whose
 // paths the planes get.
 type Secrets struct {
-	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, PostgresPassword string
+	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, PostgresPassword, PostgresRuntimePassword string
 }
 
 // loadSecrets reads the secrets and generates missing ones.
@@ -31,6 +31,7 @@ func (l Layout) loadSecrets() (Secrets, error) {
 		{"nats_controlplane", &s.NATSControl, rand.Text},
 		{"nats_dataplane", &s.NATSData, rand.Text},
 		{"postgres_password", &s.PostgresPassword, rand.Text},
+		{"postgres_runtime_password", &s.PostgresRuntimePassword, rand.Text},
 	} {
 		text, err := os.ReadFile(l.secret(secret.name))
 		if errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"modelgateway/scripts/devstack/pginstall"
 	"modelgateway/scripts/devstack/supervise"
 	"modelgateway/scripts/testkit/pgcluster"
@@ -191,8 +193,12 @@ func (s *Stack) prepare(ctx context.Context) (err error) {
 	if s.secrets, err = s.Layout.loadSecrets(); err != nil {
 		return err
 	}
-	if err := writeFile(s.Layout.secret("postgres_url"), []byte(s.postgresURL()+"\n")); err != nil {
-		return err
+	for name, user := range map[string]*url.Userinfo{
+		"postgres_owner_url": s.ownerRole(), "postgres_url": url.UserPassword(runtimeRole, s.secrets.PostgresRuntimePassword),
+	} {
+		if err := writeFile(s.Layout.secret(name), []byte(s.postgresURL(user)+"\n")); err != nil {
+			return err
+		}
 	}
 	return s.progress.step("building the binaries", func() error { return s.Layout.build(ctx) })
 }
@@ -216,8 +222,37 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		return err
 	}
 	return s.progress.step("migrating the database", func() error {
-		return s.Layout.migrate(ctx, []string{"MGW_POSTGRES_URL_FILE=" + s.Layout.secret("postgres_url")})
+		if err := s.createRuntimeRole(ctx); err != nil {
+			return err
+		}
+		return s.Layout.migrate(ctx, []string{
+			"MGW_POSTGRES_URL_FILE=" + s.Layout.secret("postgres_owner_url"), "MGW_POSTGRES_RUNTIME_ROLE=" + runtimeRole,
+		})
 	})
+}
+
+// runtimeRole is the database role of the control planes. It does not own the tables, so that the
+// stack finds privileges that are missing.
+const runtimeRole = "controlplane"
+
+// createRuntimeRole creates the role of the control planes, or sets its password.
+func (s *Stack) createRuntimeRole(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, s.postgresURL(s.ownerRole()))
+	if err != nil {
+		return fmt.Errorf("connect to Postgres: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	// The password is random base32, so it needs no quoting.
+	_, err = conn.Exec(ctx, fmt.Sprintf(`do $$ begin
+		if not exists (select from pg_roles where rolname = '%[1]s') then
+			create role %[1]s login;
+		end if;
+		alter role %[1]s password '%[2]s';
+	end $$`, runtimeRole, s.secrets.PostgresRuntimePassword))
+	if err != nil {
+		return fmt.Errorf("create the role %s: %w", runtimeRole, err)
+	}
+	return nil
 }
 
 func (s *Stack) startNATS() error {
@@ -264,7 +299,7 @@ func (s *Stack) state(account demo) State {
 
 		ProviderSimURL: s.Ports.Sim.URL(),
 		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.Ports.NATS.Address()}).String(),
-		PostgresURL:    s.postgresURL(),
+		PostgresURL:    s.postgresURL(s.ownerRole()),
 	}
 	for i, listen := range s.Ports.DataPlanes {
 		state.BaseURLs = append(state.BaseURLs, listen.Serve.URL())
@@ -278,9 +313,14 @@ func (s *Stack) state(account demo) State {
 	return state
 }
 
-func (s *Stack) postgresURL() string {
+// ownerRole is the role that owns the tables.
+func (s *Stack) ownerRole() *url.Userinfo {
+	return url.UserPassword("postgres", s.secrets.PostgresPassword)
+}
+
+func (s *Stack) postgresURL(user *url.Userinfo) string {
 	return (&url.URL{
-		Scheme: "postgres", User: url.UserPassword("postgres", s.secrets.PostgresPassword), Host: s.Ports.Postgres.Address(),
+		Scheme: "postgres", User: user, Host: s.Ports.Postgres.Address(),
 		Path: "/" + database, RawQuery: "sslmode=disable",
 	}).String()
 }

@@ -67,6 +67,7 @@ type Ops struct {
 type Postgres struct {
 	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required."`
 	URLFile        string          `mapstructure:"url_file" usage:"File that holds postgres.url."`
+	RuntimeRole    string          `mapstructure:"runtime_role" usage:"Database role of the serving control plane, if it is not the owner of the tables. The command migrate grants it only what it needs. Empty grants nothing."`
 	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections to the database, at least 4."`
 }
 

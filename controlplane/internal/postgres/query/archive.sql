@@ -36,8 +36,8 @@ limit @row_limit;
 -- name: InsertAuditArchive :exec
 insert into audit_archives (last_id, entries, file, sha256) values (@last_id, @entries, @file, @sha256);
 
--- name: RemoveAudit :execrows
-delete from audit_log where id <= @last_id;
+-- name: RemoveAudit :one
+select remove_archived_audit(@last_id)::bigint as removed;
 
 -- name: TryLockArchive :one
 select pg_try_advisory_lock(7310005)::boolean as locked;

@@ -161,16 +161,15 @@ func (q *Queries) Now(ctx context.Context) (time.Time, error) {
 	return now, err
 }
 
-const removeAudit = `-- name: RemoveAudit :execrows
-delete from audit_log where id <= $1
+const removeAudit = `-- name: RemoveAudit :one
+select remove_archived_audit($1)::bigint as removed
 `
 
 func (q *Queries) RemoveAudit(ctx context.Context, lastID int64) (int64, error) {
-	result, err := q.db.Exec(ctx, removeAudit, lastID)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	row := q.db.QueryRow(ctx, removeAudit, lastID)
+	var removed int64
+	err := row.Scan(&removed)
+	return removed, err
 }
 
 const tryLockArchive = `-- name: TryLockArchive :one

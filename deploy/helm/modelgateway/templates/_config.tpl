@@ -175,8 +175,25 @@ key_file: {{ $dir }}/nats-client.key
 {{- end }}
 {{- end }}
 
+{{/* The Secrets of the migration: the connection string of the owner, if there is one of its own. */}}
+{{- define "modelgateway.secretSources.migrate" -}}
+{{- if ne (empty .Values.postgres.runtimeRole) (not .Values.secrets.migrationPostgresURL.enabled) }}
+{{- fail "postgres.runtimeRole and secrets.migrationPostgresURL.enabled belong together: the owner of the tables migrates and grants, the runtime role serves" }}
+{{- end }}
+{{- if .Values.secrets.migrationPostgresURL.enabled }}
+{{- include "modelgateway.secretSource" (list . .Values.secrets.migrationPostgresURL "postgres-url") }}
+{{- else }}
+{{- include "modelgateway.secretSource" (list . .Values.secrets.postgresURL "postgres-url") }}
+{{- end }}
+{{- include "modelgateway.secretSources.postgresTLS" . }}
+{{- end }}
+
 {{- define "modelgateway.secretSources.postgres" -}}
 {{- include "modelgateway.secretSource" (list . .Values.secrets.postgresURL "postgres-url") }}
+{{- include "modelgateway.secretSources.postgresTLS" . }}
+{{- end }}
+
+{{- define "modelgateway.secretSources.postgresTLS" -}}
 {{- with .Values.postgres.caSecret }}
 {{- if .name }}
 - secret:
