@@ -83,6 +83,9 @@ type HeartbeatResponse struct {
 	// unsettled usage again; if the epoch is new, the session has ended.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
+	// UsageBacklog means that settlement is behind: what is not settled yet waits in the usage stream, and the proxy does
+	// not publish it again.
+	UsageBacklog bool `json:"usage_backlog,omitempty"`
 }
 
 // CloseRequest closes a session in which no request runs any more and every

@@ -7,6 +7,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,10 @@ type Config struct {
 	Replicas int
 	// MonitorURL is the URL of the server's monitoring port, for Diagnose; empty if there is none.
 	MonitorURL string
+	// UsageMaxBytes bounds the usage stream on each server; zero means no bound but the disk. UsageKept is how long settled
+	// usage stays in it; zero means the default.
+	UsageMaxBytes int64
+	UsageKept     time.Duration
 	// Name identifies this replica in the server's list of connections.
 	Name string
 }
@@ -52,6 +57,8 @@ type Bus struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	streams StreamStore
+	// backlog is set while settlement is behind; proxies then do not publish again what is not settled yet.
+	backlog atomic.Bool
 	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.
 	clusterEpoch atomic.Int64
 
@@ -76,7 +83,7 @@ const (
 	pollAckWait = 90 * time.Second
 	// drainTimeout bounds how long Stop waits for messages that the server has already sent.
 	drainTimeout = 2 * time.Second
-	// usageRetention is how long settled usage stays in the stream, for replay after Postgres lost commits.
+	// usageRetention is how long unsettled usage and the states of video jobs stay in their streams.
 	usageRetention = 7 * 24 * time.Hour
 	// statesPerVideoJob is how many states of one video job are backed up. The newest valid one is needed; the newest
 	// ones may be rejected updates of proxies that had an outdated record.
@@ -213,10 +220,12 @@ func videoJobStream(replicas int) jetstream.StreamConfig {
 	}
 }
 
-func usageStream(replicas int) jetstream.StreamConfig {
+func (b *Bus) usageStream(replicas int) jetstream.StreamConfig {
+	unlimited := int64(-1)
 	return jetstream.StreamConfig{
+		MaxBytes: cmp.Or(b.cfg.UsageMaxBytes, unlimited), Compression: jetstream.S2Compression,
 		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Description: "usage events of finished requests",
-		Retention: jetstream.LimitsPolicy, MaxAge: usageRetention, Discard: jetstream.DiscardNew,
+		Retention: jetstream.LimitsPolicy, MaxAge: max(usageRetention, b.cfg.UsageKept), Discard: jetstream.DiscardNew,
 		Storage: jetstream.FileStorage, Replicas: replicas, Duplicates: 2 * time.Minute,
 	}
 }
@@ -232,7 +241,7 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 			return fmt.Errorf("bus: record new stream %s: %w", subject.UsageStream, err)
 		}
 	}
-	_, err = b.js.CreateOrUpdateStream(ctx, usageStream(replicas))
+	_, err = b.js.CreateOrUpdateStream(ctx, b.usageStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
 	}
@@ -240,8 +249,5 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	if _, err = b.js.CreateOrUpdateConsumer(ctx, subject.UsageStream, config); err != nil {
-		return fmt.Errorf("bus: declare consumer %s: %w", config.Durable, err)
-	}
-	return nil
+	return b.declareUsageConsumer(ctx, &config)
 }

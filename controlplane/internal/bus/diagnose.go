@@ -30,7 +30,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 		config   jetstream.StreamConfig
 		consumer string
 	}{
-		{usageStream(replicas), subject.UsageConsumer},
+		{b.usageStream(replicas), subject.UsageConsumer},
 		{videoPollStream(replicas), subject.VideoPollConsumer},
 		{videoJobStream(replicas), ""},
 		{jetstream.StreamConfig{
@@ -74,6 +74,7 @@ func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted 
 		return s, fmt.Errorf("bus: read stream %s: %w", wanted.Name, err)
 	}
 	facts.Skew, facts.Uncertainty = diagnosis.Skew(sent, info.TimeStamp, time.Now())
+	s.Bytes, s.MaxBytes = info.State.Bytes, max(info.Config.MaxBytes, 0)
 	s.Replicas, s.Differences = info.Config.Replicas, streamDifferences(&wanted, &info.Config)
 	if info.Cluster != nil {
 		for _, peer := range info.Cluster.Replicas {
@@ -128,7 +129,8 @@ func streamDifferences(wanted, found *jetstream.StreamConfig) []string {
 	compare("discard", wanted.Discard, found.Discard)
 	compare("max_age", wanted.MaxAge, found.MaxAge)
 	compare("max_msgs_per_subject", max(wanted.MaxMsgsPerSubject, 0), max(found.MaxMsgsPerSubject, 0))
-	compare("max_bytes", int64(0), max(found.MaxBytes, 0))
+	compare("max_bytes", max(wanted.MaxBytes, 0), max(found.MaxBytes, 0))
+	compare("compression", wanted.Compression, found.Compression)
 	compare("max_msgs", int64(0), max(found.MaxMsgs, 0))
 	return faults
 }

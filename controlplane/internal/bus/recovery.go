@@ -137,9 +137,30 @@ func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int6
 	}
 	if clusterEpoch > 1 {
 		config.Durable = fmt.Sprintf("%s-%d", subject.UsageConsumer, clusterEpoch)
-		if from != nil {
-			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, from
-		}
+	}
+	if from != nil {
+		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, from
 	}
 	return config, clusterEpoch, nil
+}
+
+// declareUsageConsumer creates the consumer, or updates it. The place at which a
+// consumer begins cannot be changed later.
+func (b *Bus) declareUsageConsumer(ctx context.Context, config *jetstream.ConsumerConfig) error {
+	existing, err := b.js.Consumer(ctx, subject.UsageStream, config.Durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		if _, err = b.js.CreateConsumer(ctx, subject.UsageStream, *config); err == nil {
+			return nil
+		}
+		existing, err = b.js.Consumer(ctx, subject.UsageStream, config.Durable) // another replica may have created it meanwhile
+	}
+	if err == nil {
+		begins := existing.CachedInfo().Config
+		config.DeliverPolicy, config.OptStartTime = begins.DeliverPolicy, begins.OptStartTime
+		_, err = b.js.UpdateConsumer(ctx, subject.UsageStream, *config)
+	}
+	if err != nil {
+		return fmt.Errorf("bus: declare consumer %s: %w", config.Durable, err)
+	}
+	return nil
 }

@@ -27,10 +27,22 @@ func (b *Bus) Serve(s *leasing.Service) error {
 			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
 		subject.Register:  requestHandler(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
-		subject.Heartbeat: requestHandler(b, s.Heartbeat, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Heartbeat: requestHandler(b, b.heartbeat(s), wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Close:     requestHandler(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Balance:   requestHandler(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
 	})
+}
+
+// heartbeat adds to the service's response whether settlement is behind.
+func (b *Bus) heartbeat(s *leasing.Service) func(context.Context, *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+	return func(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
+		response, err := s.Heartbeat(ctx, r)
+		if err != nil {
+			return nil, err //nolint:wrapcheck // requestHandler logs it with the subject
+		}
+		response.UsageBacklog = b.backlog.Load()
+		return response, nil
+	}
 }
 
 // subscribe joins the queue group of each subject.

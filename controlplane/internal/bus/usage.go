@@ -43,6 +43,8 @@ func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
 		defer close(batches)
 		c.fetchUntilStop(b.ctx, batches)
 	})
+	streamMetrics := newStreamMetrics(reg)
+	b.tasks.Go(func() { b.watchUsage(b.ctx, streamMetrics) })
 	for range settlers {
 		b.tasks.Go(func() {
 			for batch := range batches {

@@ -81,7 +81,10 @@ type NATS struct {
 	CertFile     string          `mapstructure:"cert_file" usage:"File with the TLS client certificate for NATS."`
 	KeyFile      string          `mapstructure:"key_file" usage:"File with the private key of the TLS client certificate."`
 	Replicas     int             `mapstructure:"replicas" usage:"Number of NATS servers that store each stream and bucket."`
-	MonitorURL   string          `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. If it is empty, these checks are skipped."`
+	// The usage stream needs about 250 bytes for each request on the disk of each server that stores it.
+	UsageMaxBytes int64         `mapstructure:"usage_max_bytes" usage:"Maximum size of the usage stream in bytes on each NATS server that stores it; 0 means no limit but the disk. A request takes about 250 bytes: 100 requests per second for 7 days are 15 GiB. The disk needs twice as much. When the stream is full, usage waits in the spools of the proxies."`
+	UsageKept     time.Duration `mapstructure:"usage_kept" usage:"How long settled usage stays in the usage stream. After a loss of commits in Postgres it is settled again from there, so it must be longer than the age of the newest backup that would be restored, plus 1h. At least 2h."`
+	MonitorURL    string        `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. If it is empty, these checks are skipped."`
 }
 
 // Secrets holds the secrets that both planes share and those of the control
@@ -181,7 +184,7 @@ func Default() Config {
 		},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10},
-		NATS:            NATS{Replicas: 1},
+		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
 		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
@@ -216,6 +219,8 @@ func (c *Config) Validate() error {
 	var v settings.Validator
 	v.Reject(c.Postgres.URL == "", "postgres.url is not set")
 	v.Reject(c.NATS.URL == "", "nats.url is not set")
+	v.Reject(c.NATS.UsageMaxBytes < 0, "nats.usage_max_bytes is negative")
+	v.Reject(c.NATS.UsageKept < 2*time.Hour, "nats.usage_kept is shorter than 2h")
 	v.Reject(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
 	for i, pepper := range c.Secrets.PreviousPeppers.Lines() {
 		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)

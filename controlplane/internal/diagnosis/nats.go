@@ -35,6 +35,9 @@ type Stream struct {
 	// Waiting is the number of unacknowledged messages; Oldest is the time of the first of them.
 	Waiting uint64
 	Oldest  time.Time
+	// Bytes is the size of the stream on each server, MaxBytes the limit; zero means none.
+	Bytes    uint64
+	MaxBytes int64
 	// Usage is true for the usage stream.
 	Usage bool
 }
@@ -65,6 +68,7 @@ func checkNATS(n *NATS, now time.Time) []Finding {
 		if s.Usage {
 			add.add(durable(s, n))
 			add.add(lag(s, now))
+			add.add(size(s))
 		}
 	}
 	return add.findings
@@ -100,6 +104,29 @@ func durable(s *Stream, n *NATS) Finding {
 		"Proxies keep it until it is settled and publish it again, so it is lost only if their disks are lost as well."
 	f.Advice = "Set `sync_interval: always` in the jetstream block of NATS, or store streams on three servers (nats.replicas). " +
 		"The control plane can read the setting if nats.monitor_url is configured."
+	return f
+}
+
+// sizeWarning and sizeFailure are percentages of the limit.
+const sizeWarning, sizeFailure = 70, 90
+
+// size reports how full the usage stream is.
+func size(s *Stream) Finding {
+	f := Finding{Area: "nats", Check: "usage_size", Subject: s.Name, Status: OK, Detail: fmt.Sprintf("%d MiB without a limit", s.Bytes>>20)}
+	if s.MaxBytes <= 0 {
+		return f
+	}
+	share := s.Bytes * 100 / uint64(s.MaxBytes)
+	f.Detail = fmt.Sprintf("%d of %d MiB (%d %%)", s.Bytes>>20, s.MaxBytes>>20, share)
+	if share < sizeWarning {
+		return f
+	}
+	f.Status = Warning
+	if share >= sizeFailure {
+		f.Status = Failure
+	}
+	f.Meaning = "When the stream is full, usage stays in the spools of the proxies. A proxy with a full spool serves no requests."
+	f.Advice = "Check whether usage is settled (usage_lag). If it is, raise nats.usage_max_bytes or shorten nats.usage_kept."
 	return f
 }
 

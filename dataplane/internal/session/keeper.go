@@ -45,6 +45,8 @@ type Usage interface {
 	MarkClosed(id wire.SessionID)
 	// Republish queues every unsettled event for publication again.
 	Republish()
+	// HoldUsage says whether unsettled events are seldom published again, because settlement is behind.
+	HoldUsage(held bool)
 	// UsedCapacity returns how many units of spool capacity are in use.
 	UsedCapacity() int64
 	// WriteError returns why no session can be recorded, or nil.

@@ -210,6 +210,8 @@ func (s *spool) MarkClosed(id wire.SessionID) {
 	delete(s.sessions, id)
 }
 
+func (s *spool) HoldUsage(bool) {}
+
 func (s *spool) Republish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

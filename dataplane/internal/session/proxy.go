@@ -32,6 +32,9 @@ func (p proxy) StreamLost() {
 	p.k.usage.Republish()
 }
 
+// HoldUsage implements session.Proxy.
+func (p proxy) HoldUsage(held bool) { p.k.usage.HoldUsage(held) }
+
 // CommitsLost implements session.Proxy.
 func (p proxy) CommitsLost(epoch int64) {
 	p.k.log.Warn("postgres has lost commits: reservations are reported and unsettled usage is published again", slog.Int64("epoch", epoch))

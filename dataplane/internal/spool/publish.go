@@ -79,6 +79,14 @@ func (s *Spool) Republish() {
 	s.wakePublisher()
 }
 
+// HoldUsage implements session.Usage: while settlement is behind, unsettled
+// events are seldom published again.
+func (s *Spool) HoldUsage(held bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.usage.Hold(held)
+}
+
 // OldestUnsettled returns when the request of the oldest unsettled event
 // finished, or the zero time if every event is settled.
 func (s *Spool) OldestUnsettled() time.Time {

@@ -13,6 +13,7 @@ import (
 	"modelgateway/scripts/e2e/rig"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 )
 
@@ -53,7 +54,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 	l := startLoad(t, clients)
 	l.settled(t, 4) // then their events are in the stream
 	js := l.r.JetStream(t)
-	altered := map[string]event.Usage{}
+	altered, reasons := map[string]event.Usage{}, map[string]string{}
 	for _, b := range batches(t, js) {
 		for _, raw := range b.Events {
 			var e event.Usage
@@ -64,12 +65,16 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 			switch len(altered) {
 			case 0:
 				e.Cost++
+				reasons[e.RequestID] = "differs from"
 			case 1:
-				e.Cost = 0
+				e.Cost, e.Usage, e.Rule = 0, price.Usage{}, event.RuleNone // its price is right
+				reasons[e.RequestID] = "altered duplicate"
 			case 2:
 				e.Usage.Output += 1000
+				reasons[e.RequestID] = "differs from"
 			case 3:
 				e.KeyID = ident.Key.New()
+				reasons[e.RequestID] = "no such key"
 			default:
 				continue
 			}
@@ -90,8 +95,8 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 		rig.Await(t, "the altered event in quarantine", func(ctx context.Context) error {
 			var reason string
 			err := conn.QueryRow(ctx, `select reason from quarantine where request_id = $1`, id).Scan(&reason)
-			if err == nil && !strings.Contains(reason, "altered duplicate") && !strings.Contains(reason, "no such key") {
-				err = fmt.Errorf("the reason is %q", reason)
+			if err == nil && !strings.Contains(reason, reasons[id]) {
+				err = fmt.Errorf("the reason is %q; want %q", reason, reasons[id])
 			}
 			return err
 		})

@@ -62,6 +62,32 @@ func TestChaos_nats_powercut_replay(t *testing.T) {
 	checkBills(t, l, asked, credit)
 }
 
+// The usage stream is full: nothing is settled, and the proxies serve on from their spools.
+// When it has room again, every request is charged once.
+func TestChaos_usage_stream_full(t *testing.T) {
+	l := startLoad(t, clients)
+	l.await(t, 40, answered)
+	js := l.r.JetStream(t)
+	resize := func(limit func(s jetstream.StreamState) int64) {
+		t.Helper()
+		info := usageStream(t, l.r).CachedInfo()
+		config := info.Config
+		config.MaxBytes = limit(info.State)
+		if _, err := js.UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(func(s jetstream.StreamState) int64 { return int64(s.Bytes) })
+	l.await(t, 60, answered)
+	if _, err := js.Publish(t.Context(), subject.Usage(1<<40), make([]byte, 10_000)); err == nil {
+		t.Error("the stream takes messages; want it to be full")
+	}
+	resize(func(jetstream.StreamState) int64 { return -1 })
+	asked := l.finish()
+	checkOnlyUnavailable(t, asked)
+	checkBills(t, l, asked, credit)
+}
+
 // The usage stream is deleted while it has unsettled events. The control plane creates it
 // again, and the proxies publish again.
 func TestChaos_nats_stream_deleted(t *testing.T) {

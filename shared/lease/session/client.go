@@ -55,6 +55,9 @@ type Proxy interface {
 	ApplyChange(c wire.KeyChange)
 	// StreamLost is called when the usage stream was created again: unsettled usage events must be published again.
 	StreamLost()
+	// HoldUsage is called with every heartbeat, and says whether unsettled usage events are seldom published again:
+	// settlement is behind, or no control plane has responded.
+	HoldUsage(held bool)
 	// CommitsLost is called when Postgres has lost commits, before the next session starts: all leases must be reported
 	// again, and unsettled usage events published again.
 	CommitsLost(epoch int64)
@@ -234,6 +237,7 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 	c.heartbeat = nil
 	c.applyFetched(r.Changes)
 	c.checkStream(r.StreamIncarnation)
+	c.proxy.HoldUsage(r.UsageBacklog)
 	deadline, extended := ExtendedUntil(r, sentAt) // only after the changes are applied
 	if extended {
 		c.setDeadline(sentAt, deadline)
@@ -249,6 +253,7 @@ func (c *Client) HandleHeartbeat(now, sentAt Instant, request *wire.HeartbeatReq
 // HeartbeatFailed records that a heartbeat has no response.
 func (c *Client) HeartbeatFailed(now Instant, request *wire.HeartbeatRequest) {
 	if request == c.heartbeat {
+		c.proxy.HoldUsage(true) // without a control plane nothing is settled
 		c.heartbeat, c.at = nil, now.Mono+c.timing.Jitter(min(c.timing.RetryInterval, c.interval))
 	}
 }

@@ -431,6 +431,13 @@ func usageMutations() []Mutation {
 				}
 			}
 		}},
+		{"events stay held after settlement has caught up", 90, func(r *Rules) {
+			r.HoldUsage = func(u *usagelog.Log[*usage], held bool) {
+				if held {
+					u.Hold(true)
+				}
+			}
+		}},
 		{"a settled request is settled again", 20, func(r *Rules) {
 			r.MarkInserted = func(s *settlement.Batch, _ map[[16]byte]bool) []int {
 				all := map[[16]byte]bool{}

@@ -287,6 +287,8 @@ func (h proxyHost) ResetKeys(floor int64) { h.p.invalidations.BeginSession(floor
 func (h proxyHost) ApplyChange(c wire.KeyChange) { h.p.applyChange(c) }
 
 // StreamLost implements session.Proxy.
+func (h proxyHost) HoldUsage(held bool) { h.p.w.rules.HoldUsage(h.p.usage, held) }
+
 func (h proxyHost) StreamLost() { h.p.w.rules.Republish(h.p.usage) }
 
 // CommitsLost implements session.Proxy.

@@ -419,7 +419,7 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 		d.saveSession(t, d.now(w))
 		answer = wire.HeartbeatResponse{
 			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
-			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
+			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch, UsageBacklog: w.stream.backlog(),
 		}
 		for _, change := range d.changes {
 			if change.Revision > r.AppliedRevision && len(answer.Changes) < maxChanges {

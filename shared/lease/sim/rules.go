@@ -66,6 +66,7 @@ type Rules struct {
 	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
 	Resync           func(q *holder.Queue)
 	Republish        func(u *usagelog.Log[*usage])
+	HoldUsage        func(u *usagelog.Log[*usage], held bool)
 }
 
 // CorrectIn returns the correct rules, with a directed profile for all seeds. If
@@ -113,5 +114,6 @@ func Correct() *Rules {
 		OnStored:        func(*usagelog.Log[*usage], []*usage) {},
 		Resync:          (*holder.Queue).Resync,
 		Republish:       (*usagelog.Log[*usage]).Republish,
+		HoldUsage:       (*usagelog.Log[*usage]).Hold,
 	}
 }

@@ -36,6 +36,11 @@ func (s *stream) replay() {
 	}
 }
 
+// maxPending is how many messages may wait before settlement counts as behind.
+const maxPending = 16
+
+func (s *stream) backlog() bool { return len(s.messages)-s.next+len(s.taken) > maxPending }
+
 // fetch returns the indexes of the next messages to deliver, at most limit.
 func (s *stream) fetch(limit int, now time.Duration) []int {
 	var batch []int

@@ -17,6 +17,8 @@ const (
 	// resendLevels bounds how often that time doubles; the last one is more than five minutes. Without the doubling, the
 	// stream would fill with copies while nothing is settled.
 	resendLevels = 8
+	// resendHeld is the least such time while publications are held.
+	resendHeld = time.Hour
 )
 
 // Delivery is the delivery state of one event. Callers embed it in their own
@@ -49,6 +51,7 @@ type Log[E Entry] struct {
 	pending  int64
 	queue    []E // to be published, in order
 	sent     [resendLevels][]publication[E]
+	held     bool
 }
 
 // SessionLog has the unsettled events of one session.
@@ -284,8 +287,11 @@ func (u *Log[E]) recordPublication(e E, now time.Duration) {
 func (u *Log[E]) enqueueOverdue(now time.Duration) {
 	var none E
 	for level, wait := 0, resendAfter; level < resendLevels; level, wait = level+1, 2*wait {
-		sent := u.sent[level]
-		for len(sent) > 0 && (sent[0].obsolete() || now-sent[0].at >= wait) {
+		sent, due := u.sent[level], wait
+		if u.held {
+			due = max(wait, resendHeld)
+		}
+		for len(sent) > 0 && (sent[0].obsolete() || now-sent[0].at >= due) {
 			if !sent[0].obsolete() {
 				u.Enqueue(sent[0].e)
 			}
@@ -295,6 +301,11 @@ func (u *Log[E]) enqueueOverdue(now time.Duration) {
 		u.sent[level] = sent
 	}
 }
+
+// Hold says whether settlement is known to be behind or cannot be reached. While
+// it is, events are published once and seldom again: they wait in the stream, and
+// every copy would wait there, too.
+func (u *Log[E]) Hold(held bool) { u.held = held }
 
 func (p publication[E]) obsolete() bool {
 	d := p.e.delivery()

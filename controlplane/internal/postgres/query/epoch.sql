@@ -92,7 +92,11 @@ select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 fr
 select exists (select from api_keys where lookup_hash = @lookup_hash and revoked_at is not null);
 
 -- name: UsageReplay :one
-select cluster_epoch, usage_replay_from from cluster_state;
+select cluster_epoch, usage_replay_from, lost_at from cluster_state;
+
+-- name: NewestRecord :one
+-- The newest request that is settled, by the time in its id, and when it was settled.
+select request_id, settled_at from usage_records order by request_id desc limit 1;
 
 -- name: RestoreSession :exec
 -- Inserts a session that Postgres has lost, so that its reports and events are accepted.

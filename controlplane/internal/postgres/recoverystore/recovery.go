@@ -180,10 +180,37 @@ func declare(ctx context.Context, q *sqlcgen.Queries, mark *rollback.HighWaterMa
 	return nil
 }
 
-// UsageReplay implements bus.Incarnations.
+// settledOverlap is how much usage before the newest settled request is read
+// again by a new consumer: requests end, and their usage arrives, in another order
+// than they begin in.
+const settledOverlap = time.Hour
+
+// UsageReplay implements bus.StreamStore. In a cluster epoch, usage is settled
+// again from some time before the loss; a consumer that is created again later
+// begins some time before the newest request that was settled since.
 func (s *Store) UsageReplay(ctx context.Context) (clusterEpoch int64, from *time.Time, err error) {
 	row, err := s.db.Queries().UsageReplay(ctx)
-	return row.ClusterEpoch, row.UsageReplayFrom, postgres.Translate("read epoch", err)
+	if err != nil {
+		return 0, nil, postgres.Translate("read epoch", err)
+	}
+	newest, err := s.db.Queries().NewestRecord(ctx)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return row.ClusterEpoch, row.UsageReplayFrom, nil
+	case err != nil:
+		return 0, nil, postgres.Translate("read newest usage record", err)
+	case row.LostAt != nil && !newest.SettledAt.After(*row.LostAt):
+		return row.ClusterEpoch, row.UsageReplayFrom, nil
+	}
+	begun := newest.RequestID.Time()
+	if begun.After(newest.SettledAt) {
+		begun = newest.SettledAt // the clock of the proxy was ahead
+	}
+	begun = begun.Add(-settledOverlap)
+	if row.UsageReplayFrom != nil && begun.Before(*row.UsageReplayFrom) {
+		begun = *row.UsageReplayFrom
+	}
+	return row.ClusterEpoch, &begun, nil
 }
 
 // RecordNewStream records that the usage stream was created again. Proxies see the

@@ -208,6 +208,23 @@ func (q *Queries) MissingCommitMarkers(ctx context.Context, arg MissingCommitMar
 	return items, nil
 }
 
+const newestRecord = `-- name: NewestRecord :one
+select request_id, settled_at from usage_records order by request_id desc limit 1
+`
+
+type NewestRecordRow struct {
+	RequestID ident.UUID
+	SettledAt time.Time
+}
+
+// The newest request that is settled, by the time in its id, and when it was settled.
+func (q *Queries) NewestRecord(ctx context.Context) (NewestRecordRow, error) {
+	row := q.db.QueryRow(ctx, newestRecord)
+	var i NewestRecordRow
+	err := row.Scan(&i.RequestID, &i.SettledAt)
+	return i, err
+}
+
 const raiseIDs = `-- name: RaiseIDs :exec
 select setval('proxy_sessions_id_seq', $1::bigint), setval('pools_id_seq', $2::bigint),
     setval('model_prices_version_seq', coalesce(pg_sequence_last_value('model_prices_version_seq'), 0) + 1048576),
@@ -332,17 +349,18 @@ func (q *Queries) SinceLoss(ctx context.Context) (float64, error) {
 }
 
 const usageReplay = `-- name: UsageReplay :one
-select cluster_epoch, usage_replay_from from cluster_state
+select cluster_epoch, usage_replay_from, lost_at from cluster_state
 `
 
 type UsageReplayRow struct {
 	ClusterEpoch    int64
 	UsageReplayFrom *time.Time
+	LostAt          *time.Time
 }
 
 func (q *Queries) UsageReplay(ctx context.Context) (UsageReplayRow, error) {
 	row := q.db.QueryRow(ctx, usageReplay)
 	var i UsageReplayRow
-	err := row.Scan(&i.ClusterEpoch, &i.UsageReplayFrom)
+	err := row.Scan(&i.ClusterEpoch, &i.UsageReplayFrom, &i.LostAt)
 	return i, err
 }
