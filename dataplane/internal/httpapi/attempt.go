@@ -26,6 +26,8 @@ const maxAttempts = 3
 
 // routeCaller calls routes for one request.
 type routeCaller interface {
+	// context ends when nobody waits for the request any more.
+	context() context.Context
 	// ready returns an error if the request must not, or need not, be attempted any more.
 	ready() error
 	// call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
@@ -47,9 +49,16 @@ type routeFailures struct {
 // is the error.
 func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCaller) (*routeFailures, error) {
 	var last, rateLimited *provider.Failure
-	for _, choice := range choices[:min(len(choices), maxAttempts)] {
+	choices = choices[:min(len(choices), maxAttempts)]
+	for i, choice := range choices {
+		turn, ok := s.Picker.AwaitTurn(caller.context(), choice, x.key.AccountID, i == len(choices)-1)
 		if err := caller.ready(); err != nil {
 			return nil, err
+		}
+		if !ok {
+			last = provider.NoTurnFailure(s.Picker.Cooldown(choice.ID))
+			rateLimited = last
+			continue
 		}
 		attempt, ok := s.Picker.Begin(choice.ID)
 		if !ok {
@@ -58,6 +67,9 @@ func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCall
 		failure, err := s.tryRoute(x, choice, &attempt, caller)
 		if failure == nil {
 			return nil, err
+		}
+		if isRateLimited(failure) {
+			turn.Refused()
 		}
 		if !failure.Failover {
 			return &routeFailures{last: failure}, nil
@@ -129,6 +141,9 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 		slog.String("request_id", x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
 		slog.String("credential", choice.Credential.ID), slog.String("class", f.Class), slog.Any("error", f))
 }
+
+// context implements routeCaller.
+func (g *generationRequest) context() context.Context { return g.incoming.Context() }
 
 // ready implements routeCaller.
 func (g *generationRequest) ready() error {

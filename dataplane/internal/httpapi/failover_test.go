@@ -307,3 +307,30 @@ func TestAtMostThreeRoutesAreTried(t *testing.T) {
 		t.Errorf("a fourth route was tried")
 	}
 }
+
+// The provider accepts less than one call a second, and other requests have had the turns.
+func TestRequestWithoutATurnAtARateLimitedRouteIsNotSent(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	now := func() time.Time { return time.Unix(1000, clock.Load()) }
+	limited := jsonAnswer(429, `{"error":{"message":"Rate limit reached","type":"requests","code":"rate_limit_exceeded"}}`)
+	g := newGatewayWith(t, options{now: now}, limited)
+	send := func(calls int) {
+		t.Helper()
+		got := g.post("/v1/chat/completions", chatBody).apiError(t)
+		if got.Status != 429 || got.Code != "rate_limit_exceeded" || got.RetryAfter != "1" {
+			t.Errorf("got %+v; want 429", got)
+		}
+		if n := len(g.sims[0].received()); n != calls {
+			t.Errorf("the provider got %d calls; want %d", n, calls)
+		}
+		if e := g.spool.next(t); e.Status != event.Failed || e.Cost != 0 || e.HTTPStatus != 429 {
+			t.Errorf("got event %+v", e)
+		}
+	}
+	send(1)
+	send(2)
+	clock.Add(int64(time.Second)) // the first window ends: one call a second is made
+	send(3)
+	send(3)
+}

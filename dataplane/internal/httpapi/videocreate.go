@@ -123,6 +123,9 @@ func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	}
 }
 
+// context implements routeCaller.
+func (v *videoCreation) context() context.Context { return v.detached() }
+
 // ready implements routeCaller. Nothing holds a reservation of the key, so a revocation does not end the creation.
 func (v *videoCreation) ready() error {
 	err := v.server.Admission.Check(v.detached(), v.key)

@@ -91,6 +91,14 @@ func CallFailure(call *Call, err error) *Failure {
 	return f
 }
 
+// NoTurnFailure returns the Failure of a call that was not made, because the provider limits the rate and other accounts
+// have their turns. cooldown is the rest of the pause that the provider asked for.
+func NoTurnFailure(cooldown time.Duration) *Failure {
+	e := apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded, message(classify.Verdict{Class: classify.RateLimit}))
+	e.RetryAfter = min(max(cooldown, minCooldown), maxCooldown)
+	return &Failure{Client: e, Failover: true, Unsent: true, Class: classify.RateLimit.String()}
+}
+
 // withoutProviderText removes texts of the provider from an error, because the transport quotes text that it could not
 // parse. An error that may contain such a text is reduced to its type.
 func withoutProviderText(err error) error {

@@ -113,6 +113,8 @@ func (p *Picker) RetryAfter(routes []*catalog.Route) (wait time.Duration) {
 var (
 	breakerStateDesc = prometheus.NewDesc("mgw_route_breaker_state",
 		"State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open.", []string{"route"}, nil)
+	turnsRefusedDesc = prometheus.NewDesc("mgw_route_turns_refused_total",
+		"Requests that were not sent to a rate-limited route, because other accounts had their turns.", []string{"route"}, nil)
 	breakerOpeningsDesc = prometheus.NewDesc("mgw_route_breaker_openings_total",
 		"Number of times that the circuit breaker of a route has opened.", []string{"route"}, nil)
 )
@@ -121,10 +123,16 @@ var (
 func (p *Picker) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- breakerStateDesc
 	descriptions <- breakerOpeningsDesc
+	descriptions <- turnsRefusedDesc
 }
 
 // Collect implements prometheus.Collector. Operators bound the number of routes, which are the values of the label.
 func (p *Picker) Collect(metrics chan<- prometheus.Metric) {
+	p.limits.mu.Lock()
+	for id, n := range p.limits.refused {
+		metrics <- prometheus.MustNewConstMetric(turnsRefusedDesc, prometheus.CounterValue, float64(n), id)
+	}
+	p.limits.mu.Unlock()
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	now := p.now()

@@ -9,6 +9,9 @@
 // cooldown, the one whose cooldown ends first is attempted all the same: if a model has one route, one broken
 // connection must not block all requests. If a route keeps failing, its circuit breaker opens and no request calls it
 // until a probe has succeeded. A rate limit does not count as a failure for the circuit breaker.
+//
+// While a provider limits the rate of calls, the accounts take turns (see turns): one account's flood cannot take all of
+// the calls that the provider accepts.
 package route
 
 import (
@@ -34,6 +37,7 @@ type Picker struct {
 	// breakers has the circuit breakers of routes that have failed, openings how often they have opened, by route id.
 	breakers map[string]breaker
 	openings map[string]int
+	limits   limits
 }
 
 // New returns a Picker. now is the clock; nil means time.Now.
@@ -41,7 +45,10 @@ func New(now func() time.Time) *Picker {
 	if now == nil {
 		now = time.Now
 	}
-	return &Picker{now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, breakers: map[string]breaker{}, openings: map[string]int{}}
+	return &Picker{
+		now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, breakers: map[string]breaker{}, openings: map[string]int{},
+		limits: limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
+	}
 }
 
 // StartCooldown starts a cooldown of a route or credential. It does not shorten a running one.
@@ -111,6 +118,14 @@ func (p *Picker) cooldownUntil(id string) time.Time {
 		return until
 	}
 	return time.Time{}
+}
+
+// Cooldown returns how long the cooldown of a route lasts, zero if it has none.
+func (p *Picker) Cooldown(id string) time.Duration {
+	if until := p.cooldownUntil(id); !until.IsZero() {
+		return until.Sub(p.now())
+	}
+	return 0
 }
 
 // breakerAllows reports whether the circuit breaker of a route allows a request.
