@@ -25,6 +25,8 @@ type Request struct {
 	Size, Quality string
 	// Seconds is the length of a video; zero if the client set none.
 	Seconds int64
+	// Betas is the set of beta features that the request needs, in the order of the format's list of them.
+	Betas uint64
 	// File is the file in a form, nil if there is none.
 	File *File
 
@@ -57,6 +59,15 @@ const jsonType = "application/json"
 
 // ContentType returns the media type of the last body that AppendUpstream returned.
 func (r *Request) ContentType() string { return r.contentType }
+
+// Beta returns the names of the beta features that the request needs under a policy, separated by commas. They are sent
+// in a header of their own. Check must have accepted the request.
+func (r *Request) Beta(p *Policy) string {
+	if r.Betas == 0 || r.spec.BetaFunc == nil {
+		return ""
+	}
+	return r.spec.BetaFunc(r, p)
+}
 
 // Body returns the JSON object of the request.
 func (r *Request) Body() *jsonspan.Object { return r.obj }

@@ -27,6 +27,9 @@ type Spec struct {
 	ReadFunc  func(r *Request)
 	CheckFunc func(r *Request, p *Policy, rules Rules) *apierr.Error
 	EditFunc  func(r *Request, e *Edit, t *Target)
+	// BetaFunc returns the names of the beta features that a checked request needs at a provider; nil if the format has
+	// none.
+	BetaFunc func(r *Request, p *Policy) string
 	// EncodeFunc makes an outgoing body and its content type from an object and the file that belongs to it. Only a
 	// format with files has one.
 	EncodeFunc func(dst, object []byte, file *File) (body []byte, contentType string)

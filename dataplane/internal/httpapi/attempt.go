@@ -162,6 +162,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	body := g.upstreamBody(choice)
 	call := provider.Call{
 		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
+		Beta:     g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),
 		Deadline: g.x.started.Add(maxRequestDuration), // for all attempts together, because the lease covers no more
 	}
 	if g.request.Stream {

@@ -37,8 +37,8 @@ type Call struct {
 	Accept string
 	// Range is the Range header of a download, empty for none.
 	Range string
-	// Header holds further headers that the format needs, such as anthropic-beta.
-	Header http.Header
+	// Beta names the beta features that the body needs, separated by commas; empty for none.
+	Beta string
 	// Deadline is when the call must have ended; zero: only the provider's time limit applies.
 	Deadline time.Time
 	// IdempotencyKey is sent with the creation of an object that must not be created twice; empty for other calls.

@@ -2,10 +2,11 @@ package upstream
 
 import (
 	"bytes"
-	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -26,14 +27,15 @@ type headKey struct {
 	format              catalogkv.Format
 	credential          catalog.Credential
 	accept, contentType string
+	beta                string
 }
 
 // get returns the head of a call. It must not be modified.
 func (h *headCache) get(call *provider.Call) *head {
-	if call.Range != "" || call.IdempotencyKey != "" || len(call.Header) > 0 {
+	if call.Range != "" || call.IdempotencyKey != "" {
 		return newHead(call)
 	}
-	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType}
+	key := headKey{call.Format, call.Credential, call.Accept, call.ContentType, call.Beta}
 	h.mu.RLock()
 	made := h.heads[key]
 	current := h.provider == call.Provider
@@ -91,6 +93,17 @@ func (h *head) appendTo(out []byte, call *provider.Call, base *url.URL) []byte {
 	return append(out, "\r\n"...)
 }
 
+// joinNames returns two lists of names as one, without repetitions.
+func joinNames(first, second string) string {
+	names := strings.Split(first, ",")
+	for name := range strings.SplitSeq(second, ",") {
+		if !slices.ContainsFunc(names, func(known string) bool { return strings.TrimSpace(known) == name }) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
 // headerFields returns the headers of a call. None of them comes from the client.
 func headerFields(call *provider.Call) http.Header {
 	accept := call.Accept
@@ -119,8 +132,13 @@ func headerFields(call *provider.Call) http.Header {
 		}
 		h["Anthropic-Version"] = []string{version}
 	}
-	maps.Copy(h, call.Header)
+	if call.Beta != "" {
+		h["Anthropic-Beta"] = []string{call.Beta}
+	}
 	for name, value := range call.Provider.Headers {
+		if call.Beta != "" && http.CanonicalHeaderKey(name) == "Anthropic-Beta" {
+			value = joinNames(value, call.Beta)
+		}
 		h.Set(name, value)
 	}
 	if auth := call.Provider.Auth; auth != "" && auth != catalogkv.Bearer {

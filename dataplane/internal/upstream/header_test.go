@@ -39,6 +39,12 @@ func TestHeadsAreCachedPerProviderCredentialAndFormat(t *testing.T) {
 		if send(other); got.Get("Anthropic-Version") == "" || got.Get("Accept") != "text/event-stream" {
 			t.Errorf("another format: got %v", got)
 		}
+		for _, beta := range []string{"x", ""} {
+			other.Beta = beta
+			if send(other); got.Get("Anthropic-Beta") != beta {
+				t.Errorf("beta features %q: got %v", beta, got)
+			}
+		}
 		changed := *first.Provider
 		changed.Headers = map[string]string{"x-extra": "new"}
 		other = first

@@ -50,7 +50,7 @@ func (c *strangeConn) request() (who string) {
 	if _, err := io.Copy(io.Discard, request.Body); err != nil {
 		return ""
 	}
-	return request.Header.Get("X-Customer")
+	return request.Header.Get("Anthropic-Beta")
 }
 
 func (c *strangeConn) send(text string) { _, _ = io.WriteString(c.Conn, text) }
@@ -166,7 +166,7 @@ type outcome struct {
 
 // callAs makes a call for a customer. padding is the size of its prompt.
 func callAs(ctx context.Context, c *Client, to provider.Call, who string, padding int) outcome {
-	to.Header = http.Header{"X-Customer": {who}}
+	to.Beta = who // a header that says whose call it is
 	to.Body = provider.NewBody(make([]byte, padding), nil)
 	answer, err := c.Do(ctx, to)
 	if err != nil {
@@ -275,7 +275,7 @@ func TestConnectionIsNotReusedAfterAnAnswerThatBeganBeforeItsCallWasSent(t *test
 			if err != nil {
 				return
 			}
-			answer := answerFor(request.Header.Get("X-Customer"))
+			answer := answerFor(request.Header.Get("Anthropic-Beta"))
 			c.send(answer[:len(answer)-1])
 			<-rest
 			_, _ = io.Copy(io.Discard, request.Body)
@@ -283,7 +283,7 @@ func TestConnectionIsNotReusedAfterAnAnswerThatBeganBeforeItsCallWasSent(t *test
 			c.serveProperly()
 		})
 		c, to, conns := p.client(t, false)
-		to.Header = http.Header{"X-Customer": {"alice"}}
+		to.Beta = "alice"
 		to.Body = provider.NewBody(make([]byte, 32<<20), nil) // more than the buffers of both kernels hold
 		early, err := c.Do(t.Context(), to)
 		if err != nil {

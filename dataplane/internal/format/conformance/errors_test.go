@@ -70,6 +70,23 @@ func TestErrorAtAnyPlaceOfAStreamIsAFailure(t *testing.T) {
 	}
 }
 
+func TestReasonThatFollowsAFailedResponseIsRead(t *testing.T) {
+	t.Parallel()
+	failed := "event: response.failed\n" + `data: {"type":"response.failed","sequence_number":2,"response":{"id":"resp_1","object":"response","status":"failed","output":[]}}` + "\n\n"
+	reason := "event: error\n" + `data: {"type":"error","sequence_number":3,"error":{"code":"too_many_requests","message":"Too Many Requests"}}` + "\n"
+	a := newAnswer(t, catalogkv.Responses, "")
+	defer a.Release()
+	out, isFailed := readEvents(a, beginnings[catalogkv.Responses]+failed+reason)
+	if !isFailed || !strings.Contains(string(a.Failure()), "too_many_requests") || strings.Contains(out, "failed") {
+		t.Errorf("failed %v with %s, the client gets %q", isFailed, a.Failure(), out)
+	}
+	without := newAnswer(t, catalogkv.Responses, "")
+	defer without.Release()
+	if r := answerStream(without, []byte(beginnings[catalogkv.Responses]+failed), oneRead); r.OK || strings.Contains(string(r.out), "failed") {
+		t.Errorf("a failed response without a reason is complete: %q", r.out)
+	}
+}
+
 func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 	t.Parallel()
 	tests := map[catalogkv.Format][]string{

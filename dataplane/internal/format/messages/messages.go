@@ -5,6 +5,7 @@
 package messages
 
 import (
+	"bytes"
 	"strings"
 
 	"modelgateway/dataplane/internal/format"
@@ -23,6 +24,7 @@ var spec = format.Spec{
 	Limits:    []string{"max_tokens"},
 	CheckFunc: check,
 	EditFunc:  edit,
+	BetaFunc:  beta,
 	Tools: format.NewTools([]string{
 		"tools[]", "messages[].content[].tool", "messages[].content[].tool_changes[].tool", "system[].tool",
 	}, toolClass, readChoice),
@@ -62,15 +64,23 @@ func check(r *format.Request, _ *format.Policy, _ format.Rules) *apierr.Error {
 	if e := checkEdits(r.Value("context_management")); e != nil {
 		return e
 	}
+	readBetas(r)
 	raw := r.Value("messages")
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
-			if string(c.DecodedName()) != "content" {
+			switch name := string(c.DecodedName()); name {
+			case "output_config", "clear_at":
+				if c.Kind() != jsonspan.KindNull {
+					r.Betas |= betasOf["messages[]."+name]
+				}
+				continue
+			case "content":
+			default:
 				continue
 			}
-			path, end := findStored(raw, c.Start(), maxNesting)
+			path, end := findStored(raw, c.Start(), maxNesting, &r.Betas)
 			if path != "" {
 				return format.Unsupported(format.ElementPath("messages", it.Index()) + ".content" + path)
 			}
@@ -136,11 +146,11 @@ const maxNesting = 8
 
 // findStored searches a list of blocks for a reference to something that a provider would have stored. It returns the
 // path to it, empty if there is none, and the index after the list, 0 if it is unknown. It reads the text once.
-func findStored(raw []byte, at, depth int) (path string, end int) {
+func findStored(raw []byte, at, depth int, needs *uint64) (path string, end int) {
 	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
-		if path = findStoredInBlock(raw, &c, depth, false); path != "" {
+		if path = findStoredInBlock(raw, &c, depth, needs, false); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
 		it.SetEnd(c.SkipRest())
@@ -149,14 +159,17 @@ func findStored(raw []byte, at, depth int) (path string, end int) {
 }
 
 // findStoredInBlock searches the members of one block, or of its source. Blocks that a provider has made may name files
-// themselves.
-func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, isSource bool) (path string) {
+// themselves. The beta features that the blocks need are added to needs.
+func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, needs *uint64, isSource bool) (path string) {
 	for c.Next() {
 		switch name := string(c.DecodedName()); name {
 		case "type":
 			kind, _ := jsonspan.Text(nil, c.Value())
 			if string(kind) == "container_upload" || string(kind) == "file" {
 				return ".type"
+			}
+			if bytes.HasPrefix(kind, []byte("tool_")) {
+				*needs |= betasOf["messages[].content[].type="+string(kind)]
 			}
 		case "file_id":
 			if isSource && c.Kind() != jsonspan.KindNull {
@@ -166,7 +179,7 @@ func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, isSource
 			if depth == 0 {
 				return ".content"
 			}
-			path, end := findStored(raw, c.Start(), depth-1)
+			path, end := findStored(raw, c.Start(), depth-1, needs)
 			if path != "" {
 				return ".content" + path
 			}
@@ -176,7 +189,7 @@ func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, isSource
 			if depth == 0 {
 				return ".source"
 			}
-			if path = findStoredInBlock(raw, &inner, depth-1, true); path != "" {
+			if path = findStoredInBlock(raw, &inner, depth-1, needs, true); path != "" {
 				return ".source" + path
 			}
 			c.SetEnd(inner.SkipRest())

@@ -19,6 +19,8 @@ type reader struct {
 	// derived from it.
 	created []byte
 	ended   bool
+	// unexplained reports whether the response has failed without a reason, which may follow in an event of its own.
+	unexplained bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -31,7 +33,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
 	a.Echo.Capture(cfg.Request, echoed)
-	a.sequence, a.created, a.ended = -1, answer.Trim(a.created), false
+	a.sequence, a.created, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false
 	return a
 }
 
@@ -77,10 +79,13 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if a.Failed() {
 		return a.afterFailure(dst, ev, kind)
 	}
+	if a.unexplained && string(kind) != "error" {
+		return dst, format.Other
+	}
 	before := a.sequence
 	a.recordNumber(ev.Data)
 	dst, result := a.event(dst, ev, kind)
-	if result == format.Failure {
+	if result == format.Failure || a.unexplained {
 		a.sequence = before // the client does not get the event, so its number can be used again
 	}
 	return dst, result
@@ -159,6 +164,10 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 		a.recordUsage(&p) // an earlier report does not cover the whole response
 	}
 	if kind == "response.failed" || p.failed {
+		if !p.failed || !p.explained {
+			a.unexplained = true
+			return dst, format.Other
+		}
 		return a.Fail(dst, ev.Data)
 	}
 	if whole {
@@ -178,6 +187,7 @@ func (a *reader) recordCreated(response []byte) {
 // responseParts are the parts of a response that the reader needs.
 type responseParts struct {
 	failed    bool
+	explained bool   // whether it says why it failed
 	output    []byte // nil if there is none
 	usage     []byte
 	toolUsage []byte
@@ -197,7 +207,10 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 				c.Set(w, a.Model)
 			}
 		case "error":
-			p.failed = p.failed || c.Kind() != jsonspan.KindNull
+			p.explained = p.explained || c.Kind() != jsonspan.KindNull
+			p.failed = p.failed || p.explained
+		case "incomplete_details":
+			p.explained = p.explained || c.Kind() == jsonspan.KindObject
 		case "status":
 			p.failed = p.failed || string(c.Value()) == `"failed"`
 		case "output":

@@ -125,6 +125,7 @@ func newEvidence(a Answer, u unwrapped) evidence {
 	e.has = map[string]func() bool{
 		"html":        func() bool { return u.html },
 		"nothing":     func() bool { return u.empty },
+		"answer":      func() bool { return u.answer },
 		"param":       func() bool { return findParam(u, false) != "" },
 		"image_param": func() bool { return isImageParam(findParam(u, false)) },
 		"name":        sync.OnceValue(func() bool { return findParam(u, true) != "" }),
@@ -211,10 +212,13 @@ func chooseText(u unwrapped, at int) string {
 	return ""
 }
 
-// isProse reports whether a text is a sentence rather than a code. Chinese text has no
+// isProse reports whether a text is a sentence rather than a code or a document. Chinese text has no
 // blanks, and codes are never Chinese.
 func isProse(text string) bool {
 	text = strings.TrimSpace(text)
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[{") {
+		return false // a document without a member that is known
+	}
 	return strings.Contains(text, " ") || strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) })
 }
 

@@ -32,12 +32,69 @@ const minSecret = 3
 
 var linkPattern = regexp.MustCompile(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)
 
-// identifying lists the patterns of text that identifies an account or a host. They are
-// applied in this order: a URL before the host and the id in it.
-var identifying = []struct {
+// pattern is a form of identifying text. The first group of re, if there is one, stays: it is a label.
+type pattern struct {
 	what string
 	re   *regexp.Regexp
-}{
+}
+
+// idPattern is a form of text that identifies something if a condition holds for its second group. The first group
+// stays.
+type idPattern struct {
+	what string
+	re   *regexp.Regexp
+	is   func(id string) bool
+}
+
+// ids lists the patterns of ids that words could match, too. They are applied after those of identifying.
+var ids = []idPattern{
+	{"paths of programs", regexp.MustCompile(`(?i)()(/(?:opt|usr|home|root|app|srv|var|tmp|mnt|workspace)/[^\s"'<>)]+|(?:/[\w.-]+)+\.(?:py|go|rs|js|ts|cpp|cc|cu|so|rb|java|php)\b)`), always},
+	{"ids by their prefix, also short ones and such without digits", regexp.MustCompile(
+		`()\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|req|request|resp|chatcmpl|cmpl|run|trace|gen|batch|msg|sess|session)[-_]([A-Za-z0-9]{6,})\b`), isMixed},
+	{"ids by a label with the word id", regexp.MustCompile(
+		`(?i)\b((?:ray|key|request|trace|correlation|activity|subscription|organi[sz]ation|org|project|account|team|tenant|workspace|resource|session|deployment|log)[ _-]?(?:id|uuid)\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]{4,})`), hasDigit},
+	{"ids by a label alone", regexp.MustCompile(`(?i)\b((?:ray|reference|ref|subscription|incident)\s*[:=#(]*\s*["'<\x60]?)([0-9a-f]{8,}(?:-[a-z]{3})?)\b`), hasDigit},
+	{"names of machines and deployments", regexp.MustCompile(`(?i)\b((?:deployment|resource|pod|node)(?:\s+name)?\s*[:=]?\s*["'<\x60]?)([a-z0-9]+(?:-[a-z0-9]+)+)\b`), always},
+	{"ids of several parts", regexp.MustCompile(`()\b([A-Za-z0-9]{5,8}-[A-Za-z0-9]{5,8}-[0-9a-f]{16})\b`), always},
+	{"hexadecimal ids", regexp.MustCompile(`()\b([0-9a-f]{12,}(?:-[A-Z]{3})?)\b`), isMixed},
+	{"random text in base64", regexp.MustCompile(`()([A-Za-z0-9+/]{20,}={0,2})`), isRandom},
+}
+
+func always(string) bool { return true }
+
+func hasDigit(id string) bool { return strings.ContainsAny(id, "0123456789") }
+
+// isMixed reports whether a text has digits and letters, or a capital letter inside of it.
+func isMixed(id string) bool {
+	hasLetter := strings.ContainsFunc(id, unicode.IsLetter)
+	return hasDigit(id) && hasLetter || strings.ContainsFunc(id[1:], unicode.IsUpper) && strings.ContainsFunc(id, unicode.IsLower)
+}
+
+// isRandom reports whether a text has small and capital letters and several digits.
+func isRandom(id string) bool {
+	digits := 0
+	for _, r := range id {
+		if unicode.IsDigit(r) {
+			digits++
+		}
+	}
+	return digits > 1 && strings.ContainsFunc(id, unicode.IsLower) && strings.ContainsFunc(id, unicode.IsUpper)
+}
+
+// hide replaces the ids in a text.
+func (p idPattern) hide(text string) string {
+	return p.re.ReplaceAllStringFunc(text, func(match string) string {
+		groups := p.re.FindStringSubmatch(match)
+		if groups == nil || !p.is(groups[2]) {
+			return match
+		}
+		return groups[1] + removed
+	})
+}
+
+// identifying lists the patterns of text that identifies an account or a host. They are
+// applied in this order: a URL before the host and the id in it.
+var identifying = []pattern{
 	{"links, also without a scheme", linkPattern},
 	{"inline data, which is long and meaningless", regexp.MustCompile(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
 	{"mail addresses", regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)},
@@ -85,6 +142,9 @@ func (c Cleaner) Clean(text string) string {
 			continue
 		}
 		text = p.re.ReplaceAllString(text, removed)
+	}
+	for _, p := range ids {
+		text = p.hide(text)
 	}
 	return shorten(strings.TrimSpace(blanks.ReplaceAllString(text, " ")))
 }

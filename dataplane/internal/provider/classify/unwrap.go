@@ -2,6 +2,7 @@ package classify
 
 import (
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -22,6 +23,7 @@ type unwrapped struct {
 	status int         // the HTTP status in the body, 0 if none
 	html   bool
 	empty  bool
+	answer bool // the body has a list where an answer has its output
 }
 
 // level is the text found at one depth of wrapping.
@@ -77,7 +79,9 @@ var roles = map[string]role{
 	"usage": roleIgnore, "request": roleIgnore, "b64json": roleIgnore, "help": roleIgnore, "providername": roleIgnore,
 	"contentfilterresults": roleIgnore, "timestamp": roleIgnore, "created": roleIgnore, "object": roleHint, "instance": roleIgnore,
 	"stack": roleIgnore, "traceback": roleIgnore, "stacktrace": roleIgnore, "stackentries": roleIgnore, "instructions": roleIgnore,
-	"moreinfo": roleIgnore, "helpurl": roleIgnore, "role": roleIgnore,
+	"moreinfo": roleIgnore, "tools": roleIgnore, "functions": roleIgnore, "messages": roleIgnore, "prompt": roleIgnore,
+	"revisedprompt": roleIgnore, "negativeprompt": roleIgnore, "system": roleIgnore, "toolchoice": roleIgnore, "promptcachekey": roleIgnore,
+	"safetyidentifier": roleIgnore, "user": roleIgnore, "helpurl": roleIgnore, "role": roleIgnore,
 }
 
 // pauseMember matches the names of members that hold a pause, such as retryDelay,
@@ -106,10 +110,26 @@ func unwrap(body []byte, contentType string) unwrapped {
 		body = body[:maxBody]
 	}
 	c := collector{texts: map[int][]string{}}
-	c.openText(0, strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), " "))
+	text := strings.ToValidUTF8(strings.TrimPrefix(string(body), "\ufeff"), " ")
+	c.openText(0, text)
+	c.out.answer = isAnswer(text)
 	c.out.empty = len(c.texts) == 0 && len(c.hints) == 0
 	c.out.html = c.out.html || strings.Contains(contentType, "text/html")
 	return c.finish()
+}
+
+// isAnswer reports whether a body is a document with a list in a member where providers write the output.
+func isAnswer(body string) bool {
+	v, _, ok := parseValue(body)
+	return ok && slices.ContainsFunc(v.members, func(m member) bool {
+		switch memberName(m.key) {
+		case "data", "choices", "candidates", "predictions", "output", "artifacts":
+			return m.val.kind == kindArray
+		case "promptfeedback":
+			return m.val.kind == kindObject
+		}
+		return false
+	})
 }
 
 // collector collects texts, hints and parameters with their depth in the document.
