@@ -41,6 +41,22 @@ func TestVariablesInSecretsAreExpanded(t *testing.T) {
 	}
 }
 
+func TestJSONMayEscapeCharactersAsSurrogates(t *testing.T) {
+	t.Parallel()
+	doc := `{"currency":"USD","models":[{"id":"m","type":"text","display_name":"\\\ud83d\ude80 \u00e9 \\ud83d","price":{"input":"1.00","output":"2.00"}}]}`
+	text, err := catalogfile.Expand([]byte(doc), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got catalog.Document
+	if err := strict.YAML(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\\🚀 é \\ud83d"; got.Models[0].DisplayName != want {
+		t.Errorf("got %q; want %q", got.Models[0].DisplayName, want)
+	}
+}
+
 func TestAllErrorsOfVariablesAreReported(t *testing.T) {
 	t.Parallel()
 	_, err := catalogfile.Expand([]byte("providers:\n- base_url: ${KEY}\n  credentials: [{secret: '${MISSING}'}, {secret: '${GONE}-${KEY}'}]\n"), env)

@@ -3,6 +3,7 @@
 package catalogfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -18,6 +19,9 @@ var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 // Expand replaces environment variables in the secrets of credentials. A variable in another place is an error, because
 // other values are shown to people; so is a variable that is not set. All errors are returned, joined.
 func Expand(text []byte, env func(string) string) ([]byte, error) {
+	if json.Valid(text) {
+		text = decodeSurrogates(text)
+	}
 	var tree yaml.Node
 	if err := yaml.Unmarshal(text, &tree); err != nil {
 		return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
@@ -37,6 +41,21 @@ func Expand(text []byte, env func(string) string) ([]byte, error) {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return out, nil
+}
+
+// surrogates matches an escape of JSON: a pair of surrogates, or any other.
+var surrogates = regexp.MustCompile(`\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\.`)
+
+// decodeSurrogates replaces the pairs of surrogates in a JSON text by the characters that they stand for. JSON allows
+// such escapes, YAML does not.
+func decodeSurrogates(text []byte) []byte {
+	return surrogates.ReplaceAllFunc(text, func(escape []byte) []byte {
+		var character string
+		if len(escape) == 2 || json.Unmarshal([]byte(`"`+string(escape)+`"`), &character) != nil {
+			return escape
+		}
+		return []byte(character)
+	})
 }
 
 type expander struct {
