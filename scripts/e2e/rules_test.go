@@ -110,6 +110,8 @@ var rules = []struct {
 	{"Limits", "rate limit of the provider", "TestRetryAfterOfTheProviderIsPassedOn", ""},
 	{"Limits", "spend limit and balance", "TestExactlyAsManyAsFitAreServed TestReservedRemainderBecomesAvailableAgain", ""},
 	{"Limits", "bodies", "TestBodySizeLimits", ""},
+	{"Limits", "bodies in flight", "chaos.TestChaos_large_bodies_at_a_small_memory_limit", ""},
+	{"Limits", "slow clients, downloads and connections", "", "their limits take minutes; dataplane/internal/httpapi tests them with a fake clock"},
 	{"Limits", "images per request", "TestNumberOfImagesIsClamped", ""},
 	{"Limits", "none per minute", "TestThereIsNoLimitOfRequestsPerMinute", ""},
 	{"Limits", "a slot is free when its request has ended", "TestSlotIsFreeWhenTheRequestHasEnded", ""},

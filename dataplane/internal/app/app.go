@@ -19,7 +19,6 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/bus"
-	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/format"
@@ -122,12 +121,8 @@ func build(
 	reg.MustRegister(picker)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
-	budget := bytebudget.New(bodyBudget(cfg.API.BodyBudget), float64(cfg.API.AccountBodyPercent)/100)
-	reg.MustRegister(budget)
-	api := httpapi.New(httpapi.Config{
-		Listen: cfg.API.Listen, BodyTimeout: cfg.API.BodyTimeout, MinRate: cfg.API.MinRate,
-		MaxConns: cfg.API.MaxConnections, MaxDownloads: cfg.API.MaxDownloads,
-	}, httpapi.Dependencies{
+	budget := newBudget(&cfg.API, reg)
+	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
 		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access, Budget: budget,

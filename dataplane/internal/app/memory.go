@@ -9,7 +9,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"modelgateway/dataplane/internal/bytebudget"
+	"modelgateway/dataplane/internal/config"
+	"modelgateway/dataplane/internal/httpapi"
 )
 
 const (
@@ -32,6 +36,20 @@ func bodyBudget(set int64) int64 {
 		return budgetWithoutLimit
 	}
 	return max(limit/100*budgetPercent, bytebudget.MinSize)
+}
+
+// newBudget makes the budget for bodies and registers its metrics.
+func newBudget(cfg *config.API, reg prometheus.Registerer) *bytebudget.Budget {
+	budget := bytebudget.New(bodyBudget(cfg.BodyBudget), float64(cfg.AccountBodyPercent)/100)
+	reg.MustRegister(budget)
+	return budget
+}
+
+// listenerConfig returns the settings of the public listener.
+func listenerConfig(cfg *config.API) httpapi.Config {
+	return httpapi.Config{
+		Listen: cfg.Listen, BodyTimeout: cfg.BodyTimeout, MinRate: cfg.MinRate, MaxConns: cfg.MaxConnections, MaxDownloads: cfg.MaxDownloads,
+	}
 }
 
 // cgroupLimit returns the least memory limit of the process's control groups in bytes, zero if they have none. root is

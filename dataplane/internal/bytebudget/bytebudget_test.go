@@ -124,7 +124,12 @@ func TestBudgetHoldsUnderConcurrentUse(t *testing.T) {
 func TestPerAccountBoundsEachAccount(t *testing.T) {
 	t.Parallel()
 	var p PerAccount
-	if !p.Enter("a", 2) || !p.Enter("a", 2) || p.Enter("a", 2) || !p.Enter("b", 1) || p.Enter("c", 0) {
+	for i, want := range []bool{true, true, false} {
+		if got := p.Enter("a", 2); got != want {
+			t.Errorf("%d are there, and another one enters: %v", i, got)
+		}
+	}
+	if !p.Enter("b", 1) || p.Enter("c", 0) {
 		t.Error("the bound does not hold for each account by itself")
 	}
 	p.Leave("a")

@@ -13,7 +13,7 @@ func newRefusals() refusals {
 	counter := func(reason string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_body_refusals_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Request bodies, and answers in one piece, that had no room in the budget for bodies, by reason: full; share, if the account used up its share; too_large, if the budget is smaller than the body.",
+			Help: "Request bodies, and answers in one piece, without room in the budget for bodies, by reason: full, share of the account, too_large.",
 		})
 	}
 	return refusals{counter("full"), counter("share"), counter("too_large")}

@@ -206,9 +206,9 @@ func (g *gateway) pass(d time.Duration) { g.later.Add(int64(d)) }
 // publishCatalog publishes the catalog.
 func (g *gateway) publishCatalog(o options) {
 	var routes []catalogkv.Route
-	urls := make([]string, o.routes)
-	for i := range urls {
-		urls[i] = "http://provider.invalid"
+	var urls []string
+	for range o.routes {
+		urls = append(urls, "http://provider.invalid")
 	}
 	for _, s := range g.sims {
 		urls = append(urls, s.URL)

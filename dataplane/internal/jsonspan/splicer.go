@@ -1,5 +1,7 @@
 package jsonspan
 
+import "slices"
+
 // Splicer copies a text with some of its parts replaced. The replacements must come in the order of the text.
 // NewSplicer returns it.
 type Splicer struct {
@@ -17,6 +19,9 @@ func (s *Splicer) Replace(start, end int, raw []byte) {
 	start = max(start, s.from)
 	if end < start {
 		return
+	}
+	if !s.changed {
+		s.dst = slices.Grow(s.dst, len(s.text)+len(raw)) // a copy that grows by steps would need several times its memory
 	}
 	s.dst = append(s.dst, s.text[s.from:start]...)
 	s.dst = append(s.dst, raw...)

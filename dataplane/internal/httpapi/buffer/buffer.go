@@ -4,7 +4,9 @@ package buffer
 import (
 	"errors"
 	"io"
+	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrTooLarge says that a body is larger than its limit.
@@ -32,6 +34,10 @@ func GetSized(n int) *[]byte {
 		pool = &large
 	}
 	b := pool.Get().(*[]byte)
+	if n > maxPooled && dropped.Load() > maxDropped {
+		dropped.Store(0)
+		runtime.GC()
+	}
 	if cap(*b) < n || cap(*b) > max(n+n/4, maxSmall) {
 		*b = make([]byte, 0, n)
 	}
@@ -46,8 +52,17 @@ func Put(b *[]byte) {
 		small.Put(b)
 	case n <= maxPooled:
 		large.Put(b)
+	default:
+		dropped.Add(int64(n))
 	}
 }
+
+// dropped is the size of the largest buffers, in bytes, that were dropped since the last collection that they have caused.
+var dropped atomic.Int64
+
+// maxDropped is how much of them may wait for the garbage collector, in bytes. It would start only when the heap has grown
+// to its goal, and a buffer of 100 MiB on top of that exceeds the memory limit.
+const maxDropped = 32 << 20
 
 // Room is asked before a buffer grows.
 type Room interface {
