@@ -54,6 +54,8 @@ create table cluster_state (
     cluster_epoch bigint not null default 1,
     lost_at timestamptz,
     usage_replay_from timestamptz,
+    -- the last epoch whose recovery wait is over: until it is cluster_epoch, nothing is granted
+    recovered_epoch bigint not null default 1,
     -- changes when the usage stream is created again
     stream_incarnation uuid not null default gen_random_uuid()
 );

@@ -159,7 +159,7 @@ func (m *machine) deliverRequest(t *rapid.T) {
 func (m *machine) deliverResponse(t *rapid.T) {
 	r := pick(t, "response", m.responses)
 	p := m.proxies[r.session-1]
-	if r.response.Status == wire.Fenced && m.sessions[r.session].CanRequest() {
+	if r.response.Status == wire.Fenced && m.sessions[r.session].MayAdmit() {
 		t.Skip("only an ended session gets a fenced response")
 	}
 	for _, waiter := range p.holder.HandleResponse(&r.response) {

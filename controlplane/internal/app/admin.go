@@ -98,13 +98,13 @@ const findTimeout = 5 * time.Second
 func (a *app) findDataKey(id string) (vault.DataKey, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), findTimeout)
 	defer cancel()
-	return rotationstore.New(a.db).DataKey(ctx, id)
+	return rotationstore.New(a.adminDB).DataKey(ctx, id)
 }
 
 // buildRotation loads the data keys and adds the rotation of keys.
 func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rotation.Service, error) {
 	s := rotation.NewService(rotation.Config{
-		Store: rotationstore.New(a.db), Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
+		Store: rotationstore.New(a.adminDB), Vault: keys.vault, Hasher: keys.hasher, Peppers: keys.peppers,
 	})
 	jobs.every("load_data_keys", 10*time.Second, s.Refresh)
 	jobs.every("rotate_keys", 2*time.Second, s.Work)
@@ -130,21 +130,21 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return fmt.Errorf("admin.trusted_proxies: %w", err)
 	}
 	catalogs := catalog.NewService(catalog.Config{
-		Store: catalogstore.New(a.db), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
+		Store: catalogstore.New(a.adminDB), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
 	})
 	books := ledger.NewService(ledger.Config{
-		Store: ledgerstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 	})
-	idempotencies := idempotency.New(idempotencystore.New(a.db), keys.vault)
-	publisher := outbox.New(outboxstore.New(a.db), a.bus, catalogs.Snapshot, a.log, a.registry)
+	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
+	publisher := outbox.New(outboxstore.New(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
 	a.components.Add("outbox",
 		func(ctx context.Context) error { publisher.Start(ctx); return nil },
 		func(context.Context) error { publisher.Stop(); return nil })
-	records := usagestore.New(a.db)
+	records := usagestore.New(a.adminDB)
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	check := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.db)}, a.log, a.registry)
+	check := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, a.log, a.registry)
 	jobs.every("ledger_check", time.Minute, check.CheckChanged)
 	jobs.every("ledger_check_recent", time.Hour, check.CheckRecent)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
@@ -153,17 +153,17 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	})
 	usages := usage.NewService(records)
 	archives := archive.New(archive.Config{
-		Store: archivestore.New(a.db), ReadFunc: usages.Export, Log: a.log,
+		Store: archivestore.New(a.adminDB), ReadFunc: usages.Export, Log: a.log,
 		Dir: a.cfg.Archive.Dir, UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths, AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
 	})
 	jobs.every("archive", 10*time.Minute, archives.Run)
 	jobs.every("retention", time.Minute, func(ctx context.Context) error {
-		_, err := leasestore.New(a.db).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
+		_, err := leasestore.New(a.adminDB).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
 		return err
 	})
-	videos := videostore.New(a.db)
-	quarantine := settle.NewQuarantine(quarantinestore.New(a.db), newSettler(a.db))
-	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.db).UpdateRefusedCredentials)
+	videos := videostore.New(a.adminDB)
+	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
+	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.adminDB).UpdateRefusedCredentials)
 	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
 	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
@@ -177,20 +177,20 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
-	fleets := fleetstore.New(a.db)
+	fleets := fleetstore.New(a.adminDB)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: accountstore.New(a.db), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+			Store: accountstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys: key.NewService(key.Config{
-			Store: keystore.New(a.db), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
+			Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 			SessionBound: sessionBound(a.cfg.Session.TTL),
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
-		Statements: statement.NewService(statementstore.New(a.db)),
-		Tokens:     admin.NewService(tokenstore.New(a.db), bootstrap, verifier), TrustedProxies: proxies,
-		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.db), Idempotency: idempotencies,
+		Statements: statement.NewService(statementstore.New(a.adminDB)),
+		Tokens:     admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier), TrustedProxies: proxies,
+		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),

@@ -56,12 +56,15 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 
 // app holds the components.
 type app struct {
-	cfg        config.Config
-	log        *slog.Logger
-	version    string
-	registry   *prometheus.Registry
-	probes     ops.Probes
-	db         *postgres.DB
+	cfg      config.Config
+	log      *slog.Logger
+	version  string
+	registry *prometheus.Registry
+	probes   ops.Probes
+	// db has the connections for leases, sessions, settlement and video jobs, adminDB those for everything else.
+	db, adminDB *postgres.DB
+	// replica is the name of this process in the membership of control planes.
+	replica    string
 	bus        *bus.Bus
 	epochs     *recovery.Monitor
 	leasing    *leasing.Service
@@ -98,21 +101,25 @@ func (a *app) build(ctx context.Context) error {
 }
 
 func (a *app) buildDatabase(ctx context.Context) error {
-	db, err := postgres.Open(ctx, postgres.Config{
-		URL: string(a.cfg.Postgres.URL), MaxConnections: a.cfg.Postgres.MaxConnections,
-	})
-	if err != nil {
+	a.replica = recovery.NewID()
+	cfg := postgres.Config{URL: string(a.cfg.Postgres.URL), MaxConnections: a.cfg.Postgres.MaxConnections, Name: postgres.ApplicationName(a.replica)}
+	var err error
+	if a.db, err = postgres.Open(ctx, cfg); err != nil {
 		return err
 	}
-	a.db = db
-	a.closers = append(a.closers, db.Close)
-	a.probes.Add("postgres", db.Ping)
-	a.probes.Add("schema", db.Migrated)
-	if err := db.Migrated(ctx); err != nil {
+	a.closers = append(a.closers, a.db.Close)
+	cfg.MaxConnections, cfg.StatementTimeout = a.cfg.Postgres.AdminMaxConnections, a.cfg.Postgres.StatementTimeout
+	if a.adminDB, err = postgres.Open(ctx, cfg); err != nil {
+		return err
+	}
+	a.closers = append(a.closers, a.adminDB.Close)
+	a.probes.Add("postgres", a.db.Ping)
+	a.probes.Add("schema", a.db.Migrated)
+	if err := a.db.Migrated(ctx); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	// Today's usage needs a partition even if no control plane has run for a long time.
-	a.components.Add("usage partitions", usagestore.New(db).EnsurePartitions, nil)
+	a.components.Add("usage partitions", usagestore.New(a.adminDB).EnsurePartitions, nil)
 	return nil
 }
 

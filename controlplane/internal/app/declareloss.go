@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
+	"modelgateway/shared/lease/rollback"
 )
 
 // DeclareLoss declares manually that Postgres has lost commits, for a loss that the control planes
@@ -26,7 +27,10 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 		return err
 	}
 	defer b.Close()
-	return recovery.New(recoverystore.New(db), b, cfg.Session.TTL, func(int64) {}, log, prometheus.NewRegistry()).Declare(ctx)
+	return recovery.New(recovery.Config{
+		ID: recovery.NewID(), Store: recoverystore.New(db), Bucket: b, SessionTTL: cfg.Session.TTL, SessionBound: sessionBound(cfg.Session.TTL),
+		Keeps: rollback.KeepsNever, OnEpoch: func(int64) {}, Log: log, Registerer: prometheus.NewRegistry(),
+	}).Declare(ctx)
 }
 
 func busConfig(cfg *config.Config, name string) bus.Config {

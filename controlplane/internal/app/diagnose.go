@@ -21,7 +21,7 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Se
 		peppers = append(peppers, seal.Fingerprint([]byte(old)))
 	}
 	return diagnosis.New(diagnosis.Config{
-		Database: diagnosisstore.New(a.db), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Build: a.version,
+		Database: diagnosisstore.New(a.adminDB), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Build: a.version,
 		Secrets: &diagnosis.Secrets{
 			Peppers: peppers, FleetKey: keys.fleetFingerprint, KnowsFunc: keys.vault.Knows,
 		},

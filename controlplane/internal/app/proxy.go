@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
+	"modelgateway/shared/lease/rollback"
 )
 
 // newSettler returns a settler that checks costs and leases.
@@ -31,7 +32,12 @@ func (a *app) buildProxySide(context.Context) error {
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
-	a.epochs = recovery.New(recoverystore.New(a.db), b, a.cfg.Session.TTL, b.SetClusterEpoch, a.log, a.registry)
+	a.epochs = recovery.New(recovery.Config{
+		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
+		SessionTTL: a.cfg.Session.TTL, SessionBound: sessionBound(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
+		OnEpoch: b.SetClusterEpoch, Log: a.log, Registerer: a.registry,
+	})
+	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	sessions := leasing.Config{SessionTTL: a.cfg.Session.TTL, CloseAfter: a.cfg.Session.CloseAfter, RefusalGracePeriod: a.cfg.Lease.RefusalGracePeriod}
 	a.leasing = leasing.New(sessions, leasestore.New(a.db), b, a.log, a.registry)

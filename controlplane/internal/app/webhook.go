@@ -18,7 +18,7 @@ func (a *app) buildWebhooks(keys *vault.Vault, jobs *jobs) (*webhook.Service, er
 	if err != nil {
 		return nil, fmt.Errorf("webhook.allowed_networks: %w", err)
 	}
-	store := webhookstore.New(a.db)
+	store := webhookstore.New(a.adminDB)
 	sender := webhooksender.New(webhooksender.Config{Allowed: allowed, Timeout: cfg.Timeout, UserAgent: "modelgateway/" + a.version})
 	dispatcher := webhook.NewDispatcher(webhook.DispatchConfig{
 		Queue: store, Sender: sender, Vault: keys, Log: a.log, DisableAfter: cfg.DisableAfter,

@@ -25,6 +25,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
 )
 
@@ -74,7 +75,10 @@ func (s *restorableEnv) execOnServer(format string, args ...any) {
 }
 
 func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
-	return recovery.New(recoverystore.New(s.db), b, sessionLength, b.SetClusterEpoch, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return recovery.New(recovery.Config{
+		ID: recovery.NewID(), Store: recoverystore.New(s.db), Bucket: b, SessionTTL: sessionLength, SessionBound: sessionLength, Keeps: rollback.KeepsOnRestart,
+		OnEpoch: b.SetClusterEpoch, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
 }
 
 func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
@@ -190,7 +194,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := s.requestLease(service, op); got.Status != wire.Unavailable {
 		t.Errorf("lease request during the recovery wait: %+v; want unavailable", got)
 	}
-	s.exec("update cluster_state set lost_at = lost_at - interval '1 hour'")
+	s.exec("update cluster_state set recovered_epoch = cluster_epoch")
 	if renewed, err := service.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: again.Session, BootID: "boot", AppliedRevision: again.Revision}); err != nil || renewed.ClusterEpoch != 2 {
 		t.Errorf("heartbeat after the recovery wait: %+v, %v", renewed, err)
 	}

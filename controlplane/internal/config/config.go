@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/platform/settings"
 )
 
@@ -68,7 +70,11 @@ type Postgres struct {
 	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required."`
 	URLFile        string          `mapstructure:"url_file" usage:"File that holds postgres.url."`
 	RuntimeRole    string          `mapstructure:"runtime_role" usage:"Database role of the serving control plane, if it is not the owner of the tables. The command migrate grants it only what it needs. Empty grants nothing."`
-	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections to the database, at least 4."`
+	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections for leases, sessions, settlement and video jobs, at least 4."`
+	// Requests of administrators and jobs have connections of their own, so that they cannot delay the requests of customers.
+	AdminMaxConnections int           `mapstructure:"admin_max_connections" usage:"Maximum number of connections for the admin API and for jobs, in addition to those of postgres.max_connections, at least 3."`
+	StatementTimeout    time.Duration `mapstructure:"statement_timeout" usage:"Longest time of one statement of the admin API or of a job."`
+	KeepsCommits        string        `mapstructure:"keeps_commits" usage:"When Postgres certainly keeps every commit that it has acknowledged. never: not even after a crash. restart: a server that restarts has its own disk, not a copy of it that is up to a second old. failover: replication is synchronous, so that a promoted standby has them too. If Postgres changes otherwise while a control plane is silent, a loss of commits is declared."`
 }
 
 // NATS configures the connection to NATS, its streams and its buckets.
@@ -183,7 +189,7 @@ func Default() Config {
 			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
 		},
 		Ops:             Ops{Listen: ":9091"},
-		Postgres:        Postgres{MaxConnections: 10},
+		Postgres:        Postgres{MaxConnections: 10, AdminMaxConnections: 6, StatementTimeout: time.Minute, KeepsCommits: string(rollback.KeepsOnRestart)},
 		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
@@ -249,6 +255,10 @@ func (c *Config) Validate() error {
 		v.Reject(oidc.ClockSkew < 0 || oidc.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
 	}
 	v.Reject(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
+	v.Reject(c.Postgres.AdminMaxConnections < 3, "postgres.admin_max_connections is below 3")
+	v.Reject(c.Postgres.StatementTimeout < time.Second, "postgres.statement_timeout is below one second")
+	keeps := rollback.Keeps(c.Postgres.KeepsCommits)
+	v.Reject(!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps), "postgres.keeps_commits is not never, restart or failover")
 	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
 	v.Reject(c.Lease.RefusalGracePeriod < 0 || c.Lease.RefusalGracePeriod > time.Second, "lease.refusal_grace_period is not between 0 and one second")
 	_, err = c.Webhook.Networks()

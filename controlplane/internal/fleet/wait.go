@@ -117,7 +117,10 @@ func (w *Waiter) confirm(ctx context.Context, c wire.KeyChange) (waiting []wire.
 			}
 		}
 		if (err == nil && confirmed.Effective) || ctx.Err() != nil {
-			return confirmed.Waiting, err == nil && (confirmed.Effective || len(confirmed.Waiting) > 0)
+			for _, s := range confirmed.Waiting {
+				waiting = append(waiting, s.Session)
+			}
+			return waiting, err == nil && (confirmed.Effective || len(confirmed.Waiting) > 0)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -142,7 +143,7 @@ func TestWaitAppliedReportsPendingProxies(t *testing.T) {
 	// The repeated change changes nothing: it waits for earlier changes, and no proxy is known to have applied them.
 	b.announcer.answer = propagation.Confirmation{Bound: time.Minute}
 	told(update("1ms"), "false", "0", "proxy-1, proxy-2")
-	b.announcer.answer = propagation.Confirmation{Bound: time.Minute, Waiting: []wire.SessionID{slow}}
+	b.announcer.answer = propagation.Confirmation{Bound: time.Minute, Waiting: []session.ActiveSession{{Session: slow}}}
 	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: &wait, Timeout: new("1ms")},
 		adminclient.AccountPatch{Status: new(adminclient.AccountStatusActive)}))
 	check(t, err)

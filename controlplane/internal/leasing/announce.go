@@ -58,11 +58,11 @@ type announcement struct {
 	change  wire.KeyChange
 	start   time.Time
 	acks    chan wire.Ack
-	// barrier counts its times from start. It is nil until the pending sessions were read.
+	// barrier is nil until the active sessions were read.
 	barrier *session.Barrier
 	// recorded is true once the change needs no record in the recovery bucket, or has one.
 	recorded bool
-	// survivesLoss is true once the pending sessions were read after the change was recorded. Before that, a loss of
+	// survivesLoss is true once the active sessions were read after the change was recorded. Before that, a loss of
 	// commits could undo the change unnoticed, so that it must not count as effective.
 	survivesLoss bool
 }
@@ -70,7 +70,7 @@ type announcement struct {
 // run repeats the push until the barrier is done and the change survives a loss
 // of commits, or until ctx ends.
 func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error) {
-	switch err := a.readPending(ctx); {
+	switch err := a.readActive(ctx); {
 	case err != nil && ctx.Err() != nil: // the sessions are unknown; none is valid for longer than this bound
 		return propagation.Confirmation{Bound: a.service.cfg.SessionTTL + a.service.cfg.margin()}, nil
 	case err != nil:
@@ -85,7 +85,7 @@ func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error
 		if ctx.Err() != nil || (done && a.survivesLoss) {
 			return a.confirmation(), nil
 		}
-		if err := a.readPending(ctx); errors.Is(err, ErrChangeLost) {
+		if err := a.readActive(ctx); errors.Is(err, ErrChangeLost) {
 			return propagation.Confirmation{}, err
 		}
 		if done && !a.survivesLoss { // recording or reading failed
@@ -94,25 +94,22 @@ func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error
 	}
 }
 
-// readPending records the change if necessary, and then reads the sessions that
-// the barrier has to wait for. A session that has reported the change in a
-// heartbeat is not among them any more.
+// readActive records the change if necessary, and then reads the sessions for the
+// barrier.
 //
-// The sessions are read after the commit of the change. Registrations and
-// heartbeats are serialised with changes, so a session that registers later
-// starts with the change.
-func (a *announcement) readPending(ctx context.Context) error {
+// The sessions are read after the commit of the change. A session that registers
+// later has no key records from before.
+func (a *announcement) readActive(ctx context.Context) error {
 	a.recorded = a.recorded || a.recordRevocation(ctx)
 	cfg := a.service.cfg
-	pending, err := a.service.store.PendingSessions(ctx, a.change, cfg.SessionTTL, cfg.margin())
+	active, err := a.service.store.ActiveSessions(ctx, a.change, cfg.SessionTTL, cfg.margin())
 	if err != nil {
 		return err
 	}
-	// The time is taken after the read, so that a slow read does not end a session early.
-	if now := a.elapsed(); a.barrier == nil {
-		a.barrier = session.NewBarrier(a.change.Revision, pending, cfg.margin(), now)
+	if a.barrier == nil {
+		a.barrier = session.NewBarrier(a.change.Revision, active)
 	} else {
-		a.barrier.Refresh(pending, now)
+		a.barrier.Refresh(active)
 	}
 	a.survivesLoss = a.recorded
 	return nil
@@ -147,7 +144,7 @@ func (a *announcement) push(ctx context.Context) (done bool, err error) {
 	interval := time.NewTimer(pushInterval)
 	defer interval.Stop()
 	for {
-		if a.barrier.Done(a.elapsed()) {
+		if a.barrier.Done() {
 			return true, nil
 		}
 		select {
@@ -162,11 +159,8 @@ func (a *announcement) push(ctx context.Context) (done bool, err error) {
 }
 
 func (a *announcement) confirmation() propagation.Confirmation {
-	now := a.elapsed()
 	return propagation.Confirmation{
-		Effective: a.barrier.Done(now) && a.survivesLoss, ConfirmedBy: a.barrier.Confirmed(),
-		Bound: a.barrier.MaxWait(now), Waiting: a.barrier.Waiting(),
+		Effective: a.barrier.Done() && a.survivesLoss, ConfirmedBy: a.barrier.Confirmed(),
+		Bound: a.barrier.MaxWait(a.service.cfg.margin()), Waiting: a.barrier.Waiting(),
 	}
 }
-
-func (a *announcement) elapsed() time.Duration { return time.Since(a.start) }

@@ -47,24 +47,24 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const rev, anyPushes = 7, -1
 	valid := Config{}.withDefaults()
-	two := []session.PendingSession{{Session: 1, Remaining: 10 * time.Second}, {Session: 2, Remaining: 20 * time.Second}}
+	two := []session.ActiveSession{{Session: 1, Remaining: 10 * time.Second}, {Session: 2, Remaining: 20 * time.Second}}
 	tests := []struct {
 		name string
-		// pending are the pending sessions at first; later changes them after a second.
-		pending []session.PendingSession
-		later   func(m *fakeStore)
-		pusher  fakePusher
-		slow    time.Duration
-		limit   time.Duration
-		want    propagation.Confirmation
-		after   time.Duration
-		pushes  int
+		// active are the active sessions at first; later changes them after a second.
+		active []session.ActiveSession
+		later  func(m *fakeStore)
+		pusher fakePusher
+		slow   time.Duration
+		limit  time.Duration
+		want   propagation.Confirmation
+		after  time.Duration
+		pushes int
 	}{
 		{
 			name: "no session", want: propagation.Confirmation{Effective: true}, pushes: 1,
 		},
 		{
-			name: "both sessions acknowledge", pending: two,
+			name: "both sessions acknowledge", active: two,
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) {
 				time.Sleep(3 * time.Millisecond)
 				ack(wire.Ack{Session: 1, Revision: rev})
@@ -76,14 +76,14 @@ func TestAnnounce(t *testing.T) {
 			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
 		},
 		{
-			name: "the first push does not reach one session", pending: two,
+			name: "the first push does not reach one session", active: two,
 			pusher: fakePusher{proxies: func(push int, ack func(wire.Ack)) {
 				ack(wire.Ack{Session: wire.SessionID(push), Revision: rev})
 			}},
 			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval, pushes: 2,
 		},
 		{
-			name: "an acknowledgement arrives between two pushes", pending: two,
+			name: "an acknowledgement arrives between two pushes", active: two,
 			pusher: fakePusher{proxies: func(push int, ack func(wire.Ack)) {
 				if push == 1 {
 					ack(wire.Ack{Session: 1, Revision: rev})
@@ -94,49 +94,48 @@ func TestAnnounce(t *testing.T) {
 			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval + time.Millisecond, pushes: 2,
 		},
 		{
-			name: "an acknowledgement of an older revision has no effect", pending: two[:1], limit: 1100 * time.Millisecond,
+			name: "an acknowledgement of an older revision has no effect", active: two[:1], limit: 1100 * time.Millisecond,
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
-			want:   propagation.Confirmation{Bound: 8900*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 1100 * time.Millisecond, pushes: 5,
+			want:   propagation.Confirmation{Bound: 10*time.Second + valid.margin(), Waiting: two[:1]}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
-			name: "one session expires without an acknowledgement", pending: two,
+			name: "one session is fenced without an acknowledgement", active: two,
+			later:  func(m *fakeStore) { m.active = two[1:] },
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
-			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: 10*time.Second + valid.margin(), pushes: 49,
+			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "one session reports the change in a heartbeat", pending: two,
-			later:  func(m *fakeStore) { m.pending = m.pending[1:] },
+			name: "an expired session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Remaining: -time.Hour}},
+			later: func(m *fakeStore) { m.active = nil },
+			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
+		},
+		{
+			name: "both proxies had applied the change before", active: []session.ActiveSession{{Session: 1, AppliedRevision: rev}, {Session: 2, AppliedRevision: rev + 1}},
+			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, pushes: 1,
+		},
+		{
+			name: "one session reports the change in a heartbeat", active: two,
+			later: func(m *fakeStore) {
+				m.active = []session.ActiveSession{{Session: 1, AppliedRevision: rev, Remaining: 30 * time.Second}, two[1]}
+			},
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "a fenced session does not count as confirmed", pending: []session.PendingSession{{Session: 1, Remaining: time.Second / 2}},
-			later: func(m *fakeStore) { m.pending = nil },
-			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
+			name: "a heartbeat with the old revision extends the wait", active: two[:1], limit: 4900 * time.Millisecond,
+			later: func(m *fakeStore) { m.active = []session.ActiveSession{{Session: 1, Remaining: 30 * time.Second}} },
+			want: propagation.Confirmation{
+				Bound: 30*time.Second + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Remaining: 30 * time.Second}},
+			},
+			after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "a heartbeat with the old revision does not change the bound", pending: two[:1], limit: 4900 * time.Millisecond,
-			later: func(m *fakeStore) { m.pending = []session.PendingSession{{Session: 1, Remaining: 30 * time.Second}} },
-			want:  propagation.Confirmation{Bound: 5100*time.Millisecond + valid.margin(), Waiting: []wire.SessionID{1}}, after: 4900 * time.Millisecond, pushes: 20,
-		},
-		{
-			name: "the session has expired before", pending: []session.PendingSession{{Session: 1, Remaining: -valid.margin()}}, want: propagation.Confirmation{Effective: true}, pushes: 1,
-		},
-		{
-			name: "the session has expired, but the margin is not over", pending: []session.PendingSession{{Session: 1, Remaining: -time.Second}},
-			want: propagation.Confirmation{Effective: true}, after: valid.margin() - time.Second, pushes: 5,
-		},
-		{
-			name: "a slow read does not end a session early", pending: []session.PendingSession{{Session: 1, Remaining: time.Second}}, slow: 4 * time.Second,
-			want: propagation.Confirmation{Effective: true}, after: 5*time.Second + valid.margin(), pushes: 13,
-		},
-		{
-			name: "the confirm timeout ends the wait", pending: []session.PendingSession{{Session: 1, Remaining: time.Hour}},
-			want:  propagation.Confirmation{Bound: time.Hour + valid.margin() - valid.ConfirmTimeout, Waiting: []wire.SessionID{1}},
+			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Remaining: time.Hour}},
+			want:  propagation.Confirmation{Bound: time.Hour + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Remaining: time.Hour}}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
-			name: "ctx ends before the sessions are read", pending: two, slow: time.Second, limit: time.Millisecond,
+			name: "ctx ends before the sessions are read", active: two, slow: time.Second, limit: time.Millisecond,
 			want: propagation.Confirmation{Bound: valid.SessionTTL + valid.margin()}, after: time.Second,
 		},
 	}
@@ -145,7 +144,7 @@ func TestAnnounce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := newFakeStore(0, 0)
-				store.pending, store.slow = tt.pending, tt.slow
+				store.active, store.slow = tt.active, tt.slow
 				s := newService(store, &tt.pusher)
 				if tt.later != nil {
 					time.AfterFunc(time.Second-time.Millisecond, func() {
@@ -188,7 +187,7 @@ func TestAnnounceReturnsErrorsOfPushAndStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore(0, 0)
-		store.pending = []session.PendingSession{{Session: 1, Remaining: time.Second}}
+		store.active = []session.ActiveSession{{Session: 1, Remaining: time.Second}}
 		if _, err := newService(store, &fakePusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}

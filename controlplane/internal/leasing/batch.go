@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
 )
 
@@ -101,7 +100,6 @@ func (s *Service) runBatch(ctx context.Context, tx *allocator.Transaction) {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, cancel) })()
 	err := s.store.Batch(begun, tx.Requests(), tx.Returns(), func(b *allocator.Batch) {
-		b.Recovering = rollback.InRecoveryWait(b.SinceLoss, s.cfg.SessionTTL, s.cfg.margin())
 		tx.Decide(b)
 	})
 	s.metrics.batch(tx.Len(), time.Since(start))

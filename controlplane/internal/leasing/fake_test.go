@@ -21,10 +21,10 @@ import (
 type fakeStore struct {
 	Store // panics if a test calls another method
 
-	mu      sync.Mutex
-	state   allocator.Batch
-	pending []session.PendingSession
-	// fails makes Batch and PendingSessions fail; slow is how long the first PendingSessions takes.
+	mu     sync.Mutex
+	state  allocator.Batch
+	active []session.ActiveSession
+	// fails makes Batch and ActiveSessions fail; slow is how long the first ActiveSessions takes.
 	fails error
 	slow  time.Duration
 	// sizes has the number of messages in each batch.
@@ -33,7 +33,7 @@ type fakeStore struct {
 	hold, begun chan bool
 	// repeat makes Batch call decide twice, as a repeated transaction does.
 	repeat bool
-	// lost makes PendingSessions return ErrChangeLost.
+	// lost makes ActiveSessions return ErrChangeLost.
 	lost bool
 }
 
@@ -41,7 +41,7 @@ var errStore = errors.New("store failed")
 
 func newFakeStore(balance, slots int64) *fakeStore {
 	m := &fakeStore{state: allocator.Batch{
-		Allocator: allocator.New(), SinceLoss: time.Hour, Sessions: map[wire.SessionID]*session.Record{}, Results: map[allocator.RequestKey]*allocator.Result{},
+		Allocator: allocator.New(), Sessions: map[wire.SessionID]*session.Record{}, Results: map[allocator.RequestKey]*allocator.Result{},
 	}}
 	for id := range wire.SessionID(3) {
 		m.state.Sessions[id+1] = &session.Record{ID: id + 1, State: session.Active}
@@ -76,7 +76,7 @@ func (m *fakeStore) Batch(ctx context.Context, requests []*wire.LeaseRequest, re
 
 // copied returns the state as a transaction reads it.
 func (m *fakeStore) copied() *allocator.Batch {
-	state := &allocator.Batch{SinceLoss: m.state.SinceLoss, Allocator: allocator.New(), Sessions: m.state.Sessions, Results: maps.Clone(m.state.Results)}
+	state := &allocator.Batch{Allocator: allocator.New(), Sessions: m.state.Sessions, Results: maps.Clone(m.state.Results)}
 	for id, p := range m.state.Allocator.Pools {
 		pool := *p
 		state.Allocator.Pools[id] = &pool
@@ -88,7 +88,7 @@ func (m *fakeStore) copied() *allocator.Batch {
 	return state
 }
 
-func (m *fakeStore) PendingSessions(ctx context.Context, _ wire.KeyChange, _, _ time.Duration) ([]session.PendingSession, error) {
+func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange, _, _ time.Duration) ([]session.ActiveSession, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
 	m.mu.Lock()
@@ -96,10 +96,10 @@ func (m *fakeStore) PendingSessions(ctx context.Context, _ wire.KeyChange, _, _ 
 	if m.lost {
 		return nil, ErrChangeLost
 	}
-	return m.pending, errors.Join(m.fails, ctx.Err())
+	return m.active, errors.Join(m.fails, ctx.Err())
 }
 
-func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration) (int, int, error) {
+func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration) (int, int, error) {
 	return 0, 0, nil
 }
 

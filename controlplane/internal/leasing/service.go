@@ -155,7 +155,7 @@ func (s *Service) runSweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(ctx, s.cfg.margin(), s.cfg.CloseAfter)
+		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, s.cfg.margin(), s.cfg.CloseAfter)
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}

@@ -16,16 +16,16 @@ type Store interface {
 	// Batch locks the pools, leases and sessions of the lease requests and returns, calls decide, and writes the changes
 	// that decide made, all in one transaction.
 	Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error
-	// Register inserts a session that is valid for ttl. It is serialised with every change of keys and accounts.
+	// Register inserts a session that is valid for ttl.
 	Register(ctx context.Context, r *wire.RegisterRequest, ttl time.Duration) (*wire.RegisterResponse, error)
-	// Heartbeat extends an active session by ttl from now, and returns up to limit changes that it has not applied. It is
-	// serialised with changes, too. A session that is not active gets the status Fenced.
+	// Heartbeat extends an active session by ttl from now, and returns up to limit changes that it has not applied. Neither
+	// waits for a change that is not committed. A session that is not active gets the status Fenced.
 	Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, ttl time.Duration, limit int) (*wire.HeartbeatResponse, error)
 	// Close fences a session. If all its events are settled, it also closes the session and frees its leases.
 	Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error)
 	// Sweep fences the sessions that have been expired for more than margin, and closes those that have been expired for
-	// more than closeAfter.
-	Sweep(ctx context.Context, margin, closeAfter time.Duration) (fenced, closed int, err error)
+	// more than closeAfter. No session counts as expired before this replica has served for ttl in the server incarnation.
+	Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration) (fenced, closed int, err error)
 	// LoadKeys returns the records of keys and the revision at which they were read. The record of an unknown key is nil.
 	// A key that cannot be read is missing, and the reason is in the error.
 	LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error)
@@ -34,8 +34,8 @@ type Store interface {
 	Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error)
 	// LiveSessions returns the active sessions.
 	LiveSessions(ctx context.Context) ([]wire.SessionID, error)
-	// PendingSessions returns the sessions that may still admit requests without having applied a committed change. During
-	// the recovery wait after a loss of commits, which ttl and margin determine, they include one for all sessions that
-	// Postgres does not know. If the change itself was lost, the error is ErrChangeLost.
-	PendingSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.PendingSession, error)
+	// ActiveSessions returns the sessions that may admit requests, for the barrier of a committed change. Those that have not
+	// applied it are fenced if they have expired by more than margin. During the recovery wait after a loss of commits, one
+	// entry stands for all sessions that Postgres does not know. If the change itself was lost, the error is ErrChangeLost.
+	ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.ActiveSession, error)
 }

@@ -106,6 +106,12 @@ func retryable(err error) bool {
 	return errors.As(err, &pg) && (pg.Code == stateSerialization || pg.Code == stateDeadlock)
 }
 
+// IsLockTimeout reports whether a statement has waited for a lock for too long.
+func IsLockTimeout(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == stateLockTimeout
+}
+
 // IsDataError reports whether Postgres refused the content of the rows: classes 22
 // (data exception) and 23 (integrity constraint violation) of its error codes.
 func IsDataError(err error) bool {

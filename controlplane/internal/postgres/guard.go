@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -44,16 +46,16 @@ func (g *connGuard) check(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // commit runs fn in a transaction, and commits it with its commit marker.
-func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) error) error {
+func (g *connGuard) commit(ctx context.Context, pool *pgxpool.Pool, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
 	guard := g.guard.Load()
 	if guard == nil {
-		return pgx.BeginFunc(ctx, pool, fn) //nolint:wrapcheck // fn has wrapped the error
+		return pgx.BeginTxFunc(ctx, pool, options, fn) //nolint:wrapcheck // fn has wrapped the error
 	}
 	c, err := guard.BeginCommit()
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -83,7 +85,11 @@ func WriteCommitMarker(ctx context.Context, q *sqlcgen.Queries, w rollback.Commi
 // copy of the database. In another incarnation commits may be missing. A promoted
 // standby is another incarnation, because its timeline differs. The query fails on
 // a standby that was not promoted, which may be behind the primary.
-const incarnationQuery = `select extract(epoch from pg_postmaster_start_time()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
+//
+// The part after the first slash is the history of rollback.Observation. The
+// system identifier is the same for a cluster and its standbys.
+const incarnationQuery = `select extract(epoch from pg_postmaster_start_time())
+	|| '/' || (select system_identifier from pg_control_system()) || '/' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
 	|| '/' || (select oid from pg_database where datname = current_database()) || '/' || 'cluster_state'::regclass::oid`
 
 // ReadIncarnation reads the server incarnation of a connection.
@@ -92,6 +98,15 @@ func ReadIncarnation(ctx context.Context, db sqlcgen.DBTX) (name string, err err
 		return "", Translate("read server incarnation", err)
 	}
 	return name, nil
+}
+
+// ServingFor returns how long this process has served in the server incarnation,
+// by its own monotonic clock. Without a guard there is only one incarnation.
+func (db *DB) ServingFor() time.Duration {
+	if guard := db.guard.guard.Load(); guard != nil {
+		return guard.ServingFor()
+	}
+	return math.MaxInt64 / 2
 }
 
 // SetGuard makes every connection and every transaction ask the guard. It replaces

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/postgres"
@@ -12,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -45,88 +45,73 @@ const (
 	addChange = "insert into key_changes (revision, previous_revision, kind, account_id) select revision, 0, 'account_updated', $1 from cluster_state"
 )
 
-// A session that is registered during a change begins with its revision.
-func TestRegisterWaitsForChanges(t *testing.T) {
-	t.Parallel()
-	w := newLeaseWorld(t)
-	store := leasestore.New(w.replica())
-	before := scalar[int64](w, "select revision from cluster_state")
-	tx := w.begin()
-	w.in(tx, nextRev)
-	registered := make(chan *wire.RegisterResponse, 1)
-	go func() {
-		reply, err := store.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, sessionLength)
-		if err != nil {
-			t.Error(err)
-		}
-		registered <- reply
-	}()
-	w.waitBlocked(1)
-	w.commit(tx)
-	if got := (<-registered).Revision; got != before+1 {
-		t.Errorf("registered at revision %d; want %d", got, before+1)
+// waiting returns the sessions that a change at a revision waits for.
+func waiting(t *testing.T, store *leasestore.Store, revision int64) []session.ActiveSession {
+	t.Helper()
+	active, err := store.ActiveSessions(t.Context(), wire.KeyChange{Revision: revision}, sessionLength, sessionMargin)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: before + 1}, sessionLength, 0); err != nil || len(pending) != 0 {
-		t.Errorf("pending %+v, %v; want none", pending, err)
-	}
+	return session.NewBarrier(revision, active).Waiting()
 }
 
-// A heartbeat during a change either returns the change or ends before it.
-func TestHeartbeatWaitsForChanges(t *testing.T) {
+// Administrative changes hold the row of the cluster's state until they commit.
+// The change that a registration or heartbeat does not see is not confirmed before
+// its session has applied it.
+func TestRegistrationAndHeartbeatDoNotWaitForChanges(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	store := leasestore.New(w.replica())
 	c := w.customer(0, unlimited, 1)
 	s := w.session(store, "proxy")
 	rev := scalar[int64](w, "select revision from cluster_state")
-	renew := func() <-chan *wire.HeartbeatResponse {
-		renewed := make(chan *wire.HeartbeatResponse, 1)
-		go func() {
-			reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
-			if err != nil {
-				t.Error(err)
-			}
-			renewed <- reply
-		}()
-		return renewed
-	}
-
-	// The change comes first.
-	tx := w.begin()
-	w.in(tx, nextRev)
-	w.in(tx, addChange, c.account)
-	renewed := renew()
-	w.waitBlocked(1)
-	w.commit(tx)
-	want := []wire.KeyChange{{V: wire.Version, Revision: rev + 1, Kind: wire.AccountUpdated, Account: c.accountID()}}
-	if diff := cmp.Diff(want, (<-renewed).Changes); diff != "" {
-		t.Errorf("changes in the heartbeat response (-want +got):\n%s", diff)
-	}
-
-	// The heartbeat comes first, and waits for its session's row.
-	rev++
-	w.expire(s, -1)
-	row := w.begin()
-	w.in(row, "select from proxy_sessions where id = $1 for no key update", s)
-	renewed = renew()
-	w.waitBlocked(1)
-	committed := make(chan bool)
 	change := w.begin()
-	go func() {
-		w.in(change, nextRev)
-		w.in(change, addChange, c.account)
-		w.commit(change)
-		close(committed)
-	}()
-	w.waitBlocked(2)
-	w.commit(row)
-	if got := <-renewed; len(got.Changes) != 0 || got.Status != wire.Done {
-		t.Errorf("the renewal got %+v; want no change", got)
+	w.in(change, nextRev)
+	w.in(change, addChange, c.account)
+	registered, err := store.Register(t.Context(), &wire.RegisterRequest{Name: "other", BootID: "boot"}, sessionLength)
+	if err != nil || registered.Revision != rev {
+		t.Fatalf("registered %+v, %v; want revision %d", registered, err, rev)
 	}
-	<-committed
-	pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: rev + 1}, sessionLength, 0)
-	if err != nil || len(pending) != 1 || pending[0].Remaining < sessionLength/2 {
-		t.Errorf("pending %+v, %v; want the session with its new length", pending, err)
+	renewed, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
+	if err != nil || renewed.Status != wire.Done || len(renewed.Changes) != 0 {
+		t.Fatalf("heartbeat %+v, %v; want no change", renewed, err)
+	}
+	w.commit(change)
+	if got := waiting(t, store, rev+1); len(got) != 2 {
+		t.Errorf("the change waits for %+v; want both sessions", got)
+	}
+	renewed, err = store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
+	if err != nil || len(renewed.Changes) != 1 {
+		t.Errorf("heartbeat %+v, %v; want the change", renewed, err)
+	}
+}
+
+// A heartbeat may extend a session that has expired while it waited. The session
+// is fenced before the heartbeat or not at all.
+func TestSessionIsNotFencedDuringItsHeartbeat(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	w.customer(0, unlimited, 1)
+	s := w.session(store, "proxy")
+	rev := scalar[int64](w, "select revision from cluster_state")
+	w.expire(s, 1)
+	heartbeat := w.begin()
+	w.in(heartbeat, "update proxy_sessions set valid_until = clock_timestamp() + interval '10 minutes' where id = $1", s)
+	if got := waiting(t, store, rev+1); len(got) != 1 {
+		t.Fatalf("the change waits for %+v during the heartbeat; want the session", got)
+	}
+	w.commit(heartbeat)
+	if got := waiting(t, store, rev+1); len(got) != 1 || got[0].Remaining < sessionLength/2 {
+		t.Errorf("the change waits for %+v; want the session with its new length", got)
+	}
+	w.expire(s, 1)
+	if got := waiting(t, store, rev+1); len(got) != 0 {
+		t.Errorf("the change waits for %+v; want none, since the session has expired", got)
+	}
+	reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: "proxy", AppliedRevision: rev}, sessionLength, 500)
+	if err != nil || reply.Status != wire.Fenced {
+		t.Errorf("heartbeat %+v, %v; want fenced", reply, err)
 	}
 }
 
@@ -164,16 +149,15 @@ func TestRenew(t *testing.T) {
 	if got := renew(first, "another life").Status; got != wire.Fenced {
 		t.Errorf("heartbeat of another process of the proxy: %s; want fenced", got)
 	}
-	w.expire(s, 1)
-	if got := renew(first, "proxy").Status; got != wire.Fenced {
-		t.Errorf("heartbeat of an expired session: %s; want fenced", got)
-	}
-	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: first + 4}, sessionLength, 0); err != nil || len(pending) != 1 || pending[0].Remaining > 0 {
-		t.Errorf("pending %+v, %v; want the expired session, which may be within its margin", pending, err)
+	if got := waiting(t, store, first+4); len(got) != 1 || got[0].Proxy != "proxy" {
+		t.Errorf("the next change waits for %+v; want the session", got)
 	}
 	w.exec("update proxy_sessions set state = 2")
-	if pending, err := store.PendingSessions(t.Context(), wire.KeyChange{Revision: first + 4}, sessionLength, 0); err != nil || len(pending) != 0 {
-		t.Errorf("pending %+v, %v; want none that is fenced", pending, err)
+	if got := waiting(t, store, first+4); len(got) != 0 {
+		t.Errorf("the next change waits for %+v; want none that is fenced", got)
+	}
+	if got := renew(first, "proxy").Status; got != wire.Fenced {
+		t.Errorf("heartbeat of a fenced session: %s; want fenced", got)
 	}
 }
 

@@ -239,7 +239,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
 				for range stepped {
-					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), margin, closeAfter); err != nil {
+					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()
@@ -260,7 +260,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			work.Wait()
 			close(stepped)
 			sweep.Wait()
-			if _, _, err := store.Sweep(t.Context(), margin, closeAfter); err != nil {
+			if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil {
 				t.Error(err)
 			}
 

@@ -267,7 +267,7 @@ func TestSweep(t *testing.T) {
 		}
 		w.expire(s, age)
 	}
-	fenced, closed, err := store.Sweep(t.Context(), margin, closeAfter)
+	fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter)
 	if err != nil || fenced != 2 || closed != 1 {
 		t.Fatalf("fenced %d, closed %d, %v; want 2 and 1", fenced, closed, err)
 	}
@@ -282,7 +282,7 @@ func TestSweep(t *testing.T) {
 	if diff := cmp.Diff(figures{Total: 100, Free: 70, Held: 30}, w.figures(c.balance)); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	if fenced, closed, err := store.Sweep(t.Context(), margin, closeAfter); err != nil || fenced+closed != 0 {
+	if fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil || fenced+closed != 0 {
 		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
 	}
 	w.check()
@@ -303,7 +303,7 @@ func TestSweepContinuesAfterError(t *testing.T) {
 		w.expire(s, int(closeAfter.Seconds())+3)
 	}
 	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
-	_, closed, err := store.Sweep(t.Context(), margin, closeAfter)
+	_, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter)
 	if err == nil || closed != 1 {
 		t.Errorf("closed %d, %v; want one and an error", closed, err)
 	}

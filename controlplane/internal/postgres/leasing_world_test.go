@@ -76,7 +76,10 @@ func scalar[T any](w *leaseWorld, query string, args ...any) T {
 }
 
 // sessionLength is the validity of sessions in these tests, which is longer than any of them takes.
-const sessionLength = 10 * time.Minute
+const (
+	sessionLength = 10 * time.Minute
+	sessionMargin = 500 * time.Millisecond
+)
 
 // customer is an account with one key.
 type customer struct {

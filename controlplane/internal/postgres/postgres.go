@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"time"
 
@@ -23,8 +24,20 @@ import (
 )
 
 // idleInTransaction is how long a transaction may be idle before Postgres ends it:
-// a replica that hangs must not hold row locks for ever.
-const idleInTransaction = 30 * time.Second
+// while a replica is stopped, others wait for the rows that it has locked.
+const idleInTransaction = 3 * time.Second
+
+// The times after which an unreachable peer counts as dead, on both ends of a
+// connection: keepaliveIdle without traffic, then keepaliveCount unanswered probes.
+const (
+	keepaliveIdle     = 5 * time.Second
+	keepaliveInterval = 2 * time.Second
+	keepaliveCount    = 3
+)
+
+// ApplicationName returns the name under which Postgres shows the connections of
+// a replica. By it the others close them when they fence the replica.
+func ApplicationName(replica string) string { return "controlplane " + replica }
 
 // Config selects the database.
 type Config struct {
@@ -32,6 +45,10 @@ type Config struct {
 	URL string
 	// MaxConnections bounds the pool; zero takes pgx's default.
 	MaxConnections int
+	// Name is the name of the connections in Postgres; the default is "controlplane".
+	Name string
+	// StatementTimeout bounds each statement; zero means no bound.
+	StatementTimeout time.Duration
 
 	// lockTimeout bounds each wait for a lock; zero waits for ever.
 	lockTimeout time.Duration
@@ -53,15 +70,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.MaxConnections > 0 {
 		pc.MaxConns = int32(min(cfg.MaxConnections, 1<<15))
 	}
-	params := pc.ConnConfig.RuntimeParams
-	if params["application_name"] == "" {
-		params["application_name"] = "controlplane"
-	}
-	params["timezone"] = "UTC"
-	params["idle_in_transaction_session_timeout"] = strconv.FormatInt(idleInTransaction.Milliseconds(), 10)
-	if cfg.lockTimeout > 0 {
-		params["lock_timeout"] = strconv.FormatInt(cfg.lockTimeout.Milliseconds(), 10)
-	}
+	setParameters(pc.ConnConfig.RuntimeParams, cfg)
+	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepaliveIdle, Interval: keepaliveInterval, Count: keepaliveCount}}
+	pc.ConnConfig.DialFunc = dialer.DialContext
 	g := new(connGuard)
 	pc.AfterConnect = g.check
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
@@ -73,6 +84,28 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("postgres: reach the database: %w", err)
 	}
 	return &DB{pool: pool, guard: g}, nil
+}
+
+// setParameters sets the settings that Postgres applies to each connection.
+func setParameters(params map[string]string, cfg Config) {
+	if params["application_name"] == "" {
+		params["application_name"] = "controlplane"
+	}
+	if cfg.Name != "" {
+		params["application_name"] = cfg.Name
+	}
+	params["timezone"] = "UTC"
+	for name, d := range map[string]time.Duration{
+		"idle_in_transaction_session_timeout": idleInTransaction, "statement_timeout": cfg.StatementTimeout, "lock_timeout": cfg.lockTimeout,
+		"tcp_user_timeout": keepaliveIdle + keepaliveCount*keepaliveInterval,
+	} {
+		if d > 0 {
+			params[name] = strconv.FormatInt(d.Milliseconds(), 10)
+		}
+	}
+	params["tcp_keepalives_idle"] = strconv.Itoa(int(keepaliveIdle.Seconds()))
+	params["tcp_keepalives_interval"] = strconv.Itoa(int(keepaliveInterval.Seconds()))
+	params["tcp_keepalives_count"] = strconv.Itoa(keepaliveCount)
 }
 
 // Wrap returns a DB that uses an open pool.
@@ -105,8 +138,18 @@ func (db *DB) Ping(ctx context.Context) error {
 // detected. All changes with effects outside of Postgres, such as a response, use
 // InTx or InRevision.
 func (db *DB) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return db.inTx(ctx, pgx.TxOptions{}, fn)
+}
+
+// InTxWithLockTimeout is like InTx, but each statement waits for a lock only up to
+// a time, and then fails with an error for which IsLockTimeout is true.
+func (db *DB) InTxWithLockTimeout(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
+	return db.inTx(ctx, pgx.TxOptions{BeginQuery: fmt.Sprintf("begin; set local lock_timeout = %d", timeout.Milliseconds())}, fn)
+}
+
+func (db *DB) inTx(ctx context.Context, options pgx.TxOptions, fn func(tx pgx.Tx) error) error {
 	for attempt := 1; ; attempt++ {
-		err := db.guard.commit(ctx, db.pool, fn)
+		err := db.guard.commit(ctx, db.pool, options, fn)
 		if err == nil || attempt == maxAttempts || !retryable(err) {
 			return err
 		}

@@ -8,8 +8,10 @@ package propagation
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -17,12 +19,27 @@ import (
 type Confirmation struct {
 	// Effective reports that no proxy acts on the state before the change any more.
 	Effective bool
-	// ConfirmedBy is the number of proxies that have acknowledged the change.
+	// ConfirmedBy is the number of live proxies that have applied the change.
 	ConfirmedBy int
 	// Bound is the time after which the change is effective at the latest; zero if it is.
 	Bound time.Duration
-	// Waiting are the sessions of the proxies that have not acknowledged it; none if it is effective.
-	Waiting []wire.SessionID
+	// Waiting are the sessions of the proxies that have not confirmed it; none if it is effective.
+	Waiting []session.ActiveSession
+}
+
+// WaitingFor returns the names of the proxies that have not confirmed the
+// change, sorted and each once.
+func (c *Confirmation) WaitingFor() []string {
+	names := make([]string, 0, len(c.Waiting))
+	for _, s := range c.Waiting {
+		name := s.Proxy
+		if s.Session == 0 {
+			name = "(unknown proxies of an earlier cluster epoch)"
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // Announcer pushes a change to every proxy and waits for the acknowledgements.

@@ -1,10 +1,19 @@
 package recovery
 
-import "time"
+import (
+	"time"
+
+	"modelgateway/shared/lease/rollback"
+)
 
 // ErrWaiting is returned by Check while the replica waits for others.
 var ErrWaiting = errWaiting
 
 // WaitForNoReplica sets the silence limit of a Monitor below zero. It must be
 // called before the first check.
-func (m *Monitor) WaitForNoReplica() { m.guard = newGuard(m.guard.detector.ID(), -time.Second) }
+func (m *Monitor) WaitForNoReplica() {
+	m.guard = newGuard(m.guard.detector.ID(), rollback.Config{SilenceLimit: -time.Second, RestartLimit: -time.Second, Keeps: m.cfg.Keeps})
+}
+
+// SetSessionBound sets Config.SessionBound.
+func (m *Monitor) SetSessionBound(d time.Duration) { m.cfg.SessionBound = d }

@@ -33,8 +33,8 @@ type Guard struct {
 	started  time.Time
 }
 
-func newGuard(id string, silenceLimit time.Duration) *Guard {
-	return &Guard{detector: rollback.NewDetector(id, silenceLimit), started: time.Now(), wake: make(chan struct{}, 1)}
+func newGuard(id string, cfg rollback.Config) *Guard {
+	return &Guard{detector: rollback.NewDetector(id, cfg), started: time.Now(), wake: make(chan struct{}, 1)}
 }
 
 // OnConnect reports whether a connection to this incarnation may be used. If
@@ -80,6 +80,13 @@ func (g *Guard) Failed(t rollback.Transaction) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.detector.Failed(t)
+}
+
+// ServingFor returns how long this replica has served in the server incarnation,
+// by its own monotonic clock; zero if it does not.
+func (g *Guard) ServingFor() (d time.Duration) {
+	g.with(func(detector *rollback.Detector, now time.Duration) { d = detector.ServingFor(now) })
+	return d
 }
 
 // with calls do with the detector and the time since the start of the process,

@@ -68,9 +68,8 @@ type Store interface {
 	Observe(ctx context.Context, markers []rollback.CommitMarker) (rollback.Observation, error)
 	// AddReplica adds a replica in Postgres. It returns false if the cluster epoch is another one.
 	AddReplica(ctx context.Context, id string, epoch int64) (bool, error)
-	// Checkpoint commits a marker, deletes those of the replica below oldest, and fences others. It returns ErrNotServing
-	// or ErrFenced if the incarnation must be verified again.
-	Checkpoint(ctx context.Context, marker rollback.CommitMarker, oldest int64, fence []string) (rollback.Observation, error)
+	// Checkpoint commits a checkpoint. It returns ErrNotServing or ErrFenced if the incarnation must be verified again.
+	Checkpoint(ctx context.Context, c Checkpoint) (rollback.Observation, error)
 	// CloseConnections closes the connections to the incarnation in which the replica no longer serves.
 	CloseConnections()
 	// LastCheckpoint returns the time up to which no commit is missing; the zero time if that is unknown.
@@ -78,6 +77,17 @@ type Store interface {
 	// DeclareLoss begins the cluster epoch after the given one, unless another replica has. sessionTTL is how long a proxy
 	// may consider a session from before the loss valid.
 	DeclareLoss(ctx context.Context, epoch int64, seen rollback.HighWaterMark, sessionTTL time.Duration, backup Backup) (rollback.HighWaterMark, error)
+}
+
+// Checkpoint is what one checkpoint changes in Postgres.
+type Checkpoint struct {
+	Marker rollback.CommitMarker
+	// Oldest is the first number of the replica's markers that is still needed.
+	Oldest int64
+	// Fence are the replicas that must not commit any more; their connections are closed.
+	Fence []string
+	// Recovered is the epoch whose recovery wait is over, or zero.
+	Recovered int64
 }
 
 // Backup is the state that is stored outside of Postgres and restored after a
@@ -103,30 +113,55 @@ type Bucket interface {
 // Monitor verifies incarnations of Postgres and declares losses. Start it before
 // anything else uses Postgres, and stop it last.
 type Monitor struct {
-	store      Store
-	bucket     Bucket
-	sessionTTL time.Duration
-	guard      *Guard
-	// onEpoch is called with the cluster epoch after each check.
-	onEpoch func(int64)
-	log     *slog.Logger
-	epoch   prometheus.Gauge
-	losses  prometheus.Counter
+	cfg    Config
+	store  Store
+	bucket Bucket
+	guard  *Guard
+	log    *slog.Logger
+	epoch  prometheus.Gauge
+	wait   prometheus.Gauge
+	losses prometheus.Counter
 
 	guarded sync.Once
 	stop    context.CancelFunc
 	done    sync.WaitGroup
+
+	mu sync.Mutex
+	// obstacle is why this replica does not admit requests now; nil if it does.
+	obstacle error
+}
+
+// Config configures a Monitor.
+type Config struct {
+	// ID is the name of this process in the membership: random, and new with each process.
+	ID     string
+	Store  Store
+	Bucket Bucket
+	// SessionTTL is how long a session is valid after a heartbeat, SessionBound how long its proxy may consider it valid: the
+	// margin for clocks longer.
+	SessionTTL, SessionBound time.Duration
+	// Keeps is when Postgres certainly keeps every commit that it has acknowledged.
+	Keeps rollback.Keeps
+	// OnEpoch is called with the cluster epoch after each check.
+	OnEpoch    func(int64)
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // New returns a Monitor that is not started.
-func New(store Store, bucket Bucket, sessionTTL time.Duration, onEpoch func(int64), log *slog.Logger, reg prometheus.Registerer) *Monitor {
-	with := promauto.With(reg)
+func New(cfg Config) *Monitor {
+	with := promauto.With(cfg.Registerer)
 	return &Monitor{
-		store: store, bucket: bucket, sessionTTL: sessionTTL, guard: newGuard(rand.Text(), silenceLimit), onEpoch: onEpoch, log: log,
+		cfg: cfg, store: cfg.Store, bucket: cfg.Bucket, log: cfg.Log, obstacle: errNoCheck,
+		guard:  newGuard(cfg.ID, rollback.Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: cfg.Keeps}),
 		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."}),
+		wait:   with.NewGauge(prometheus.GaugeOpts{Name: "mgw_recovery_wait_seconds", Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0."}),
 		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."}),
 	}
 }
+
+// NewID returns a name for this process in the membership.
+func NewID() string { return rand.Text() }
 
 const (
 	// checkInterval is the time between two checks; retryInterval is that time while the replica waits for others.
@@ -138,9 +173,14 @@ const (
 	// silenceLimit is how long another replica may be silent. It is longer than a replica needs to notice that its server is
 	// gone and to connect to the next one.
 	silenceLimit = 15 * time.Second
+	// restartLimit is that time after a restart of the server, if it keeps its commits: the others need only connect again.
+	restartLimit = 3 * time.Second
 	// maxAttempts bounds how often one check is repeated because another replica has replaced the membership.
 	maxAttempts = 5
 )
+
+// errNoCheck means that no check has been made yet.
+var errNoCheck = errors.New("postgres has not been compared with the recovery bucket yet")
 
 // errWaiting means that other replicas have not verified their commits yet.
 var errWaiting = errors.New("recovery: waiting for other control planes to verify their commits in this postgres")
@@ -167,10 +207,18 @@ func (m *Monitor) Start(ctx context.Context) error {
 
 func (m *Monitor) run(ctx context.Context) {
 	wait, wake := checkInterval, (<-chan struct{})(m.guard.wake)
+	logged := ""
 	for sleep(ctx, wait, wake) {
 		wait, wake = checkInterval, m.guard.wake
-		if err := m.Check(ctx); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "check of postgres for lost commits failed", "error", err)
+		err := m.Check(ctx)
+		if err == nil {
+			logged = ""
+		}
+		if err != nil && ctx.Err() == nil {
+			if text := err.Error(); text != logged { // the checks are repeated often
+				m.log.WarnContext(ctx, "check of postgres for lost commits failed", "error", err)
+				logged = text
+			}
 			if errors.Is(err, errWaiting) {
 				wait, wake = retryInterval, nil // the guard refuses every connection now, and would wake this loop each time
 			}
@@ -218,12 +266,47 @@ func (m *Monitor) serving() (serving bool) {
 // Check is not safe for concurrent use.
 func (m *Monitor) Check(ctx context.Context) error {
 	m.guarded.Do(func() { m.store.SetGuard(m.guard) })
+	err := m.check(ctx)
+	if err != nil && !m.serving() {
+		m.setObstacle(err)
+	}
+	return err
+}
+
+func (m *Monitor) check(ctx context.Context) error {
 	for range maxAttempts {
 		if done, err := m.attempt(ctx); done || err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: gave up after %d conflicting updates", errWaiting, maxAttempts)
+}
+
+func (m *Monitor) setObstacle(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.obstacle = err
+}
+
+// Ready returns nil if this replica can grant units; otherwise an error that says
+// what it waits for.
+func (m *Monitor) Ready(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.obstacle
+}
+
+// observed records the epoch and the recovery wait of an incarnation in which the
+// replica serves.
+func (m *Monitor) observed(o rollback.Observation) {
+	var left time.Duration
+	m.guard.with(func(d *rollback.Detector, now time.Duration) { left = d.RecoveryWait(o, now, m.cfg.SessionBound) })
+	m.wait.Set(left.Seconds())
+	if !o.Recovering {
+		m.setObstacle(nil)
+		return
+	}
+	m.setObstacle(fmt.Errorf("waiting for sessions from before cluster epoch %d until %s", o.Mark.Epoch, time.Now().Add(left).UTC().Format(time.TimeOnly+" MST")))
 }
 
 // attempt is one attempt of a check; it returns false if another one is needed.
@@ -235,7 +318,10 @@ func (m *Monitor) attempt(whole context.Context) (done bool, err error) {
 	}
 	members, observed, action, err := m.verify(ctx)
 	if err == nil && action == rollback.DeclareLoss {
-		return false, m.declare(whole, members, observed, false)
+		return false, m.declare(whole, members, observed)
+	}
+	if err == nil && m.serving() {
+		m.observed(observed)
 	}
 	return err == nil && m.serving(), err
 }
@@ -245,25 +331,25 @@ func (m *Monitor) attempt(whole context.Context) (done bool, err error) {
 // has replaced the membership, or if this one has stopped serving.
 func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err error) {
 	members, revision, unread := m.bucket.Membership(ctx)
-	var fence []string
+	var c Checkpoint
 	var t rollback.Transaction
-	var oldest int64
 	m.guard.with(func(d *rollback.Detector, now time.Duration) {
 		if unread == nil {
-			fence = d.SilentReplicas(members, now)
+			c.Fence = d.SilentReplicas(members, now)
 		}
 		if last {
-			fence = append(fence, d.ID())
+			c.Fence = append(c.Fence, d.ID())
 		}
-		t, oldest, _ = d.BeginCheckpoint()
+		t, c.Oldest, _ = d.BeginCheckpoint()
+		c.Marker, c.Recovered = t.CommitMarker, d.RecoveredEpoch(now, m.cfg.SessionBound)
 	})
 	switch {
 	case unread != nil:
-		oldest = 0 // the last marker of the membership is unknown: delete none
+		c.Oldest = 0 // the last marker of the membership is unknown: delete none
 	case members.LastMarker.Replica == t.Replica:
-		oldest = min(oldest, members.LastMarker.N) // until the bucket has a newer one
+		c.Oldest = min(c.Oldest, members.LastMarker.N) // until the bucket has a newer one
 	}
-	observed, err := m.store.Checkpoint(ctx, t.CommitMarker, oldest, fence)
+	observed, err := m.store.Checkpoint(ctx, c)
 	switch {
 	case err == nil:
 		err = m.guard.Committed(t)
@@ -277,12 +363,13 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 	if err != nil {
 		return false, fmt.Errorf("recovery: checkpoint: %w", err)
 	}
+	m.observed(observed)
 	if unread != nil { // the checkpoint is valid all the same
 		return false, fmt.Errorf("recovery: read membership: %w", unread)
 	}
 	serving := false
 	m.guard.with(func(d *rollback.Detector, _ time.Duration) {
-		members, serving = d.AfterCheckpoint(members, observed, t, fence)
+		members, serving = d.AfterCheckpoint(members, observed, t, c.Fence)
 	})
 	if !serving {
 		m.store.CloseConnections()
@@ -295,7 +382,7 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 // replaced it.
 func (m *Monitor) putMembership(ctx context.Context, members rollback.Membership, revision uint64) (bool, error) {
 	m.epoch.Set(float64(members.Mark.Epoch))
-	m.onEpoch(members.Mark.Epoch)
+	m.cfg.OnEpoch(members.Mark.Epoch)
 	done, err := m.bucket.PutMembership(ctx, members, revision)
 	if err != nil {
 		return false, fmt.Errorf("recovery: write membership: %w", err)
@@ -319,6 +406,13 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 	var next rollback.Membership
 	m.guard.with(func(d *rollback.Detector, now time.Duration) { next, action = d.Observe(members, observed, now) })
 	if action == rollback.DeclareLoss {
+		later, _, err := m.bucket.Membership(ctx)
+		switch {
+		case err != nil:
+			return members, observed, action, fmt.Errorf("recovery: read membership again: %w", err)
+		case members.Outdated(later):
+			return members, observed, rollback.Wait, nil
+		}
 		return members, observed, action, nil
 	}
 	put, err := m.putMembership(ctx, next, revision)
@@ -328,12 +422,16 @@ func (m *Monitor) verify(ctx context.Context) (members rollback.Membership, obse
 	case action == rollback.Wait:
 		return members, observed, action, fmt.Errorf("%w: %v", errWaiting, next.UnverifiedReplicas(observed.Incarnation, id))
 	}
+	if released := next.UnverifiedReplicas(observed.Incarnation, id); len(released) > 0 {
+		m.log.WarnContext(ctx, "postgres keeps its commits, so this control plane does not wait for those that are silent since it has restarted or failed over",
+			"silent_replicas", released, "keeps_commits", m.cfg.Keeps)
+	}
 	added, err := m.store.AddReplica(ctx, id, observed.Mark.Epoch)
 	if err != nil {
 		return members, observed, action, fmt.Errorf("recovery: add replica: %w", err)
 	}
 	if added {
-		m.guard.with(func(d *rollback.Detector, _ time.Duration) { d.StartServing(observed) })
+		m.guard.with(func(d *rollback.Detector, now time.Duration) { d.StartServing(observed, now) })
 	}
 	return members, observed, action, nil
 }
@@ -349,23 +447,31 @@ func (m *Monitor) Declare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("recovery: observe postgres: %w", err)
 	}
-	return m.declare(ctx, members, observed, true)
+	return m.declareBecause(ctx, "an operator has declared that postgres has lost commits", members, observed, true)
 }
 
-func (m *Monitor) declare(ctx context.Context, members rollback.Membership, observed rollback.Observation, byHand bool) error {
+// declare declares a loss that this replica has found, or cannot exclude.
+func (m *Monitor) declare(ctx context.Context, members rollback.Membership, observed rollback.Observation) error {
+	reason := "it cannot be known whether postgres has lost commits: control planes that were connected to its former server stay silent"
+	if len(observed.MissingMarkers) > 0 || members.Lost(observed) {
+		reason = "postgres has lost commits"
+	}
+	return m.declareBecause(ctx, reason, members, observed, false)
+}
+
+func (m *Monitor) declareBecause(ctx context.Context, reason string, members rollback.Membership, observed rollback.Observation, byHand bool) error {
 	ctx, cancel := context.WithTimeout(ctx, declareTimeout)
 	defer cancel()
 	backup, err := m.readBackup(ctx, byHand)
 	if err != nil {
 		return err
 	}
-	now, err := m.store.DeclareLoss(ctx, observed.Mark.Epoch, members.Mark, m.sessionTTL, backup)
+	now, err := m.store.DeclareLoss(ctx, observed.Mark.Epoch, members.Mark, m.cfg.SessionTTL, backup)
 	if err != nil {
 		return fmt.Errorf("recovery: declare loss: %w", err)
 	}
 	m.losses.Inc()
-	m.log.ErrorContext(ctx, "postgres has lost commits, or a control plane that may know of a loss stays silent: "+
-		"a new cluster epoch begins, and nothing is granted until every earlier session has expired",
+	m.log.ErrorContext(ctx, "a new cluster epoch begins, and nothing is granted until every earlier session has expired", "reason", reason,
 		"epoch", now.Epoch, "revision", now.Revision, "revocations_restored", len(backup.RevokedKeys), "video_jobs_restored", len(backup.Videos),
 		"markers_missing", len(observed.MissingMarkers), "silent_replicas", members.UnverifiedReplicas(observed.Incarnation, ""))
 	return nil

@@ -127,7 +127,14 @@ func (s *site) replica() *replica {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(b.Close)
-	return &replica{s.t, db, b, recovery.New(recoverystore.New(db), b, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())}
+	return &replica{s.t, db, b, newMonitor(recovery.NewID(), db, b, rollback.KeepsNever)}
+}
+
+func newMonitor(id string, db *postgres.DB, bucket recovery.Bucket, keeps rollback.Keeps) *recovery.Monitor {
+	return recovery.New(recovery.Config{
+		ID: id, Store: recoverystore.New(db), Bucket: bucket, SessionTTL: time.Second, SessionBound: time.Second, Keeps: keeps,
+		OnEpoch: func(int64) {}, Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+	})
 }
 
 // check makes one check and fails the test unless it returns want. It repeats a
@@ -307,7 +314,7 @@ func TestLastMarkerIsKeptWhileTheBusIsReadOnly(t *testing.T) {
 	s := newSite(t)
 	r := s.replica()
 	bucket := &readOnlyBus{Bus: r.bus}
-	r.monitor = recovery.New(recoverystore.New(r.db), bucket, time.Second, func(int64) {}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	r.monitor = newMonitor(recovery.NewID(), r.db, bucket, rollback.KeepsNever)
 	r.check(nil)
 	r.check(nil) // the membership has a last marker now
 	bucket.readOnly = true

@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"slices"
 	"time"
 
 	"modelgateway/shared/lease/session"
@@ -18,10 +19,14 @@ type Batch struct {
 	Results map[RequestKey]*Result
 	// LiveSessions is the number of active sessions.
 	LiveSessions int64
-	// SinceLoss is the time since the last declared loss of commits, very long if there was none. Recovering means that
-	// the recovery wait is not over: nothing is granted.
-	SinceLoss  time.Duration
+	// SinceLoss is the time since the last declared loss of commits by the clock of Postgres, very long if there was none.
+	SinceLoss time.Duration
+	// Recovering means that the recovery wait after the loss is not over: nothing is granted.
 	Recovering bool
+	// LockedPools and LockedSessions are those whose rows another transaction holds. Messages that name one of them get
+	// the status Unavailable, so that a control plane that is stopped inside a transaction delays no others.
+	LockedPools    map[wire.PoolID]bool
+	LockedSessions map[wire.SessionID]bool
 }
 
 // RequestKey identifies the series of lease requests of one account in one
@@ -39,9 +44,24 @@ type Result struct {
 	New bool
 }
 
-// ApplyReturn applies a Return. The status of the response is Done, or Fenced for
-// a session that holds nothing any more.
+// locked reports whether a message needs rows that another transaction holds.
+func (b *Batch) locked(session wire.SessionID, reports []wire.LeaseReport, needs [][]wire.Need) bool {
+	if len(b.LockedPools)+len(b.LockedSessions) == 0 {
+		return false
+	}
+	return b.LockedSessions[session] ||
+		slices.ContainsFunc(reports, func(r wire.LeaseReport) bool { return b.LockedPools[r.Pool] }) ||
+		slices.ContainsFunc(needs, func(request []wire.Need) bool {
+			return slices.ContainsFunc(request, func(n wire.Need) bool { return b.LockedPools[n.Pool] })
+		})
+}
+
+// ApplyReturn applies a Return. The status of the response is Done, Fenced for a
+// session that holds nothing any more, or Unavailable.
 func (b *Batch) ApplyReturn(r *wire.Return) wire.ReturnResponse {
+	if b.locked(r.Session, r.Reports, nil) {
+		return wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable}
+	}
 	record := b.Sessions[r.Session]
 	if record == nil || !record.CanReturn() {
 		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
@@ -99,6 +119,9 @@ func (b *Batch) ownsPools(request *wire.LeaseRequest) bool {
 //
 // applyPolicy is called with the batch before a new decision is made.
 func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool) {
+	if b.locked(request.Session, request.Reports, request.Needs) {
+		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
+	}
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
@@ -106,7 +129,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
 	case last != nil && request.Number <= last.Number: // a fenced session must learn of its grants, in order to return them
 		return &last.Response, false
-	case !record.CanRequest():
+	case !record.MayAdmit():
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
 	case b.Recovering || !b.ownsPools(request):
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false

@@ -25,9 +25,16 @@ import (
 // is a commit after the member's last one: its marker becomes the last marker of
 // the membership and stands for all that the member remembered. A checkpoint
 // also fences the silent members in Postgres before they are removed.
+//
+// The commits of a silent member may be lost, but are not always. By Config.Keeps
+// the operator says which servers keep every acknowledged commit; if this
+// incarnation is one of them, the silent member is released instead: nobody waits
+// for it any more, and the first checkpoint in the incarnation, which is a commit
+// after all of its commits, removes it. The markers of the replica itself and of
+// the membership are verified in any case.
 type Detector struct {
-	id           string
-	silenceLimit time.Duration
+	id  string
+	cfg Config
 
 	// incarnation and epoch are those in which the replica serves; incarnation is empty while it does not.
 	incarnation string
@@ -39,11 +46,41 @@ type Detector struct {
 	// committed after them.
 	commits map[int64]bool
 	last    int64
+	// entered is the incarnation in which the replica last served, enteredAt is since when. epochAt is when the replica first
+	// served in the epoch.
+	entered            string
+	enteredAt, epochAt time.Duration
 	// candidate is the incarnation in which the replica will serve after the checks, since is when it first connected to it.
 	candidate string
 	since     time.Duration
 	sightings map[string]sighting
+	// released has the members, by their last entry, for which the replica did not wait when it entered the incarnation.
+	released map[string]Member
 }
+
+// Config has the times and assumptions of a Detector.
+type Config struct {
+	// SilenceLimit is how long the replica waits for other members. RestartLimit is that time if the server has only been
+	// restarted and Keeps covers that.
+	SilenceLimit, RestartLimit time.Duration
+	// Keeps is when Postgres certainly keeps every commit that it has acknowledged.
+	Keeps Keeps
+}
+
+// Keeps is when Postgres certainly keeps every commit that it has acknowledged,
+// although its processes, its machine, or the server that it replicates to fail.
+type Keeps string
+
+// The cases; each includes those before it.
+const (
+	// KeepsNever: no new incarnation is trusted.
+	KeepsNever Keeps = "never"
+	// KeepsOnRestart: a server that restarts on the same history has its own disk. A copy of the disk that is started on the
+	// same history is older than the last marker of the membership.
+	KeepsOnRestart Keeps = "restart"
+	// KeepsOnFailover: replication is synchronous, so a promoted standby has every acknowledged commit as well.
+	KeepsOnFailover Keeps = "failover"
+)
 
 // sighting is when another member was first seen in its current state.
 type sighting struct {
@@ -52,10 +89,9 @@ type sighting struct {
 }
 
 // NewDetector returns the Detector of a replica that does not serve yet. The id
-// is random and new with each process. silenceLimit is how long the replica
-// waits for other members.
-func NewDetector(id string, silenceLimit time.Duration) *Detector {
-	return &Detector{id: id, silenceLimit: silenceLimit, commits: map[int64]bool{}, sightings: map[string]sighting{}}
+// is random and new with each process.
+func NewDetector(id string, cfg Config) *Detector {
+	return &Detector{id: id, cfg: cfg, commits: map[int64]bool{}, sightings: map[string]sighting{}}
 }
 
 // ID returns the replica's name in the membership.
@@ -64,6 +100,36 @@ func (d *Detector) ID() string { return d.id }
 // Incarnation returns the server incarnation in which the replica serves, or ""
 // if it does not.
 func (d *Detector) Incarnation() string { return d.incarnation }
+
+// ServingFor returns how long the replica has known the server incarnation in
+// which it serves as the only one with commits; zero if it does not serve.
+func (d *Detector) ServingFor(now time.Duration) time.Duration {
+	if d.incarnation == "" {
+		return 0
+	}
+	return now - d.enteredAt
+}
+
+// RecoveryWait returns how long the recovery wait of the epoch in which the
+// replica serves still lasts, if an observation shows that it is not over. It
+// counts by the replica's own clock, from when the replica first served in the
+// epoch: every earlier session had ended in Postgres then, so that no proxy
+// considers one valid for longer than wait, the ttl of sessions plus the margin.
+func (d *Detector) RecoveryWait(o Observation, now, wait time.Duration) time.Duration {
+	if !o.Recovering {
+		return 0
+	}
+	return max(d.epochAt+wait-now, 0)
+}
+
+// RecoveredEpoch returns the epoch in which the replica serves if its recovery
+// wait is over, otherwise zero.
+func (d *Detector) RecoveredEpoch(now, wait time.Duration) int64 {
+	if d.incarnation == "" || now-d.epochAt < wait {
+		return 0
+	}
+	return d.epoch
+}
 
 // Transaction is a running transaction.
 type Transaction struct {
@@ -153,7 +219,7 @@ const (
 	// Serve: nothing is lost. The membership must be written, then the replica added in Postgres; then the replica may
 	// serve.
 	Serve
-	// DeclareLoss: commits are lost, or may be: a loss must be declared.
+	// DeclareLoss: commits are lost, or may be: a loss must be declared, unless the membership is outdated.
 	DeclareLoss
 )
 
@@ -168,33 +234,62 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 		return m, DeclareLoss
 	}
 	next := m.with(o, d.id)
-	switch {
-	case len(next.UnverifiedReplicas(o.Incarnation, d.id)) == 0:
-		return next, Serve
-	case now-d.since >= d.silenceLimit:
-		return m, DeclareLoss
+	d.released = nil
+	unverified := next.UnverifiedReplicas(o.Incarnation, d.id)
+	for _, id := range unverified {
+		limit, kept := d.limit(next.Members[id], o)
+		switch {
+		case now-d.since < limit:
+			return next, Wait
+		case !kept:
+			return m, DeclareLoss
+		}
 	}
-	return next, Wait
+	d.released = map[string]Member{}
+	for _, id := range unverified {
+		d.released[id] = next.Members[id]
+	}
+	return next, Serve
+}
+
+// limit returns how long to wait until a member has verified its commits in an
+// incarnation, and whether they are certainly there if it stays silent.
+func (d *Detector) limit(m Member, o Observation) (limit time.Duration, kept bool) {
+	switch {
+	case d.cfg.Keeps != KeepsNever && sameServer(m.Incarnation, o.Incarnation):
+		return d.cfg.RestartLimit, true
+	default:
+		return d.cfg.SilenceLimit, d.cfg.Keeps == KeepsOnFailover
+	}
 }
 
 // StartServing records that the replica serves in an incarnation for which
 // Observe returned Serve. Commits from before a declared loss need not be
 // verified any more.
-func (d *Detector) StartServing(o Observation) {
+func (d *Detector) StartServing(o Observation, now time.Duration) {
 	if o.Mark.Epoch > d.epoch {
 		maps.DeleteFunc(d.commits, func(_ int64, answered bool) bool { return answered })
+		d.epochAt = now
+	}
+	if d.entered != o.Incarnation {
+		d.entered, d.enteredAt = o.Incarnation, now
 	}
 	d.incarnation, d.epoch, d.candidate = o.Incarnation, o.Mark.Epoch, ""
 }
 
 // SilentReplicas returns the members whose heartbeat has not changed for the
-// silence limit. The next checkpoint must fence them in Postgres.
+// silence limit, and those that were released. The next checkpoint must fence
+// them in Postgres.
 func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 	var silent []string
 	for id, member := range m.Members {
-		if s := d.sightings[id]; s.Member != member {
+		released, waited := d.released[id]
+		switch s := d.sightings[id]; {
+		case waited && released == member:
+			silent = append(silent, id)
+		case s.Member != member:
 			d.sightings[id] = sighting{member, now}
-		} else if id != d.id && member.Incarnation == d.incarnation && now-s.since >= d.silenceLimit {
+		case id != d.id && member.Incarnation == d.incarnation && now-s.since >= d.cfg.SilenceLimit:
 			silent = append(silent, id)
 		}
 	}
@@ -214,7 +309,8 @@ func (d *Detector) SilentReplicas(m Membership, now time.Duration) []string {
 // AfterCheckpoint returns false, the replica has stopped serving.
 func (d *Detector) AfterCheckpoint(m Membership, o Observation, checkpoint Transaction, fenced []string) (Membership, bool) {
 	_, present := m.Members[d.id]
-	if !present || o.Incarnation != d.incarnation || o.Mark.Epoch != d.epoch || m.Mark.Lost(o.Mark) || len(m.UnverifiedReplicas(d.incarnation, d.id)) > 0 {
+	unverified := slices.ContainsFunc(m.UnverifiedReplicas(d.incarnation, d.id), func(id string) bool { return !slices.Contains(fenced, id) })
+	if !present || o.Incarnation != d.incarnation || o.Mark.Epoch != d.epoch || m.Mark.Lost(o.Mark) || unverified {
 		d.StopServing()
 		return m, false
 	}

@@ -6,17 +6,24 @@ import (
 	"time"
 )
 
-const silenceLimit = 10 * time.Second
+const (
+	silenceLimit = 10 * time.Second
+	restartLimit = 3 * time.Second
+)
+
+func newDetector(id string, keeps Keeps) *Detector {
+	return NewDetector(id, Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: keeps})
+}
 
 // serving returns a Detector that serves in an incarnation, as the only member.
 func serving(t *testing.T, id, incarnation string) (*Detector, Membership) {
 	t.Helper()
-	a, observed := NewDetector(id, silenceLimit), Observation{Mark: HighWaterMark{Epoch: 1}, Incarnation: incarnation}
+	a, observed := newDetector(id, KeepsOnRestart), Observation{Mark: HighWaterMark{Epoch: 1}, Incarnation: incarnation}
 	members, action := a.Observe(Membership{}, observed, 0)
 	if action != Serve {
 		t.Fatalf("a new Postgres: action %d; want Serve", action)
 	}
-	a.StartServing(observed)
+	a.StartServing(observed, 0)
 	return a, members
 }
 
@@ -120,7 +127,7 @@ func TestNewEpochDropsEarlierCommits(t *testing.T) {
 	if action != Serve {
 		t.Fatalf("action %d; want Serve", action)
 	}
-	a.StartServing(observed)
+	a.StartServing(observed, 0)
 	if markers := a.MarkersToVerify(next); len(markers) > 0 {
 		t.Errorf("markers %v; want none", markers)
 	}
@@ -151,5 +158,113 @@ func TestCheckpointFencesSilentReplicas(t *testing.T) {
 	next.Members["c"] = Member{Incarnation: "2"}
 	if _, ok := a.AfterCheckpoint(next, observed, checkpoint, nil); ok || a.Incarnation() != "" {
 		t.Error("the replica continues to serve beside a member of another incarnation")
+	}
+}
+
+// A replica that was killed together with its server cannot report what it has
+// committed. Whether its silence is a loss depends on what the server keeps.
+func TestSilentReplicaIsReleasedIfTheServerKeepsItsCommits(t *testing.T) {
+	t.Parallel()
+	const restarted, promoted = "2/history", "2/other"
+	tests := []struct {
+		name        string
+		keeps       Keeps
+		incarnation string
+		missing     bool
+		// waits is how long the replica waits, and want what it does then.
+		waits time.Duration
+		want  Action
+	}{
+		{"restart", KeepsOnRestart, restarted, false, restartLimit, Serve},
+		{"restart of a server that keeps nothing", KeepsNever, restarted, false, silenceLimit, DeclareLoss},
+		{"restart of a copy without the last marker", KeepsOnRestart, restarted, true, 0, DeclareLoss},
+		{"failover", KeepsOnRestart, promoted, false, silenceLimit, DeclareLoss},
+		{"failover with synchronous replication", KeepsOnFailover, promoted, false, silenceLimit, Serve},
+		{"failover with synchronous replication, a marker is missing", KeepsOnFailover, promoted, true, 0, DeclareLoss},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, mark := newDetector("a", tt.keeps), HighWaterMark{Epoch: 1}
+			last := CommitMarker{"c", 9}
+			members := Membership{Mark: mark, LastMarker: last, Members: map[string]Member{"b": {Incarnation: "1/history", Heartbeat: 7}}}
+			observed := Observation{Mark: mark, Incarnation: tt.incarnation}
+			if tt.missing {
+				observed.MissingMarkers = []CommitMarker{last}
+			}
+			if tt.waits > 0 {
+				if _, action := a.Observe(members, observed, 0); action != Wait {
+					t.Fatalf("action %d at once; want Wait", action)
+				}
+				if _, action := a.Observe(members, observed, tt.waits-1); action != Wait {
+					t.Fatalf("action %d too early; want Wait", action)
+				}
+			}
+			next, action := a.Observe(members, observed, tt.waits)
+			if action != tt.want {
+				t.Fatalf("action %d; want %d", action, tt.want)
+			}
+			if action != Serve {
+				return
+			}
+			a.StartServing(observed, tt.waits)
+			if _, present := next.Members["b"]; !present {
+				t.Error("the silent replica was removed before a commit that comes after its own")
+			}
+			fenced := a.SilentReplicas(next, tt.waits)
+			checkpoint, _, _ := a.BeginCheckpoint()
+			a.Committed(checkpoint)
+			after, serving := a.AfterCheckpoint(next, observed, checkpoint, fenced)
+			if _, present := after.Members["b"]; present || !serving || after.LastMarker != checkpoint.CommitMarker {
+				t.Errorf("serving %t with %+v; want it without the silent replica, and with the marker of the checkpoint", serving, after)
+			}
+		})
+	}
+}
+
+func TestReleasedReplicaThatReturnsIsNotFenced(t *testing.T) {
+	t.Parallel()
+	a, mark := newDetector("a", KeepsOnRestart), HighWaterMark{Epoch: 1}
+	members := Membership{Mark: mark, Members: map[string]Member{"b": {Incarnation: "1/history", Heartbeat: 7}}}
+	observed := Observation{Mark: mark, Incarnation: "2/history"}
+	a.Observe(members, observed, 0)
+	next, _ := a.Observe(members, observed, restartLimit)
+	a.StartServing(observed, restartLimit)
+	next.Members["b"] = Member{Incarnation: "2/history", Heartbeat: 8}
+	if silent := a.SilentReplicas(next, restartLimit); len(silent) > 0 {
+		t.Errorf("silent are %v; want none", silent)
+	}
+}
+
+// Times count by the replica's own clock from when it entered the incarnation or
+// the epoch, not by a clock of Postgres.
+func TestReplicaCountsFromItsEntry(t *testing.T) {
+	t.Parallel()
+	a := newDetector("a", KeepsOnRestart)
+	first := Observation{Mark: HighWaterMark{Epoch: 1}, Incarnation: "1/history"}
+	a.StartServing(first, 10*time.Second)
+	a.StopServing()
+	if got := a.ServingFor(12 * time.Second); got != 0 {
+		t.Errorf("serving for %v after it has stopped; want 0", got)
+	}
+	a.StartServing(first, 13*time.Second)
+	if got := a.ServingFor(14 * time.Second); got != 4*time.Second {
+		t.Errorf("serving for %v after it has entered the same incarnation again; want 4s", got)
+	}
+	a.StopServing()
+	second := Observation{Mark: HighWaterMark{Epoch: 2}, Incarnation: "2/other", Recovering: true}
+	a.StartServing(second, 20*time.Second)
+	if got := a.ServingFor(21 * time.Second); got != time.Second {
+		t.Errorf("serving for %v in the next incarnation; want 1s", got)
+	}
+	a.StopServing()
+	second.Incarnation = "3/other"
+	a.StartServing(second, 24*time.Second)
+	if got := a.RecoveryWait(second, 25*time.Second, 32*time.Second); got != 27*time.Second {
+		t.Errorf("recovery wait of %v; want 27s, since the first incarnation of the epoch", got)
+	}
+	second.Recovering = false
+	if got := a.RecoveryWait(second, 25*time.Second, 32*time.Second); got != 0 {
+		t.Errorf("recovery wait of %v though it is over", got)
 	}
 }

@@ -54,16 +54,11 @@ func (m HighWaterMark) Next(now HighWaterMark) HighWaterMark {
 }
 
 // UnknownSessions returns an entry, with session 0, for the sessions from before
-// a loss of commits that Postgres may not know of. A barrier waits for it as long
-// as the proxy of such a session may consider the session valid.
-func UnknownSessions(sinceLoss, valid, margin time.Duration) []session.PendingSession {
-	if !InRecoveryWait(sinceLoss, valid, margin) {
+// a declared loss of commits that Postgres may not know of. A barrier waits for
+// it during the recovery wait.
+func UnknownSessions(recovering bool, ttl time.Duration) []session.ActiveSession {
+	if !recovering {
 		return nil
 	}
-	return []session.PendingSession{{Session: 0, Remaining: valid - sinceLoss}}
+	return []session.ActiveSession{{Session: 0, Remaining: ttl}}
 }
-
-// InRecoveryWait reports whether the recovery wait after a declared loss is not
-// over: nothing is granted until every session from before the loss, known or
-// not, has expired and had time to report its totals.
-func InRecoveryWait(sinceLoss, valid, margin time.Duration) bool { return sinceLoss < valid+margin }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // CommitMarker identifies a commit of a replica by its number. Postgres loses
@@ -37,10 +38,14 @@ type Member struct {
 
 // Observation is the state of Postgres as a control plane has read it. Within
 // one server incarnation nothing is lost, because the same server runs all the
-// time.
+// time. Its name is "start/history"; the history changes when a standby is
+// promoted, when the log is replayed up to a point in time, and when the database
+// is created again from a dump.
 type Observation struct {
 	Mark        HighWaterMark
 	Incarnation string
+	// Recovering means that the recovery wait of the last declared loss is not over.
+	Recovering bool
 	// MissingMarkers are the markers to verify that are not in Postgres.
 	MissingMarkers []CommitMarker
 }
@@ -48,6 +53,15 @@ type Observation struct {
 // Lost reports whether Postgres has lost commits that the membership shows.
 func (m Membership) Lost(o Observation) bool {
 	return m.Mark.Lost(o.Mark) || (o.Mark.Epoch == m.Mark.Epoch && slices.Contains(o.MissingMarkers, m.LastMarker))
+}
+
+// Outdated reports whether a later reading of the membership shows that its last
+// marker may have been deleted. A replica reads the membership before it looks
+// for the markers; if it was stopped in between, the marker may be missing
+// because a later one has taken its place. So a loss is declared only if the
+// membership, read again, is not outdated.
+func (m Membership) Outdated(later Membership) bool {
+	return later.LastMarker != m.LastMarker || later.Mark.Epoch != m.Mark.Epoch
 }
 
 // UnverifiedReplicas returns the members, except one, that have not found their
@@ -73,4 +87,12 @@ func (m Membership) with(o Observation, id string) Membership {
 	}
 	next.Members[id] = Member{Incarnation: o.Incarnation, Heartbeat: m.Members[id].Heartbeat + 1}
 	return next
+}
+
+// sameServer reports whether two incarnations are runs of the same server on the
+// same history of commits. An incarnation is "start/history".
+func sameServer(a, b string) bool {
+	_, a, split := strings.Cut(a, "/")
+	_, b, alsoSplit := strings.Cut(b, "/")
+	return split && alsoSplit && a == b
 }

@@ -30,18 +30,23 @@ type Record struct {
 	// State is zero for a session that does not exist.
 	State State
 	// Remaining is how long the session is still valid; negative once it has expired. It is measured by the clock of
-	// Postgres, the only one that all control planes share.
+	// Postgres, the only one that all control planes share, and matters only to Fence and Expired; see Remaining.
 	Remaining time.Duration
 	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
 }
 
-// CanRequest reports whether the session may send lease requests and heartbeats.
-func (r *Record) CanRequest() bool { return r.State == Active && r.Remaining >= 0 }
+// Remaining returns how long a session may still be valid. left is that time by
+// the clock of Postgres, servingFor is how long the replica that asks has served
+// in this server incarnation, by its own monotonic clock, and ttl is the validity
+// period of sessions. The clock of another server may be ahead, so that left is
+// too short; but each session was extended in this incarnation, by the clock of
+// this server, or before the replica entered it.
+func Remaining(left, servingFor, ttl time.Duration) time.Duration { return max(left, ttl-servingFor) }
 
-// MayAdmit reports whether the session's proxy may still admit from idle units. A
-// session that has expired by the clock of Postgres may still be valid by its
-// proxy's clock.
+// MayAdmit reports whether the session's proxy may admit, and may send lease
+// requests and heartbeats. A session that has expired is active until it is
+// fenced: what depends on its end waits for that.
 func (r *Record) MayAdmit() bool { return r.State == Active }
 
 // CanReturn reports whether the session can return units.
@@ -55,7 +60,7 @@ func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 // applied. It returns false, and changes nothing, if the session has ended or
 // belongs to another process.
 func (r *Record) Heartbeat(h *wire.HeartbeatRequest, valid time.Duration) bool {
-	if r.BootID != h.BootID || !r.CanRequest() {
+	if r.BootID != h.BootID || !r.MayAdmit() {
 		return false
 	}
 	r.Remaining, r.AppliedRevision = valid, max(r.AppliedRevision, h.AppliedRevision)
@@ -95,7 +100,3 @@ func (r *Record) Close(c *wire.CloseRequest, settled int64) (done bool) {
 	r.State = Closed
 	return true
 }
-
-// Behind reports whether the session's proxy may still admit without having
-// applied a revision.
-func (r *Record) Behind(rev int64) bool { return r.MayAdmit() && r.AppliedRevision < rev }

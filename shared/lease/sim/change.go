@@ -226,7 +226,7 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 		if over || barrier == nil {
 			return
 		}
-		if w.rules.BarrierDone(barrier, c.clock().Mono) {
+		if w.rules.BarrierDone(barrier) {
 			over = true
 			confirmed()
 		}
@@ -236,30 +236,27 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 		if over || c.clock().Mono > limit {
 			return
 		}
-		var pending []session.PendingSession
+		var active []session.ActiveSession
 		kept := false
-		c.tx("pending", func(d *database) {
-			pending, kept = nil, false
+		c.tx("active sessions", func(d *database) {
+			active, kept = nil, false
 			for _, each := range d.changes {
 				kept = kept || each == change
 			}
 			for _, t := range d.activeSessions(d.now(w)) {
-				if t.Behind(change.Revision) {
-					pending = append(pending, session.PendingSession{Session: t.ID, Remaining: t.Remaining})
-				}
+				active = append(active, session.ActiveSession{Session: t.ID, AppliedRevision: t.AppliedRevision})
 			}
-			pending = append(pending, w.rules.UnknownSessions(d.now(w)-d.lostAt, sessionValid, margin)...)
+			active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
 		}, func(ok bool) {
-			now := c.clock().Mono
 			switch {
 			case ok && !kept:
 				w.stats.count("changes lost before they were confirmed")
 				over = true
 				return
 			case ok && barrier == nil:
-				barrier = w.rules.NewBarrier(change.Revision, pending, margin, now)
+				barrier = session.NewBarrier(change.Revision, active)
 			case ok:
-				barrier.Refresh(pending, now)
+				barrier.Refresh(active)
 			}
 			for _, p := range w.proxies {
 				w.push(c, p, "change", func() {

@@ -33,6 +33,7 @@ type oracle struct {
 	issued        map[wire.SessionID]bool
 	pools         map[wire.PoolID]bool
 	lost          bool // Postgres has lost commits
+	restoredSince bool // Postgres was restored since the last declared loss
 	answered      answeredCommits
 }
 
@@ -105,7 +106,7 @@ func (o *oracle) destroyed() {
 
 // restored records the usage that Postgres has lost.
 func (o *oracle) restored(before, after *database) {
-	o.lost = true
+	o.lost, o.restoredSince = true, true
 	for id := range before.usage {
 		if _, kept := after.usage[id]; !kept {
 			if e := o.events[id]; e != nil {

@@ -17,8 +17,10 @@ import (
 // database is the modelled Postgres. It can be restored from a copy.
 type database struct {
 	// server is the number of the history of commits: it changes with each restore and each declared loss.
-	// serverIncarnation also changes with each start; connections to an earlier incarnation break.
+	// serverIncarnation also changes with each start; connections to an earlier incarnation break. It ends with history,
+	// which Postgres shows: a copy that is started like the original has the same one.
 	server            int
+	history           string
 	serverIncarnation string
 	mark              rollback.HighWaterMark
 	// markers and replicas are the rows by which a loss of commits is detected: see rollback.Detector.
@@ -28,10 +30,12 @@ type database struct {
 	// knows whether commits were lost.
 	commits int64
 	past    map[int]int64
-	// clock is the offset of the server's clock from the world's. lostAt and the ends of sessions are times of the
-	// server's clock.
-	clock       time.Duration
-	lostAt      time.Duration
+	// clock is the offset of the server's clock from the world's. The ends of sessions are times of the server's clock.
+	clock time.Duration
+	// lostAt is when a loss was last declared, by the server's clock.
+	lostAt time.Duration
+	// recovered is the last epoch whose recovery wait is over.
+	recovered   int64
 	incarnation int64
 	sessions    map[wire.SessionID]*sessionRow
 	pools       map[wire.PoolID]*allocator.Pool
@@ -65,7 +69,7 @@ type usageRecord struct {
 
 func newDatabase() *database {
 	return &database{
-		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -24 * time.Hour, incarnation: 1,
+		mark: rollback.HighWaterMark{Epoch: 1, Revision: 1, Pool: 1000}, lostAt: -24 * time.Hour, recovered: 1, incarnation: 1,
 		markers: map[rollback.CommitMarker]bool{}, replicas: map[string]bool{}, past: map[int]int64{},
 		sessions: map[wire.SessionID]*sessionRow{}, pools: map[wire.PoolID]*allocator.Pool{}, leases: map[wire.PoolID]map[wire.SessionID]*allocator.Lease{},
 		results: map[allocator.RequestKey]*allocator.Result{}, usage: map[[16]byte]usageRecord{}, spent: map[wire.PoolID]int64{},
@@ -100,6 +104,9 @@ func (d *database) clone() *database {
 	c.markers, c.replicas, c.past = maps.Clone(d.markers), maps.Clone(d.replicas), maps.Clone(d.past)
 	return &c
 }
+
+// recovering reports whether the recovery wait is not over.
+func (d *database) recovering() bool { return d.recovered < d.mark.Epoch }
 
 // now returns the reading of the server's clock.
 func (d *database) now(w *world) time.Duration { return w.now + d.clock }

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"fmt"
 	"time"
 
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
 )
 
@@ -52,6 +54,13 @@ func (w *world) breakSomething() {
 		{f.Cut, func() { w.cut(p, c) }},
 		{f.BusDown, func() { w.down(&w.busDown, "bus") }},
 		{f.PostgresDown, w.restartPostgres},
+		{f.KillTogether, func() {
+			w.stats.count("Postgres and a control plane killed together")
+			if c.alive {
+				c.kill()
+			}
+			w.restartPostgres()
+		}},
 		{f.LoseTail, func() { w.loseTail(w.between(50*time.Millisecond, 2*time.Second)) }},
 		{f.DeleteStream, w.deleteStream},
 		{f.KillFleet, func() {
@@ -187,6 +196,15 @@ func (w *world) restore(copied *database) {
 		return
 	}
 	before, restored := w.pg, copied.clone()
+	if w.profile.Keeps == rollback.KeepsOnFailover {
+		restored = before.clone() // replication is synchronous
+	}
+	switch {
+	case restored.markers[w.bucket.members.LastMarker] || w.r.IntN(2) == 0:
+		restored.history = fmt.Sprint("history ", w.server+1)
+	case restored.history == before.history:
+		w.stats.count("copies started on the same history")
+	}
 	w.stats.count("commits of Postgres lost")
 	w.log("postgres is restored from a copy: rev %d instead of %d, session %d instead of %d",
 		restored.mark.Revision, before.mark.Revision, restored.mark.Session, before.mark.Session)

@@ -3,6 +3,7 @@ package sim
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"modelgateway/shared/apikey"
@@ -251,7 +252,7 @@ func holdingMutations() []Mutation {
 		}},
 		{"a fenced session does not learn of its last grant", 60, func(r *Rules) {
 			r.Decide = func(d *allocator.Batch, request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
-				if record := d.Sessions[request.Session]; record != nil && !record.CanRequest() {
+				if record := d.Sessions[request.Session]; record != nil && !record.MayAdmit() {
 					return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
 				}
 				return d.Decide(request, pending, applyPolicy)
@@ -273,6 +274,10 @@ func holdingMutations() []Mutation {
 				}
 				return &copied
 			}
+		}},
+		{"a batch fails as a whole if one of its rows is locked", 60, func(r *Rules) {
+			r.Profile = "row locks"
+			r.SkipsLockedRows = false
 		}},
 		{"rows are read without a lock", 20, func(r *Rules) { r.LocksRows = false }},
 		{"a closed session keeps its units", 20, func(r *Rules) { r.CloseLeases = func(*allocator.Allocator, wire.SessionID) {} }},
@@ -379,14 +384,13 @@ func deadlineMutations() []Mutation {
 func sessionMutations() []Mutation {
 	return []Mutation{
 		{"a revocation does not wait for sessions", 150, func(r *Rules) {
-			r.BarrierDone = func(*session.Barrier, time.Duration) bool { return true }
+			r.BarrierDone = func(*session.Barrier) bool { return true }
 		}},
-		{"a session counts as expired before its deadline", 300, func(r *Rules) {
-			r.NewBarrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
-				return session.NewBarrier(rev, pending, -sessionValid/3, now)
-			}
+		{"a session expires by the clock of another server", 1500, func(r *Rules) {
+			r.Profile = "clock steps"
+			r.Remaining = func(left, _, _ time.Duration) time.Duration { return left }
 		}},
-		{"an expired session is extended and served (not fenced)", 20, func(r *Rules) {
+		{"a fenced session is extended and served", 20, func(r *Rules) {
 			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
@@ -397,15 +401,12 @@ func sessionMutations() []Mutation {
 		}},
 		{"the margin for clocks that differ is missing", 4000, func(r *Rules) {
 			r.Profile = "stalls"
-			r.NewBarrier = func(rev int64, pending []session.PendingSession, _, now time.Duration) *session.Barrier {
-				return session.NewBarrier(rev, pending, 0, now)
-			}
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(0) }
 		}},
 		{"a session is fenced before its deadline has passed", 150, func(r *Rules) {
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
-		{"an expired session is closed while its requests may still run", 60, func(r *Rules) {
+		{"an expired session is closed while its requests may still run", 90, func(r *Rules) {
 			r.SessionExpired = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
@@ -524,7 +525,33 @@ func recoveryMutations() []Mutation {
 		{"a lost revocation is not restored", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
 		{"a change does not wait for sessions from before a loss", 1500, func(r *Rules) {
 			r.Profile = "stalls"
-			r.UnknownSessions = func(_, _, _ time.Duration) []session.PendingSession { return nil }
+			r.UnknownSessions = func(bool, time.Duration) []session.ActiveSession { return nil }
+		}},
+		{"the recovery wait ends at once", 3000, func(r *Rules) {
+			r.Profile = "stalls"
+			r.RecoveredEpoch = func(a *rollback.Detector, now, _ time.Duration) int64 { return a.RecoveredEpoch(now, 0) }
+		}},
+		{"a promoted standby counts as the same server", 900, func(r *Rules) {
+			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
+				_, history, _ := strings.Cut(f.Incarnation, "/")
+				for id, member := range members.Members {
+					start, _, _ := strings.Cut(member.Incarnation, "/")
+					member.Incarnation = start + "/" + history
+					members.Members[id] = member
+				}
+				return a.Observe(members, f, now)
+			}
+		}},
+		{"a loss is declared by an outdated membership", 900, func(r *Rules) { r.ReadsMembershipAgain = false }},
+		{"a silent replica is not released after a restart", 60, func(r *Rules) {
+			r.Profile = "killed together"
+			r.Observe = func(a *rollback.Detector, members rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action) {
+				next, action := a.Observe(members, f, now)
+				if action == rollback.Serve && len(next.UnverifiedReplicas(f.Incarnation, a.ID())) > 0 {
+					return members, rollback.DeclareLoss
+				}
+				return next, action
+			}
 		}},
 	}
 }

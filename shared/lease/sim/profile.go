@@ -2,8 +2,9 @@ package sim
 
 import (
 	"math/rand/v2"
-	"slices"
 	"time"
+
+	"modelgateway/shared/lease/rollback"
 )
 
 // Profile has the sizes, intervals and fault probabilities of one world. They
@@ -42,8 +43,10 @@ type Profile struct {
 	Stall, LosePushes                        float64
 	// HaltInTx is the probability that a replica is stopped inside a transaction, while it holds row locks.
 	HaltInTx float64
-	// Bystanders checks that a lease request does not fail because rows of other accounts are locked.
-	Bystanders bool
+	// KillTogether is the weight of the fault that kills Postgres and a replica.
+	KillTogether float64
+	// Keeps is when Postgres keeps every acknowledged commit, as far as the replicas know.
+	Keeps rollback.Keeps
 	// ClockSkew is the greatest error of the clocks of Postgres servers.
 	ClockSkew time.Duration
 	// ForgeEvery is the interval of reports that a faulty proxy makes up.
@@ -79,7 +82,8 @@ func draw(r *rand.Rand) Profile {
 	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)
 	p.HaltInTx = some(.3, .02)
-	p.ClockSkew = time.Duration(some(.5, float64(margin/4)))
+	p.ClockSkew = time.Duration(some(.5, float64(sessionValid)))
+	p.Keeps = []rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnRestart, rollback.KeepsOnFailover}[r.IntN(4)]
 	if r.IntN(4) == 0 {
 		p.ForgeEvery = between(100*time.Millisecond, time.Second)
 	}
@@ -89,7 +93,7 @@ func draw(r *rand.Rand) Profile {
 	if r.IntN(4) == 0 {
 		p.LoseCommits, p.AnswerTime = .2+.8*r.Float64(), between(time.Millisecond, 10*time.Millisecond)
 	}
-	if i := r.IntN(12); i < len(directedProfiles) {
+	if i := r.IntN(15); i < len(directedProfiles) {
 		p.direct(r, directedProfiles[i].name)
 	}
 	return p
@@ -129,29 +133,27 @@ var directedProfiles = []struct {
 		p.Stall, p.LosePushes, p.HeartbeatInterval = .8, .9, sessionValid/3+time.Duration(r.Int64N(int64(sessionValid/6)))
 		p.RevokeEvery, p.RequestEvery, p.FaultEvery = 400*time.Millisecond, 30*time.Millisecond, 2*p.FaultEvery
 	}},
-}
-
-// knownWeaknesses are profiles in which the protocol is known to fail. They run
-// only by name.
-var knownWeaknesses = []struct {
-	name  string
-	shape func(p *Profile, r *rand.Rand)
-}{
-	// The clocks of Postgres servers differ by more than the margin, so that sessions count as expired while their proxies
-	// still admit.
+	// Postgres is restarted often, on servers whose clocks differ by as much as a session is valid.
 	{"clock steps", func(p *Profile, _ *rand.Rand) {
 		p.ClockSkew, p.PostgresDown, p.FaultEvery, p.LosePushes, p.RevokeEvery = sessionValid, 1, 600*time.Millisecond, .9, 400*time.Millisecond
 	}},
-	// A replica is stopped inside a transaction, so that the batches of other replicas fail as a whole.
+	// Replicas are stopped inside transactions, while others need rows that are free.
 	{"row locks", func(p *Profile, _ *rand.Rand) {
-		p.Customers, p.Replicas, p.HaltInTx, p.Bystanders = 4, 3, .02, true
+		p.Customers, p.Replicas, p.HaltInTx = 4, 3, .02
+	}},
+	// Postgres is killed together with a replica, and restarts with every commit.
+	{"killed together", func(p *Profile, _ *rand.Rand) {
+		p.Replicas, p.KillTogether, p.LoseCommits, p.FaultEvery = 1+p.Replicas%3, 1, 0, max(p.FaultEvery, 1500*time.Millisecond)
+		if p.Keeps == rollback.KeepsNever {
+			p.Keeps = rollback.KeepsOnRestart
+		}
 	}},
 }
 
 // Profiles lists the profiles that can be selected by name.
 func Profiles() []string {
 	var names []string
-	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
+	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}
 	return names
@@ -159,7 +161,7 @@ func Profiles() []string {
 
 // direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range slices.Concat(directedProfiles, knownWeaknesses) {
+	for _, d := range directedProfiles {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

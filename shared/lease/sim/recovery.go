@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -83,9 +84,14 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		silent = append(silent, c.detector.SilentReplicas(members, c.clock().Mono)...)
 	}
 	checkpoint, oldest, ok := c.detector.BeginCheckpoint()
-	if !ok {
+	switch {
+	case !ok:
 		done(false)
 		return
+	case !reached:
+		oldest = 0 // the last marker of the membership is unknown
+	case members.LastMarker.Replica == checkpoint.Replica:
+		oldest = min(oldest, members.LastMarker.N)
 	}
 	if w.pg.serverIncarnation != c.detector.Incarnation() { // a new connection would show the other incarnation
 		c.detector.Failed(checkpoint)
@@ -96,8 +102,12 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		return
 	}
 	var observed rollback.Observation
+	recovered := w.rules.RecoveredEpoch(c.detector, c.clock().Mono, sessionValid+margin)
 	c.commit("checkpoint", checkpoint, func(d *database) bool {
-		observed = rollback.Observation{Mark: d.mark, Incarnation: d.serverIncarnation}
+		observed = rollback.Observation{Mark: d.mark, Incarnation: d.serverIncarnation, Recovering: d.recovering()}
+		if recovered == d.mark.Epoch {
+			d.recovered = recovered
+		}
 		for marker := range d.markers {
 			if marker.Replica == c.detector.ID() && marker.N < oldest {
 				delete(d.markers, marker)
@@ -169,11 +179,12 @@ func (c *replica) verify(members rollback.Membership, revision int, done func(bo
 		w.log("%s observes incarnation %s with %v: %d markers missing, action %d", c.name, observed.Incarnation, next.Members, len(observed.MissingMarkers), action)
 		switch action {
 		case rollback.DeclareLoss:
-			c.transactionTime(func(ok bool) {
-				if ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch { // otherwise another replica has declared the loss
-					w.recoverLoss(members.Mark)
+			c.readMembership(func(later rollback.Membership, _ int, ok bool) {
+				if !ok || (members.Outdated(later) && w.rules.ReadsMembershipAgain) {
+					done(false)
+					return
 				}
-				done(false)
+				c.declare(members, observed, done)
 			})
 		case rollback.Wait:
 			w.stats.count("waits for other control planes")
@@ -190,13 +201,24 @@ func (c *replica) verify(members rollback.Membership, revision int, done func(bo
 	})
 }
 
+// declare declares a loss, unless another replica has.
+func (c *replica) declare(members rollback.Membership, observed rollback.Observation, done func(bool)) {
+	w := c.w
+	c.transactionTime(func(ok bool) {
+		if ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch {
+			w.recoverLoss(members.Mark)
+		}
+		done(false)
+	})
+}
+
 // join adds the replica in Postgres, and starts serving.
 func (c *replica) join(observed rollback.Observation, done func(bool)) {
 	w := c.w
 	c.transactionTime(func(ok bool) {
 		if ok = ok && w.pg.serverIncarnation == observed.Incarnation && w.pg.mark.Epoch == observed.Mark.Epoch; ok {
 			w.pg.replicas[c.detector.ID()] = true
-			c.detector.StartServing(observed)
+			c.detector.StartServing(observed, c.clock().Mono)
 			w.stats.count("incarnations of Postgres verified")
 		}
 		done(ok)
@@ -210,7 +232,7 @@ func (w *world) restartPostgres() {
 	}
 	w.incarnations++
 	clear(w.locks)
-	w.pg.serverIncarnation = string(rune('a'+w.incarnations%26)) + string(rune('a'+w.incarnations/26))
+	w.pg.serverIncarnation = fmt.Sprintf("%d/%s", w.incarnations, w.pg.history)
 	w.down(&w.pgDown, "postgres")
 }
 
@@ -270,11 +292,15 @@ func (o *oracle) lostCommits(d *database) bool {
 }
 
 func (o *oracle) declared() {
-	if o.lostCommits(o.w.pg) {
+	switch {
+	case o.lostCommits(o.w.pg):
 		o.w.stats.count("losses of commits declared")
-	} else {
+	case !o.restoredSince && o.w.profile.Keeps != rollback.KeepsNever, o.w.profile.Keeps == rollback.KeepsOnFailover:
+		o.w.fail("availability: a loss of commits is declared although Postgres keeps its commits")
+	default:
 		o.w.stats.count("losses of commits declared because of a silent replica")
 	}
+	o.restoredSince = false
 	clear(o.answered)
 }
 

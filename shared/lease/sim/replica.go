@@ -17,6 +17,7 @@ const (
 	sweepEvery         = 500 * time.Millisecond
 	checkpointInterval = 100 * time.Millisecond
 	silence            = 1500 * time.Millisecond
+	restartLimit       = 300 * time.Millisecond
 )
 
 // replica is one control plane replica. Its only state is the batcher, and in the
@@ -30,6 +31,8 @@ type replica struct {
 	wake     time.Duration
 	detector *rollback.Detector
 	checking bool
+	// suspects are the pools whose rows the last batch found locked.
+	suspects map[wire.PoolID]bool
 }
 
 func (w *world) newReplica(name string) *replica {
@@ -46,7 +49,10 @@ func (c *replica) start() {
 		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
 		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
-	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.process), silence), false
+	c.suspects = map[wire.PoolID]bool{}
+	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.process), rollback.Config{
+		SilenceLimit: silence, RestartLimit: restartLimit, Keeps: c.w.profile.Keeps,
+	}), false
 	c.every(sweepEvery, c.sweep)
 	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
@@ -180,7 +186,7 @@ func (c *replica) pump() {
 	batcher := c.batcher
 	c.running = tx
 	var batch *allocator.Batch
-	c.lockedTx("batch", rowsOf(tx), func(d *database) { batch = c.decide(d, tx) }, func(d *database) { c.saveBatch(d, batch) }, func(ok bool) {
+	c.batchTx(tx, func(d *database, skipped rows) { batch = c.decide(d, tx, skipped) }, func(d *database) { c.saveBatch(d, batch) }, func(ok bool) {
 		c.running = nil
 		var responses []func()
 		var recalls map[wire.SessionID][]wire.Recall
@@ -273,8 +279,9 @@ func rowsOfRequest(request *wire.LeaseRequest) rows {
 }
 
 // decide loads a batch and decides it.
-func (c *replica) decide(d *database, tx *allocator.Transaction) *allocator.Batch {
-	batch := c.loadBatch(d, tx)
+func (c *replica) decide(d *database, tx *allocator.Transaction, skipped rows) *allocator.Batch {
+	batch := c.loadBatch(d, tx, skipped)
+	batch.LockedPools, batch.LockedSessions = skipped.pools, skipped.shared
 	tx.Decide(&decider{c, batch})
 	return batch
 }
@@ -292,9 +299,9 @@ func (c *replica) saveBatch(d *database, batch *allocator.Batch) {
 }
 
 // loadBatch loads the state that a batch works on.
-func (c *replica) loadBatch(d *database, tx *allocator.Transaction) *allocator.Batch {
+func (c *replica) loadBatch(d *database, tx *allocator.Transaction, skipped rows) *allocator.Batch {
 	w := c.w
-	r := rowsOf(tx)
+	r := rowsOf(tx).without(skipped)
 	pools, sessions := r.pools, r.shared
 	results, wanted := map[allocator.RequestKey]*allocator.Result{}, map[wire.PoolID]int64{}
 	for _, request := range tx.Requests() {
@@ -318,13 +325,13 @@ func (c *replica) loadBatch(d *database, tx *allocator.Transaction) *allocator.B
 	d.holders(book, wanted)
 	live := int64(0)
 	for _, t := range d.activeSessions(d.now(w)) {
-		if t.CanRequest() {
+		if t.Remaining >= 0 {
 			live++
 		}
 	}
 	return &allocator.Batch{
 		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live, SinceLoss: d.now(w) - d.lostAt,
-		Recovering: w.rules.InRecoveryWait(d.now(w)-d.lostAt, sessionValid, margin),
+		Recovering: d.recovering(),
 	}
 }
 
@@ -345,10 +352,11 @@ func (c *replica) sweep() {
 		for _, id := range sortedKeys(d.sessions) {
 			t := d.sessionRecord(id, d.now(w))
 			switch {
-			case w.rules.FenceSession(t, margin):
+			case w.locked(rows{beat: map[wire.SessionID]bool{id: true}}) > 0: // skip locked
+			case c.fence(*t):
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
-				d.saveSession(t, d.now(w))
+				d.sessions[id].state = session.Fenced
 			case w.rules.SessionExpired(t, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
 				t.State = session.Closed
@@ -357,6 +365,12 @@ func (c *replica) sweep() {
 			}
 		}
 	}, func(bool) {})
+}
+
+// fence reports whether a session has expired so that it must be fenced.
+func (c *replica) fence(t session.Record) bool {
+	t.Remaining = c.w.rules.Remaining(t.Remaining, c.detector.ServingFor(c.clock().Mono), sessionValid)
+	return c.w.rules.FenceSession(&t, margin)
 }
 
 // free returns the outstanding units of a closed session.
@@ -381,18 +395,19 @@ func (w *world) free(id wire.SessionID) {
 func (c *replica) register(r *wire.RegisterRequest, reply func(wire.RegisterResponse)) {
 	w := c.w
 	var answer wire.RegisterResponse
-	c.tx("register", func(d *database) {
+	var read rollback.HighWaterMark
+	c.lockedTx("register", rows{}, func(d *database) { read = d.mark }, func(d *database) {
 		d.mark.Session++
 		id := wire.SessionID(d.mark.Session)
-		d.sessions[id] = &sessionRow{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: d.mark.Revision}
+		d.sessions[id] = &sessionRow{boot: r.BootID, state: session.Active, until: d.now(w) + sessionValid, applied: read.Revision}
 		for _, e := range w.rules.EarlierSessions(r) {
 			if e.Session < id && d.sessions[e.Session] == nil {
 				d.sessions[e.Session] = &sessionRow{boot: e.BootID, state: session.Fenced, until: d.now(w), restored: true}
 			}
 		}
 		answer = wire.RegisterResponse{
-			V: wire.Version, Status: wire.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Revision: d.mark.Revision,
-			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch,
+			V: wire.Version, Status: wire.Done, Session: id, ValidMS: sessionValid.Milliseconds(), Revision: read.Revision,
+			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: read.Epoch,
 		}
 	}, func(ok bool) {
 		if ok {
@@ -410,13 +425,15 @@ const maxChanges = 4
 func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatResponse)) {
 	w := c.w
 	var answer wire.HeartbeatResponse
-	c.tx("renew", func(d *database) {
-		t := d.sessionRecord(r.Session, d.now(w))
-		if !w.rules.ExtendSession(t, r, sessionValid) {
+	var t *session.Record
+	var at time.Duration
+	extended := false
+	c.lockedTx("heartbeat", rows{beat: map[wire.SessionID]bool{r.Session: true}}, func(d *database) {
+		t, at = d.sessionRecord(r.Session, d.now(w)), d.now(w)
+		if extended = w.rules.ExtendSession(t, r, sessionValid); !extended {
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
-		d.saveSession(t, d.now(w))
 		answer = wire.HeartbeatResponse{
 			V: wire.Version, Status: wire.Done, ValidMS: sessionValid.Milliseconds(),
 			StreamIncarnation: incarnation(d.incarnation), ClusterEpoch: d.mark.Epoch, UsageBacklog: w.stream.backlog(),
@@ -427,6 +444,10 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 			}
 		}
 		answer.More = len(answer.Changes) == maxChanges
+	}, func(d *database) {
+		if extended {
+			d.saveSession(t, at)
+		}
 	}, func(ok bool) {
 		if ok {
 			reply(answer)

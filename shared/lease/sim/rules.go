@@ -31,21 +31,24 @@ type Rules struct {
 	FenceSession      func(t *session.Record, margin time.Duration) bool
 	SessionExpired    func(t *session.Record, rest time.Duration) bool
 	CloseSession      func(t *session.Record, c *wire.CloseRequest, settled int64) bool
-	NewBarrier        func(rev int64, pending []session.PendingSession, margin, now time.Duration) *session.Barrier
+	Remaining         func(left, servingFor, ttl time.Duration) time.Duration
 	Ack               func(b *session.Barrier, a wire.Ack)
-	BarrierDone       func(b *session.Barrier, now time.Duration) bool
+	BarrierDone       func(b *session.Barrier) bool
 	MarkersToVerify   func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
 	Observe           func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
 	AfterCheckpoint   func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool)
 	FencesReplicas    bool
-	NextMark          func(m, now rollback.HighWaterMark) rollback.HighWaterMark
-	RestoreRevocation func(d *database, account string, key apikey.Hash)
-	InRecoveryWait    func(since, valid, margin time.Duration) bool
-	UnknownSessions   func(since, valid, margin time.Duration) []session.PendingSession
-	EarlierSessions   func(r *wire.RegisterRequest) []wire.EarlierSession
-	KeepsRevocations  bool
-	// LocksRows means that transactions lock rows.
-	LocksRows bool
+	// ReadsMembershipAgain means that a replica reads the membership again before it declares a loss.
+	ReadsMembershipAgain bool
+	NextMark             func(m, now rollback.HighWaterMark) rollback.HighWaterMark
+	RestoreRevocation    func(d *database, account string, key apikey.Hash)
+	RecoveredEpoch       func(a *rollback.Detector, now, wait time.Duration) int64
+	UnknownSessions      func(recovering bool, ttl time.Duration) []session.ActiveSession
+	EarlierSessions      func(r *wire.RegisterRequest) []wire.EarlierSession
+	KeepsRevocations     bool
+	// LocksRows means that transactions lock rows, SkipsLockedRows that a batch that has waited for rows decides the
+	// messages whose rows are free.
+	LocksRows, SkipsLockedRows bool
 
 	// The steps of a proxy.
 	Before           func(now, deadline session.Instant) bool
@@ -84,11 +87,12 @@ func Correct() *Rules {
 		MarkInserted:      (*settlement.Batch).MarkInserted,
 		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
 		FenceSession:   (*session.Record).Fence,
-		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, NewBarrier: session.NewBarrier, Ack: (*session.Barrier).Ack,
+		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, Remaining: session.Remaining, Ack: (*session.Barrier).Ack,
 		BarrierDone: (*session.Barrier).Done, NextMark: rollback.HighWaterMark.Next,
-		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint, FencesReplicas: true,
+		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint, FencesReplicas: true, ReadsMembershipAgain: true,
 		RestoreRevocation: func(d *database, account string, key apikey.Hash) { d.revoke(account, key) },
-		InRecoveryWait:    rollback.InRecoveryWait, UnknownSessions: rollback.UnknownSessions, KeepsRevocations: true, LocksRows: true,
+		RecoveredEpoch:    (*rollback.Detector).RecoveredEpoch, UnknownSessions: rollback.UnknownSessions, KeepsRevocations: true,
+		LocksRows: true, SkipsLockedRows: true,
 		EarlierSessions: func(r *wire.RegisterRequest) []wire.EarlierSession { return r.Earlier },
 
 		Before: session.Instant.Before,

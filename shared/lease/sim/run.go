@@ -89,7 +89,8 @@ func play(seed uint64, r *rand.Rand, profile Profile, rules *Rules, trace bool) 
 func (w *world) build() {
 	w.oracle = newOracle(w)
 	w.pg = newDatabase()
-	w.pg.serverIncarnation = "first"
+	w.pg.history = "first"
+	w.pg.serverIncarnation = "0/first"
 	f := w.profile
 	customers := make([]*customer, f.Customers)
 	w.customers = customers

@@ -22,9 +22,9 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 	reply := &wire.RegisterResponse{V: wire.Version, Status: wire.Done, ValidMS: valid.Milliseconds()}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		state, err := q.ShareClusterState(ctx)
+		state, err := q.ReadClusterState(ctx)
 		if err != nil {
-			return fmt.Errorf("lock cluster state: %w", err)
+			return fmt.Errorf("read cluster state: %w", err)
 		}
 		id, err := q.InsertSession(ctx, sqlcgen.InsertSessionParams{
 			Name: r.Name, BootID: r.BootID, Build: r.Build, SpoolCapacity: r.Capacity, AppliedRevision: state.Revision, ValidSeconds: valid.Seconds(),
@@ -39,14 +39,17 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 	return reply, postgres.Translate("register session", err)
 }
 
-// Heartbeat implements leasing.Store.
+// Heartbeat implements leasing.Store. A change may be committed while the
+// transaction runs, so that the response lacks it. The session's row says so: the
+// change is not confirmed before the session has applied it or is fenced, and
+// fencing waits for this transaction.
 func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid time.Duration, limit int) (*wire.HeartbeatResponse, error) {
 	reply := &wire.HeartbeatResponse{V: wire.Version}
 	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		state, err := q.ShareClusterState(ctx)
+		state, err := q.ReadClusterState(ctx)
 		if err != nil {
-			return fmt.Errorf("lock cluster state: %w", err)
+			return fmt.Errorf("read cluster state: %w", err)
 		}
 		t, err := lockForHeartbeat(ctx, q, r.Session)
 		if err != nil {
@@ -149,8 +152,8 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) e
 
 // Sweep implements leasing.Store. An error with one session does not stop the
 // others from being closed.
-func (l *Store) Sweep(ctx context.Context, margin, closeAfter time.Duration) (fenced, closed int, err error) {
-	if fenced, err = l.fence(ctx, margin); err != nil {
+func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration) (fenced, closed int, err error) {
+	if fenced, err = l.fence(ctx, ttl, margin); err != nil {
 		return 0, 0, postgres.Translate("fence sessions", err)
 	}
 	rows, err := l.db.Queries().FencedSessions(ctx)
@@ -175,16 +178,17 @@ func (l *Store) Sweep(ctx context.Context, margin, closeAfter time.Duration) (fe
 }
 
 // fence fences the sessions that have expired.
-func (l *Store) fence(ctx context.Context, margin time.Duration) (fenced int, err error) {
+func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced int, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		rows, err := q.ExpiredSessions(ctx)
 		if err != nil {
 			return err
 		}
+		servingFor := l.db.ServingFor() // within the transaction, so that it belongs to this server incarnation
 		var over []int64
 		for _, row := range rows {
-			t := session.Record{State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds)}
+			t := session.Record{State: session.Active, Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl)}
 			if t.Fence(margin) {
 				over = append(over, row.ID)
 			}

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,18 +27,60 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Store keeps proxy sessions and leases.
-type Store struct{ db *postgres.DB }
+// Store keeps proxy sessions and leases. It is safe for concurrent use.
+type Store struct {
+	db *postgres.DB
+
+	mu sync.Mutex
+	// locked are the pools whose rows the last batch that needed them found locked for longer than lockWait.
+	locked map[wire.PoolID]bool
+}
 
 // New returns a store that uses db.
-func New(db *postgres.DB) *Store { return &Store{db} }
+func New(db *postgres.DB) *Store { return &Store{db: db, locked: map[wire.PoolID]bool{}} }
 
 var _ leasing.Store = (*Store)(nil)
 
-// Batch implements leasing.Store.
+// lockWait is how long a batch waits for a row. It is longer than transactions hold
+// rows, unless their process is stopped.
+const lockWait = 50 * time.Millisecond
+
+// Batch implements leasing.Store. A batch waits for locked rows up to lockWait;
+// then it leaves out the messages that need them, as later batches do at once. So
+// a control plane that is stopped inside a transaction delays no other accounts.
 func (l *Store) Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error {
 	keys := keysOf(requests, returns)
-	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+	keys.onlyFree = l.knowsLocked(keys.pools)
+	err := l.batch(ctx, &keys, requests, decide)
+	if postgres.IsLockTimeout(err) && !keys.onlyFree {
+		keys.onlyFree = true
+		err = l.batch(ctx, &keys, requests, decide)
+	}
+	if err == nil && keys.onlyFree {
+		l.remember(keys.pools, keys.locked)
+	}
+	return postgres.Translate("lease batch", err)
+}
+
+// knowsLocked reports whether one of the pools was locked when it was last needed.
+func (l *Store) knowsLocked(pools []int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.locked) > 0 && slices.ContainsFunc(pools, func(id int64) bool { return l.locked[wire.PoolID(id)] })
+}
+
+// remember records which of the pools a batch has found locked.
+func (l *Store) remember(pools []int64, locked map[wire.PoolID]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range pools {
+		delete(l.locked, wire.PoolID(id))
+	}
+	maps.Copy(l.locked, locked)
+}
+
+func (l *Store) batch(ctx context.Context, keys *batchKeys, requests []*wire.LeaseRequest, decide func(*allocator.Batch)) error {
+	return l.db.InTxWithLockTimeout(ctx, lockWait, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
 		batch, stored, err := keys.load(ctx, q)
 		if err != nil {
@@ -53,7 +97,6 @@ func (l *Store) Batch(ctx context.Context, requests []*wire.LeaseRequest, return
 		}
 		return saveResults(ctx, q, batch.Results)
 	})
-	return postgres.Translate("lease batch", err)
 }
 
 // batchKeys are the rows that a batch reads and writes, in lock order.
@@ -62,6 +105,9 @@ type batchKeys struct {
 	requests        []allocator.RequestKey
 	// needed is the sum of the needs of all requests, by pool.
 	needed map[wire.PoolID]int64
+	// onlyFree makes load leave out rows that another transaction holds; locked are the pools that it left out.
+	onlyFree bool
+	locked   map[wire.PoolID]bool
 }
 
 // keysOf returns the keys of the rows that a batch needs.
@@ -92,13 +138,9 @@ func keysOf(requests []*wire.LeaseRequest, returns []*wire.Return) batchKeys {
 }
 
 // load locks and reads the rows of a batch.
-func (k batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
+func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Batch, *poolstore.Stored, error) {
 	batch := &allocator.Batch{Results: map[allocator.RequestKey]*allocator.Result{}}
-	var err error
-	if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
-		return nil, nil, err
-	}
-	stored, err := poolstore.Load(ctx, q, k.pools, k.sessions)
+	stored, err := k.lock(ctx, q, batch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -113,16 +155,32 @@ func (k batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Bat
 	if batch.LiveSessions, err = q.CountLiveSessions(ctx); err != nil {
 		return nil, nil, fmt.Errorf("count sessions: %w", err)
 	}
-	since, err := q.SinceLoss(ctx)
+	loss, err := q.Recovering(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read epoch: %w", err)
+		return nil, nil, fmt.Errorf("read the recovery wait: %w", err)
 	}
-	batch.SinceLoss = pgconv.Seconds(since)
+	batch.Recovering, batch.SinceLoss = loss.Recovering, pgconv.Seconds(loss.SinceLoss)
 	return batch, stored, k.loadResults(ctx, q, batch.Results)
 }
 
+// lock locks the sessions, pools and leases.
+func (k *batchKeys) lock(ctx context.Context, q *sqlcgen.Queries, batch *allocator.Batch) (stored *poolstore.Stored, err error) {
+	if !k.onlyFree {
+		if batch.Sessions, err = ShareSessions(ctx, q, k.sessions); err != nil {
+			return nil, err
+		}
+		return poolstore.Load(ctx, q, k.pools, k.sessions)
+	}
+	if batch.Sessions, batch.LockedSessions, err = shareFreeSessions(ctx, q, k.sessions); err != nil {
+		return nil, err
+	}
+	stored, k.locked, err = poolstore.LoadFree(ctx, q, k.pools, k.sessions)
+	batch.LockedPools = k.locked
+	return stored, err
+}
+
 // loadResults reads the last lease response of each session and account of the batch.
-func (k batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
+func (k *batchKeys) loadResults(ctx context.Context, q *sqlcgen.Queries, results map[allocator.RequestKey]*allocator.Result) error {
 	if len(k.requests) == 0 {
 		return nil
 	}

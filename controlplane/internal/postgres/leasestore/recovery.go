@@ -25,23 +25,21 @@ func (l *Store) LiveSessions(ctx context.Context) ([]wire.SessionID, error) {
 	return live, postgres.Translate("list sessions", err)
 }
 
-// PendingSessions implements leasing.Store. The sessions are read before the
+// ActiveSessions implements leasing.Store. The sessions are read before the
 // state of the cluster: if commits are lost in between, the state shows it.
-func (l *Store) PendingSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.PendingSession, error) {
-	rows, err := l.db.Queries().ActiveSessions(ctx)
+func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margin time.Duration) ([]session.ActiveSession, error) {
+	active, expired, err := l.activeSessions(ctx, c.Revision, ttl, margin)
+	if err == nil && expired { // fence them now, and not with the next sweep
+		if _, err = l.fence(ctx, ttl, margin); err == nil {
+			active, _, err = l.activeSessions(ctx, c.Revision, ttl, margin)
+		}
+	}
 	if err != nil {
 		return nil, postgres.Translate("list sessions", err)
 	}
-	var pending []session.PendingSession
-	for _, row := range rows {
-		r := session.Record{ID: wire.SessionID(row.ID), State: session.Active, Remaining: pgconv.Seconds(row.LeftSeconds), AppliedRevision: row.AppliedRevision}
-		if r.Behind(c.Revision) {
-			pending = append(pending, session.PendingSession{Session: r.ID, Remaining: r.Remaining})
-		}
-	}
-	sinceLoss, err := l.db.Queries().SinceLoss(ctx)
+	loss, err := l.db.Queries().Recovering(ctx)
 	if err != nil {
-		return nil, postgres.Translate("read time of the last loss", err)
+		return nil, postgres.Translate("read the recovery wait", err)
 	}
 	if c.Kind == wire.KeyRevoked {
 		revoked, err := l.db.Queries().IsRevoked(ctx, c.KeyHash[:])
@@ -52,7 +50,23 @@ func (l *Store) PendingSessions(ctx context.Context, c wire.KeyChange, ttl, marg
 			return nil, leasing.ErrChangeLost
 		}
 	}
-	return append(pending, rollback.UnknownSessions(pgconv.Seconds(sinceLoss), ttl, margin)...), nil
+	return append(active, rollback.UnknownSessions(loss.Recovering, ttl)...), nil
+}
+
+// activeSessions lists the active sessions. expired means that one that has not
+// applied the revision can be fenced.
+func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin time.Duration) (active []session.ActiveSession, expired bool, err error) {
+	rows, err := l.db.Queries().ActiveSessions(ctx)
+	servingFor := l.db.ServingFor()
+	for _, row := range rows {
+		s := session.ActiveSession{
+			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision,
+			Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
+		}
+		expired = expired || (s.AppliedRevision < revision && s.Remaining < -margin)
+		active = append(active, s)
+	}
+	return active, expired, err
 }
 
 // restore inserts the earlier sessions of a proxy that Postgres has lost.

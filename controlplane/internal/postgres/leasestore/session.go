@@ -20,12 +20,44 @@ func ShareSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (map[wi
 	if err != nil {
 		return nil, fmt.Errorf("lock sessions: %w", err)
 	}
+	return recordsOf(rows), nil
+}
+
+// shareFreeSessions is like ShareSessions, but does not wait: locked has the
+// sessions whose rows another transaction holds.
+func shareFreeSessions(ctx context.Context, q *sqlcgen.Queries, ids []int64) (records map[wire.SessionID]*session.Record, locked map[wire.SessionID]bool, err error) {
+	free, err := q.ShareFreeSessions(ctx, ids)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock sessions: %w", err)
+	}
+	rows := make([]sqlcgen.ShareSessionsRow, len(free))
+	for i, r := range free {
+		rows[i] = sqlcgen.ShareSessionsRow(r)
+	}
+	records = recordsOf(rows)
+	if len(records) == len(ids) {
+		return records, nil, nil
+	}
+	existing, err := q.ExistingSessions(ctx, ids)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find locked sessions: %w", err)
+	}
+	locked = map[wire.SessionID]bool{}
+	for _, id := range existing {
+		if records[wire.SessionID(id)] == nil {
+			locked[wire.SessionID(id)] = true
+		}
+	}
+	return records, locked, nil
+}
+
+func recordsOf(rows []sqlcgen.ShareSessionsRow) map[wire.SessionID]*session.Record {
 	records := make(map[wire.SessionID]*session.Record, len(rows))
 	for _, r := range rows {
 		id := wire.SessionID(r.ID)
 		records[id] = &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}
 	}
-	return records, nil
+	return records
 }
 
 // lockSession reads a session to end it, with a lock that excludes every other use

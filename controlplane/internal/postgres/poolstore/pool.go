@@ -6,6 +6,7 @@ package poolstore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
@@ -23,11 +24,43 @@ type Stored struct {
 
 // Load locks pools by id, then the leases that the sessions hold on them.
 func Load(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (*Stored, error) {
-	s := &Stored{pools: map[wire.PoolID]allocator.Pool{}, leases: map[allocator.LeaseKey]allocator.Lease{}}
 	rows, err := q.LockPools(ctx, pools)
 	if err != nil {
 		return nil, fmt.Errorf("lock pools: %w", err)
 	}
+	return load(ctx, q, rows, pools, sessions)
+}
+
+// LoadFree is like Load, but does not wait: locked has the pools whose rows
+// another transaction holds.
+func LoadFree(ctx context.Context, q *sqlcgen.Queries, pools, sessions []int64) (s *Stored, locked map[wire.PoolID]bool, err error) {
+	free, err := q.LockFreePools(ctx, pools)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock pools: %w", err)
+	}
+	rows, ids := make([]sqlcgen.LockPoolsRow, len(free)), make([]int64, len(free))
+	for i, r := range free {
+		rows[i], ids[i] = sqlcgen.LockPoolsRow(r), r.ID
+	}
+	if len(ids) < len(pools) {
+		existing, err := q.ExistingPools(ctx, pools)
+		if err != nil {
+			return nil, nil, fmt.Errorf("find locked pools: %w", err)
+		}
+		locked = map[wire.PoolID]bool{}
+		for _, id := range existing {
+			if !slices.Contains(ids, id) {
+				locked[wire.PoolID(id)] = true
+			}
+		}
+	}
+	s, err = load(ctx, q, rows, ids, sessions)
+	return s, locked, err
+}
+
+// load reads the leases of locked pools.
+func load(ctx context.Context, q *sqlcgen.Queries, rows []sqlcgen.LockPoolsRow, pools, sessions []int64) (*Stored, error) {
+	s := &Stored{pools: map[wire.PoolID]allocator.Pool{}, leases: map[allocator.LeaseKey]allocator.Lease{}}
 	s.AlarmPools = make([]AlarmPool, 0, len(rows))
 	for i := range rows {
 		r := &rows[i]

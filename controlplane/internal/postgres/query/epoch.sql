@@ -2,7 +2,7 @@
 
 -- name: ReadHighWaterMark :one
 -- The greatest revision and ids that were assigned.
-select m.cluster_epoch, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
+select m.cluster_epoch, m.recovered_epoch < m.cluster_epoch as recovering, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
     coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
 from cluster_state m;
 
@@ -84,9 +84,14 @@ update api_keys set revoked_at = clock_timestamp(), revision = @revision, update
 where lookup_hash = @lookup_hash and revoked_at is null
 returning id, account_id;
 
--- name: SinceLoss :one
--- Seconds since commits were last lost; a very large number if none were lost.
-select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from cluster_state;
+-- name: Recovering :one
+-- Reports whether the recovery wait after a declared loss is not over, and the seconds since the loss; a very large number
+-- if there was none.
+select recovered_epoch < cluster_epoch as recovering, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
+from cluster_state;
+
+-- name: EndRecoveryWait :exec
+update cluster_state set recovered_epoch = @epoch where cluster_epoch = @epoch and recovered_epoch < @epoch;
 
 -- name: IsRevoked :one
 select exists (select from api_keys where lookup_hash = @lookup_hash and revoked_at is not null);

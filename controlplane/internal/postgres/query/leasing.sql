@@ -12,12 +12,34 @@ where id = any(@ids::bigint[])
 order by id
 for key share;
 
+-- name: ShareFreeSessions :many
+-- Like ShareSessions, without the sessions whose rows another transaction holds.
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
+where id = any(@ids::bigint[])
+order by id
+for key share skip locked;
+
+-- name: ExistingSessions :many
+select id from proxy_sessions where id = any(@ids::bigint[]);
+
 -- name: LockPools :many
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
 where id = any(@ids::bigint[])
 order by id
 for no key update;
+
+-- name: LockFreePools :many
+-- Like LockPools, without the pools whose rows another transaction holds.
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+from pools
+where id = any(@ids::bigint[])
+order by id
+for no key update skip locked;
+
+-- name: ExistingPools :many
+select id from pools where id = any(@ids::bigint[]);
 
 -- name: LockAccountPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
@@ -84,10 +106,10 @@ select unnest(@session_ids::bigint[]), unnest(@account_ids::uuid[]), unnest(@req
 on conflict (session_id, account_id) do update
 set request_number = excluded.request_number, response = excluded.response;
 
--- name: ShareClusterState :one
--- This lock serialises the transaction with all changes of keys and accounts: they lock
--- the row to take the next revision.
-select revision, cluster_epoch, stream_incarnation from cluster_state for share;
+-- name: ReadClusterState :one
+-- Without a lock: an administrative change holds one until it commits, and registrations and heartbeats must not wait for
+-- it. A declared loss excludes them by the commit markers.
+select revision, cluster_epoch, stream_incarnation from cluster_state;
 
 -- name: InsertSession :one
 insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revision, valid_until)
@@ -117,7 +139,7 @@ order by c.revision
 limit @max_rows;
 
 -- name: ActiveSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where state = 1;
 

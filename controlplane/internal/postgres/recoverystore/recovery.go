@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,26 +25,39 @@ func find(ctx context.Context, db sqlcgen.DBTX) (f rollback.Observation, err err
 	if err != nil {
 		return f, postgres.Translate("read high-water mark", err)
 	}
+	f.Recovering = row.Recovering
 	f.Mark = rollback.HighWaterMark{Epoch: row.ClusterEpoch, Revision: row.Revision, Session: row.Session, Pool: row.Pool}
 	f.Incarnation, err = postgres.ReadIncarnation(ctx, db)
 	return f, err
 }
 
 // Store implements recovery.Store.
-type Store struct{ db *postgres.DB }
+type Store struct {
+	db     *postgres.DB
+	others []*postgres.DB
+}
 
-// New returns a Store of this database.
-func New(db *postgres.DB) *Store { return &Store{db} }
+// New returns a Store of this database. others are the other pools of connections
+// that this process has to it.
+func New(db *postgres.DB, others ...*postgres.DB) *Store { return &Store{db, others} }
 
 var _ recovery.Store = (*Store)(nil)
 
 // SetGuard implements recovery.Store.
 func (s *Store) SetGuard(g *recovery.Guard) {
 	s.db.SetGuard(g)
+	for _, other := range s.others {
+		other.SetGuard(g)
+	}
 }
 
 // CloseConnections implements recovery.Store.
-func (s *Store) CloseConnections() { s.db.Pool().Reset() }
+func (s *Store) CloseConnections() {
+	s.db.Pool().Reset()
+	for _, other := range s.others {
+		other.Pool().Reset()
+	}
+}
 
 // withOwnConnection calls do with a connection that is not of the pool, because the
 // guard may refuse those of the pool.
@@ -88,25 +102,53 @@ func (s *Store) AddReplica(ctx context.Context, id string, clusterEpoch int64) (
 	return known, err
 }
 
-// Checkpoint implements recovery.Store.
-func (s *Store) Checkpoint(ctx context.Context, marker rollback.CommitMarker, oldest int64, fence []string) (f rollback.Observation, err error) {
+// Checkpoint implements recovery.Store. The connections of the replicas to fence
+// are closed first, because fencing waits for their open transactions.
+func (s *Store) Checkpoint(ctx context.Context, c recovery.Checkpoint) (f rollback.Observation, err error) {
+	if err := s.terminate(ctx, slices.DeleteFunc(slices.Clone(c.Fence), func(id string) bool { return id == c.Marker.Replica })); err != nil {
+		return f, err
+	}
 	err = pgx.BeginFunc(ctx, s.db.Pool(), func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		if err := postgres.WriteCommitMarker(ctx, q, marker); err != nil {
+		if err := postgres.WriteCommitMarker(ctx, q, c.Marker); err != nil {
 			return err
 		}
-		if err := q.DeleteCommitMarkers(ctx, sqlcgen.DeleteCommitMarkersParams{ReplicaID: marker.Replica, Oldest: oldest}); err != nil {
+		if err := q.DeleteCommitMarkers(ctx, sqlcgen.DeleteCommitMarkersParams{ReplicaID: c.Marker.Replica, Oldest: c.Oldest}); err != nil {
 			return postgres.Translate("delete commit markers", err)
 		}
-		if len(fence) > 0 {
-			if err := q.FenceReplicas(ctx, fence); err != nil {
+		if len(c.Fence) > 0 {
+			if err := q.FenceReplicas(ctx, c.Fence); err != nil {
 				return postgres.Translate("fence replicas", err)
 			}
+		}
+		if f, err = find(ctx, tx); err != nil || !f.Recovering || f.Mark.Epoch != c.Recovered {
+			return err
+		}
+		if err := q.EndRecoveryWait(ctx, c.Recovered); err != nil {
+			return postgres.Translate("end the recovery wait", err)
 		}
 		f, err = find(ctx, tx)
 		return err
 	})
 	return f, postgres.Translate("checkpoint", err)
+}
+
+// terminateQuery ends the connections of other replicas, with their transactions.
+// It needs no privilege, because all replicas have the same role.
+const terminateQuery = `select pg_terminate_backend(pid) from pg_stat_activity
+	where application_name = any($1) and datname = current_database() and usename = current_user and pid <> pg_backend_pid()`
+
+// terminate closes the connections of replicas.
+func (s *Store) terminate(ctx context.Context, replicas []string) error {
+	if len(replicas) == 0 {
+		return nil
+	}
+	names := make([]string, len(replicas))
+	for i, id := range replicas {
+		names[i] = postgres.ApplicationName(id)
+	}
+	_, err := s.db.Pool().Exec(ctx, terminateQuery, names)
+	return postgres.Translate("close the connections of fenced replicas", err)
 }
 
 // LastCheckpoint implements recovery.Store.

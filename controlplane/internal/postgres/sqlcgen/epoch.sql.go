@@ -62,6 +62,15 @@ func (q *Queries) DeleteOrphanedCommitMarkers(ctx context.Context) error {
 	return err
 }
 
+const endRecoveryWait = `-- name: EndRecoveryWait :exec
+update cluster_state set recovered_epoch = $1 where cluster_epoch = $1 and recovered_epoch < $1
+`
+
+func (q *Queries) EndRecoveryWait(ctx context.Context, epoch int64) error {
+	_, err := q.db.Exec(ctx, endRecoveryWait, epoch)
+	return err
+}
+
 const fenceAllReplicas = `-- name: FenceAllReplicas :exec
 delete from replicas
 `
@@ -245,13 +254,14 @@ func (q *Queries) RaiseIDs(ctx context.Context, arg RaiseIDsParams) error {
 
 const readHighWaterMark = `-- name: ReadHighWaterMark :one
 
-select m.cluster_epoch, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
+select m.cluster_epoch, m.recovered_epoch < m.cluster_epoch as recovering, m.revision, coalesce(pg_sequence_last_value('proxy_sessions_id_seq'), 0)::bigint as session,
     coalesce(pg_sequence_last_value('pools_id_seq'), 0)::bigint as pool
 from cluster_state m
 `
 
 type ReadHighWaterMarkRow struct {
 	ClusterEpoch int64
+	Recovering   bool
 	Revision     int64
 	Session      int64
 	Pool         int64
@@ -264,10 +274,30 @@ func (q *Queries) ReadHighWaterMark(ctx context.Context) (ReadHighWaterMarkRow, 
 	var i ReadHighWaterMarkRow
 	err := row.Scan(
 		&i.ClusterEpoch,
+		&i.Recovering,
 		&i.Revision,
 		&i.Session,
 		&i.Pool,
 	)
+	return i, err
+}
+
+const recovering = `-- name: Recovering :one
+select recovered_epoch < cluster_epoch as recovering, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
+from cluster_state
+`
+
+type RecoveringRow struct {
+	Recovering bool
+	SinceLoss  float64
+}
+
+// Reports whether the recovery wait after a declared loss is not over, and the seconds since the loss; a very large number
+// if there was none.
+func (q *Queries) Recovering(ctx context.Context) (RecoveringRow, error) {
+	row := q.db.QueryRow(ctx, recovering)
+	var i RecoveringRow
+	err := row.Scan(&i.Recovering, &i.SinceLoss)
 	return i, err
 }
 
@@ -334,18 +364,6 @@ type RestoreSessionParams struct {
 func (q *Queries) RestoreSession(ctx context.Context, arg RestoreSessionParams) error {
 	_, err := q.db.Exec(ctx, restoreSession, arg.ID, arg.Name, arg.BootID)
 	return err
-}
-
-const sinceLoss = `-- name: SinceLoss :one
-select coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 from cluster_state
-`
-
-// Seconds since commits were last lost; a very large number if none were lost.
-func (q *Queries) SinceLoss(ctx context.Context) (float64, error) {
-	row := q.db.QueryRow(ctx, sinceLoss)
-	var column_1 float64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const usageReplay = `-- name: UsageReplay :one

@@ -12,13 +12,14 @@ import (
 )
 
 const activeSessions = `-- name: ActiveSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions
 where state = 1
 `
 
 type ActiveSessionsRow struct {
 	ID              int64
+	Name            string
 	LeftSeconds     float64
 	AppliedRevision int64
 }
@@ -32,7 +33,12 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 	var items []ActiveSessionsRow
 	for rows.Next() {
 		var i ActiveSessionsRow
-		if err := rows.Scan(&i.ID, &i.LeftSeconds, &i.AppliedRevision); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.Name,
+			&i.LeftSeconds,
+			&i.AppliedRevision,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -130,6 +136,54 @@ type EndSessionParams struct {
 func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) error {
 	_, err := q.db.Exec(ctx, endSession, arg.State, arg.FinalCount, arg.ID)
 	return err
+}
+
+const existingPools = `-- name: ExistingPools :many
+select id from pools where id = any($1::bigint[])
+`
+
+func (q *Queries) ExistingPools(ctx context.Context, ids []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, existingPools, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const existingSessions = `-- name: ExistingSessions :many
+select id from proxy_sessions where id = any($1::bigint[])
+`
+
+func (q *Queries) ExistingSessions(ctx context.Context, ids []int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, existingSessions, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const expiredSessions = `-- name: ExpiredSessions :many
@@ -461,6 +515,69 @@ func (q *Queries) LockAccountPool(ctx context.Context, arg LockAccountPoolParams
 	return i, err
 }
 
+const lockFreePools = `-- name: LockFreePools :many
+select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
+from pools
+where id = any($1::bigint[])
+order by id
+for no key update skip locked
+`
+
+type LockFreePoolsRow struct {
+	ID                  int64
+	Kind                int16
+	Unlimited           bool
+	Central             bool
+	Generation          int64
+	Total               int64
+	Free                int64
+	Settled             int64
+	Overrun             int64
+	Late                int64
+	AccountID           ident.UUID
+	KeyID               *ident.UUID
+	LowBalanceThreshold *int64
+	LimitAlertPercent   int16
+	RaisedAlarms        int16
+}
+
+// Like LockPools, without the pools whose rows another transaction holds.
+func (q *Queries) LockFreePools(ctx context.Context, ids []int64) ([]LockFreePoolsRow, error) {
+	rows, err := q.db.Query(ctx, lockFreePools, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockFreePoolsRow
+	for rows.Next() {
+		var i LockFreePoolsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Kind,
+			&i.Unlimited,
+			&i.Central,
+			&i.Generation,
+			&i.Total,
+			&i.Free,
+			&i.Settled,
+			&i.Overrun,
+			&i.Late,
+			&i.AccountID,
+			&i.KeyID,
+			&i.LowBalanceThreshold,
+			&i.LimitAlertPercent,
+			&i.RaisedAlarms,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockKeyPool = `-- name: LockKeyPool :one
 select id, kind, unlimited, central, generation, total, free, settled, overrun, late, account_id, key_id, low_balance_threshold, limit_alert_percent, raised_alarms
 from pools
@@ -730,6 +847,25 @@ func (q *Queries) ReadBalance(ctx context.Context, arg ReadBalanceParams) (ReadB
 	return i, err
 }
 
+const readClusterState = `-- name: ReadClusterState :one
+select revision, cluster_epoch, stream_incarnation from cluster_state
+`
+
+type ReadClusterStateRow struct {
+	Revision          int64
+	ClusterEpoch      int64
+	StreamIncarnation ident.UUID
+}
+
+// Without a lock: an administrative change holds one until it commits, and registrations and heartbeats must not wait for
+// it. A declared loss excludes them by the commit markers.
+func (q *Queries) ReadClusterState(ctx context.Context) (ReadClusterStateRow, error) {
+	row := q.db.QueryRow(ctx, readClusterState)
+	var i ReadClusterStateRow
+	err := row.Scan(&i.Revision, &i.ClusterEpoch, &i.StreamIncarnation)
+	return i, err
+}
+
 const resizePool = `-- name: ResizePool :exec
 update pools
 set total = $1, unlimited = $2, free = $3, central = $4, generation = $5
@@ -758,23 +894,47 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 	return err
 }
 
-const shareClusterState = `-- name: ShareClusterState :one
-select revision, cluster_epoch, stream_incarnation from cluster_state for share
+const shareFreeSessions = `-- name: ShareFreeSessions :many
+select id, boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+from proxy_sessions
+where id = any($1::bigint[])
+order by id
+for key share skip locked
 `
 
-type ShareClusterStateRow struct {
-	Revision          int64
-	ClusterEpoch      int64
-	StreamIncarnation ident.UUID
+type ShareFreeSessionsRow struct {
+	ID              int64
+	BootID          string
+	State           int16
+	LeftSeconds     float64
+	AppliedRevision int64
 }
 
-// This lock serialises the transaction with all changes of keys and accounts: they lock
-// the row to take the next revision.
-func (q *Queries) ShareClusterState(ctx context.Context) (ShareClusterStateRow, error) {
-	row := q.db.QueryRow(ctx, shareClusterState)
-	var i ShareClusterStateRow
-	err := row.Scan(&i.Revision, &i.ClusterEpoch, &i.StreamIncarnation)
-	return i, err
+// Like ShareSessions, without the sessions whose rows another transaction holds.
+func (q *Queries) ShareFreeSessions(ctx context.Context, ids []int64) ([]ShareFreeSessionsRow, error) {
+	rows, err := q.db.Query(ctx, shareFreeSessions, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ShareFreeSessionsRow
+	for rows.Next() {
+		var i ShareFreeSessionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.BootID,
+			&i.State,
+			&i.LeftSeconds,
+			&i.AppliedRevision,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const shareSessions = `-- name: ShareSessions :many

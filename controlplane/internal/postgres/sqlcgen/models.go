@@ -79,6 +79,7 @@ type ClusterState struct {
 	ClusterEpoch      int64
 	LostAt            *time.Time
 	UsageReplayFrom   *time.Time
+	RecoveredEpoch    int64
 	StreamIncarnation ident.UUID
 }
 

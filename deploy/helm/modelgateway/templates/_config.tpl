@@ -76,7 +76,8 @@ key_file: {{ $dir }}/nats-client.key
 {{- $set := dict
   "admin" $admin
   "ops" (dict "listen" ":9091")
-  "postgres" (dict "url_file" (printf "%s/postgres-url" $dir) "max_connections" $plane.postgres.maxConnections)
+  "postgres" (dict "url_file" (printf "%s/postgres-url" $dir) "max_connections" $plane.postgres.maxConnections
+    "admin_max_connections" $plane.postgres.adminMaxConnections "keeps_commits" $plane.postgres.keepsCommits)
   "nats" (merge $nats (dict "replicas" .Values.nats.replicas))
   "secrets" $secrets
   "log" (dict "level" $plane.logLevel)
