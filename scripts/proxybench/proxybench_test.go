@@ -60,6 +60,21 @@ func TestIncompleteAnswersAreFailures(t *testing.T) {
 	}
 }
 
+func TestMeasureNeighbourCountsTheQuietAccountOnly(t *testing.T) {
+	t.Parallel()
+	target := start(t)
+	noisy := target
+	noisy.Key = "another" // every request is refused
+	alone, beside, err := MeasureNeighbour(t.Context(), noisy, target, Scenario{Prompt: 1000, Conns: 8}, 10*time.Millisecond)
+	if err != nil || len(alone.Times) == 0 || len(beside.Times) == 0 || alone.Failures+beside.Failures != 0 {
+		t.Errorf("alone %+v, beside %+v, %v; want answers and no failures", alone, beside, err)
+	}
+	l := Latencies{Times: []time.Duration{1, 2, 3, 4}}
+	if l.Quantile(.5) != 3 || l.Quantile(.99) != 4 || (&Latencies{}).Quantile(.5) != 0 {
+		t.Errorf("quantiles %d, %d", l.Quantile(.5), l.Quantile(.99))
+	}
+}
+
 func TestTableWritesMediansAndRatio(t *testing.T) {
 	t.Parallel()
 	table := NewTable("plain", "gateway")

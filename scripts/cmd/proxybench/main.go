@@ -29,6 +29,8 @@ type options struct {
 	rounds int
 	each   time.Duration
 	child  string
+	// neighbour selects the measurement of one account beside another's flood.
+	neighbour bool
 }
 
 func main() {
@@ -36,6 +38,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
 	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\" or \"plain=URL\" of the provider")
+	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -66,6 +69,9 @@ func run(ctx context.Context, o options) error {
 	}
 	defer clean()
 	state := stack.State()
+	if o.neighbour {
+		return neighbour(ctx, o, &state)
+	}
 	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
 	}
