@@ -75,6 +75,8 @@ create table accounts (
     name text not null,
     status text not null default 'active' check (status in ('active', 'suspended')),
     max_concurrent_requests integer not null check (max_concurrent_requests >= 0),
+    -- null: any number
+    max_open_video_jobs integer check (max_open_video_jobs >= 0),
     -- in parts per million of the list price; a multiplier of a model replaces that of the account
     price_multiplier bigint not null default 1000000 constraint accounts_price_multiplier_range check (price_multiplier between 1 and 100000000),
     model_multipliers jsonb not null default '{}',
@@ -681,6 +683,8 @@ create table video_jobs (
     key_id uuid not null references api_keys (id),
     request_id uuid not null unique,
     status text not null check (status in ('queued', 'in_progress', 'completed', 'failed')),
+    -- what the requested video costs: jobs that are not billed yet bound the creation of further ones
+    expected_cost bigint not null check (expected_cost >= 0),
     record jsonb not null,
     -- counts the updates of the record: an update of an older version is refused
     version bigint not null default 1,
@@ -689,6 +693,7 @@ create table video_jobs (
     ended_at timestamptz
 );
 create index video_jobs_account_idx on video_jobs (account_id, id);
+create index video_jobs_unbilled_idx on video_jobs (account_id, ended_at);
 create index video_jobs_status_idx on video_jobs (status, id);
 create index video_jobs_open_idx on video_jobs (updated_at) where ended_at is null;
 

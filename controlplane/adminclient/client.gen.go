@@ -505,7 +505,10 @@ type CatalogGrant struct {
 
 // CatalogModel defines model for CatalogModel.
 type CatalogModel struct {
-	ContextWindow   *int64  `json:"context_window,omitempty"`
+	ContextWindow *int64 `json:"context_window,omitempty"`
+
+	// DefaultSeconds The length of a video if the request states none.
+	DefaultSeconds  *int64  `json:"default_seconds,omitempty"`
 	DisplayName     *string `json:"display_name,omitempty"`
 	Enabled         *bool   `json:"enabled,omitempty"`
 	ID              string  `json:"id"`
@@ -536,7 +539,10 @@ type CatalogModelList struct {
 
 // CatalogModelPatch defines model for CatalogModelPatch.
 type CatalogModelPatch struct {
-	ContextWindow   *int64  `json:"context_window,omitempty"`
+	ContextWindow *int64 `json:"context_window,omitempty"`
+
+	// DefaultSeconds The length of a video if the request states none.
+	DefaultSeconds  *int64  `json:"default_seconds,omitempty"`
 	DisplayName     *string `json:"display_name,omitempty"`
 	Enabled         *bool   `json:"enabled,omitempty"`
 	ID              *string `json:"id,omitempty"`
@@ -685,7 +691,10 @@ type CatalogProvider struct {
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
-	TotalTimeout *string `json:"total_timeout,omitempty"`
+
+	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
+	RecognisesRepeats *bool   `json:"recognises_repeats,omitempty"`
+	TotalTimeout      *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
@@ -725,7 +734,10 @@ type CatalogProviderPatch struct {
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
-	TotalTimeout *string `json:"total_timeout,omitempty"`
+
+	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
+	RecognisesRepeats *bool   `json:"recognises_repeats,omitempty"`
+	TotalTimeout      *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`

@@ -34,7 +34,7 @@ func dataPermissions() *server.Permissions {
 			subject.Register, subject.Heartbeat, subject.Close, subject.LeaseRequest, subject.Return,
 			subject.LoadKey, subject.Balance,
 			subject.VideoCreate, subject.VideoUpdate, subject.VideoGet,
-			subject.UsageAll, subject.VideoPollAll,
+			subject.UsageAll, subject.VideoJobAll,
 			// The catalog: open the bucket and watch it with an own consumer.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",

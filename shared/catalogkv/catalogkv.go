@@ -82,7 +82,9 @@ type Model struct {
 	// for a request without a limit. Zero means unknown.
 	MaxOutputTokens     int64 `json:"max_output_tokens,omitempty"`
 	ReserveOutputTokens int64 `json:"reserve_output_tokens,omitempty"`
-	Enabled             bool  `json:"enabled"`
+	// DefaultSeconds is the length of a video if the request states none. Zero means unknown.
+	DefaultSeconds int64 `json:"default_seconds,omitempty"`
+	Enabled        bool  `json:"enabled"`
 	// Public models are available to every account, others to accounts with a grant.
 	Public bool `json:"public"`
 	// Prices are the sheet in force and later ones, in ascending order of EffectiveUnix.
@@ -180,6 +182,9 @@ type Provider struct {
 	Credentials      []Credential `json:"credentials"`
 	// KeepsBilling marks a provider that bills a stream in full even if it is cancelled. Its streams are read to the end.
 	KeepsBilling bool `json:"keeps_billing,omitempty"`
+	// RecognisesRepeats marks a provider that recognises a repeated creation by its Idempotency-Key. A creation of a video
+	// job whose answer was lost is repeated there once.
+	RecognisesRepeats bool `json:"recognises_repeats,omitempty"`
 	// WantsUser makes the proxy send a pseudonym of the account as the user if the client sent none.
 	WantsUser bool `json:"wants_user,omitempty"`
 	HTTP2     bool `json:"http2,omitempty"`

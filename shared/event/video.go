@@ -3,6 +3,7 @@ package event
 import (
 	"encoding/json"
 
+	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
 
@@ -32,11 +33,14 @@ type Video struct {
 	Credential    string `json:"credential"`
 	UpstreamModel string `json:"upstream_model"`
 	Status        string `json:"status"`
-	// Size and Seconds are the requested ones. They are billed if the provider reports none.
-	Size         string `json:"size,omitempty"`
-	Seconds      int64  `json:"seconds,omitempty"`
-	CreatedUnix  int64  `json:"created_unix"`
-	PriceVersion int64  `json:"price_version"`
+	// Size and Seconds are the requested ones, Seconds being the default length if the request states none. They
+	// are billed if the provider reports none.
+	Size    string `json:"size,omitempty"`
+	Seconds int64  `json:"seconds,omitempty"`
+	// ExpectedCost is the price of Seconds and Size.
+	ExpectedCost money.Nano `json:"expected_cost,omitempty"`
+	CreatedUnix  int64      `json:"created_unix"`
+	PriceVersion int64      `json:"price_version"`
 	// Sheet is the price sheet of PriceVersion with the account's multiplier when the job was created. The job is
 	// billed by it even if the catalog or the account has changed since.
 	Sheet *price.Sheet `json:"sheet,omitempty"`
@@ -66,6 +70,9 @@ const (
 	VideoNotFound = "not_found"
 	// VideoConflict means that the record was updated meanwhile; the response has the newer one.
 	VideoConflict = "conflict"
+	// VideoRefused means that a job was not recorded because of the open jobs of its account or key; the response has
+	// the refusal.
+	VideoRefused = "refused"
 	// VideoUnavailable means that the control plane cannot answer now.
 	VideoUnavailable = "unavailable"
 )
@@ -75,6 +82,28 @@ type VideoResponse struct {
 	V      int    `json:"v"`
 	Status string `json:"status"`
 	Video  *Video `json:"video,omitempty"`
+	// Refusal is the reason of VideoRefused.
+	Refusal *VideoRefusal `json:"refusal,omitempty"`
+}
+
+// The reasons to refuse a further job.
+const (
+	// VideoTooMany means that the account has as many open jobs as it may have.
+	VideoTooMany = "too_many_open_jobs"
+	// VideoKeyLimit and VideoBalance mean that the unbilled jobs of the key or account are expected to cost all that is
+	// left of the key limit or balance.
+	VideoKeyLimit = "key_limit"
+	VideoBalance  = "balance"
+)
+
+// VideoRefusal says why no further job may be created now.
+type VideoRefusal struct {
+	Reason string `json:"reason"`
+	// Left is the rest of the key limit or balance, Expected the expected cost of the unbilled jobs.
+	Left     money.Nano `json:"left,omitempty"`
+	Expected money.Nano `json:"expected,omitempty"`
+	// MaxOpen is how many open jobs the account may have.
+	MaxOpen int64 `json:"max_open,omitempty"`
 }
 
 // VideoPoll is a message of the work queue: a job whose state must be polled from
@@ -82,4 +111,6 @@ type VideoResponse struct {
 type VideoPoll struct {
 	V  int    `json:"v"`
 	ID string `json:"id"`
+	// AccountID is the job's account: the accounts take turns.
+	AccountID string `json:"account_id"`
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
@@ -24,6 +26,8 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/subject"
 )
@@ -204,6 +208,42 @@ func TestReadinessFollowsNATS(t *testing.T) {
 	}
 	broker.Start()
 	for status(t, r.ops+"/readyz") != http.StatusOK { //nolint:revive // as above
+	}
+}
+
+// An open job whose message to the pollers is lost is queued again, for example one that was restored.
+func TestOpenVideoJobIsQueuedAgain(t *testing.T) {
+	broker, url := natstest.New(t), pgtest.URL(t)
+	db, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
+	account, key, job := ident.New(), ident.New(), ident.New()
+	for _, statement := range []string{
+		`insert into accounts (id, name, max_concurrent_requests, revision) values ('%[1]x', 'customer', 5, 1)`,
+		`insert into api_keys (id, account_id, name, lookup_hash, revision) values ('%[2]x', '%[1]x', 'key', sha256('key'), 1)`,
+		`insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, updated_at)
+			values ('%[3]x', '%[1]x', '%[2]x', '%[3]x', 'queued', 0, '{}', now() - interval '1 hour')`,
+	} {
+		if _, err := db.Exec(t.Context(), fmt.Sprintf(statement, account, key, job)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	polls, err := broker.Connect().SubscribeSync(subject.VideoPollAll)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, testConfig(url, broker.URL()))
+	defer r.end(t)
+	m, err := polls.NextMsgWithContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := event.VideoPoll{V: event.Version, ID: ident.Video.Format(job), AccountID: ident.Account.Format(account)}
+	var got event.VideoPoll
+	if err := json.Unmarshal(m.Data, &got); err != nil || got != want {
+		t.Errorf("got %s, %v; want %+v", m.Data, err, want)
 	}
 }
 

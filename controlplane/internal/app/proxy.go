@@ -61,5 +61,8 @@ func (a *app) buildProxySide(context.Context) error {
 			return nil
 		},
 		func(context.Context) error { b.Stop(); return nil })
+	a.components.Add("video jobs",
+		func(ctx context.Context) error { videos.Start(ctx); return nil },
+		func(context.Context) error { videos.Stop(); return nil })
 	return nil
 }

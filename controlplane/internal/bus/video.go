@@ -71,16 +71,44 @@ func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 	if err != nil {
 		return fmt.Errorf("bus: encode video job: %w", err)
 	}
-	_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, jetstream.WithRetryAttempts(0))
+	options := []jetstream.PublishOpt{jetstream.WithRetryAttempts(0)}
+	if v.Rev == 1 {
+		options = append(options, jetstream.WithExpectLastSequencePerSubject(0))
+	}
+	_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, options...)
 	if errors.Is(err, jetstream.ErrNoStreamResponse) { // the stream was deleted
 		if err = b.declareVideoJobs(ctx); err == nil {
-			_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data)
+			_, err = b.js.Publish(ctx, subject.VideoJob(v.ID), data, options...)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("bus: back up video job: %w", err)
 	}
 	return nil
+}
+
+// NewestVideo implements videojob.BackupStore. The newest state is not always the last one: a replica may store a state
+// late.
+func (b *Bus) NewestVideo(ctx context.Context, id string) (*event.Video, error) {
+	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bus: look up stream %s: %w", subject.VideoJobStream, err)
+	}
+	var newest videojob.Newest
+	for seq := uint64(1); ; seq++ {
+		m, err := stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject.VideoJob(id)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return newest.Job(id), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bus: read backups of video job %s: %w", id, err)
+		}
+		newest.Add(videojob.DecodeBackup(m.Data))
+		seq = m.Sequence
+	}
 }
 
 func (b *Bus) declareVideoJobs(ctx context.Context) error {

@@ -59,6 +59,9 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	for rev := range int64(20) {
 		backUp(busy, rev+1)
 	}
+	if newest, err := b.NewestVideo(t.Context(), busy); err != nil || newest == nil || newest.Rev != 20 {
+		t.Errorf("newest backup: got %+v, %v; want revision 20", newest, err)
+	}
 	read := func(since time.Time) map[string]int64 {
 		t.Helper()
 		backups, err := b.VideoBackups(t.Context(), since)
@@ -90,9 +93,46 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	if got := read(time.Time{}); len(got) != 0 {
 		t.Errorf("backups without a stream: %d jobs; want none", len(got))
 	}
+	if newest, err := b.NewestVideo(t.Context(), busy); newest != nil || err != nil {
+		t.Errorf("newest backup without a stream: got %v, %v; want none", newest, err)
+	}
 	backUp(busy, 21)
 	if got := read(time.Time{}); got[busy] != 21 {
 		t.Errorf("backups in a new stream: %v; want revision 21", got)
+	}
+}
+
+// A proxy that got no response to a creation may have stored that no provider has the job. A late first state does not
+// replace that.
+func TestFirstStateIsBackedUpOnlyIfTheJobHasNoBackup(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connectReplica(recoverystore.New(p.db))
+	v := &event.Video{
+		V: event.Version, ID: ident.Video.New(), RequestID: ident.Request.New(), AccountID: ident.Account.New(), KeyID: ident.Key.New(), Status: event.VideoFailed, Rev: 2,
+	}
+	if newest, err := b.NewestVideo(t.Context(), v.ID); newest != nil || err != nil {
+		t.Errorf("before the first backup: got %v, %v; want none", newest, err)
+	}
+	if err := b.BackUpVideo(t.Context(), v); err != nil {
+		t.Fatal(err)
+	}
+	first := *v
+	first.Status, first.Rev = event.VideoQueued, 1
+	if err := b.BackUpVideo(t.Context(), &first); err == nil {
+		t.Error("a first state was stored after a later one")
+	}
+	late := *v
+	late.Status = event.VideoQueued // of a replica that was slow
+	if err := b.BackUpVideo(t.Context(), &late); err != nil {
+		t.Fatal(err)
+	}
+	if newest, err := b.NewestVideo(t.Context(), v.ID); err != nil || newest == nil || newest.Status != event.VideoFailed {
+		t.Errorf("got %+v, %v; want the failed state", newest, err)
+	}
+	first.ID = ident.Video.New()
+	if err := b.BackUpVideo(t.Context(), &first); err != nil {
+		t.Errorf("the first state of another job: %v", err)
 	}
 }
 

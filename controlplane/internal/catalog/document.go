@@ -27,21 +27,22 @@ type SettingsDocument struct {
 
 // ProviderEntry is a provider of a Document.
 type ProviderEntry struct {
-	ID               string            `json:"id"`
-	Name             string            `json:"name,omitempty"`
-	BaseURL          string            `json:"base_url"`
-	Enabled          *bool             `json:"enabled,omitempty"`
-	Auth             string            `json:"auth,omitempty"`
-	AnthropicVersion string            `json:"anthropic_version,omitempty"`
-	Headers          map[string]string `json:"headers,omitempty"`
-	Credentials      []CredentialEntry `json:"credentials,omitempty"`
-	ConnectTimeout   Duration          `json:"connect_timeout,omitzero"`
-	FirstByteTimeout Duration          `json:"first_byte_timeout,omitzero"`
-	IdleTimeout      Duration          `json:"idle_timeout,omitzero"`
-	TotalTimeout     Duration          `json:"total_timeout,omitzero"`
-	KeepsBilling     bool              `json:"keeps_billing,omitempty"`
-	WantsUser        bool              `json:"wants_user,omitempty"`
-	HTTP2            bool              `json:"http2,omitempty"`
+	ID                string            `json:"id"`
+	Name              string            `json:"name,omitempty"`
+	BaseURL           string            `json:"base_url"`
+	Enabled           *bool             `json:"enabled,omitempty"`
+	Auth              string            `json:"auth,omitempty"`
+	AnthropicVersion  string            `json:"anthropic_version,omitempty"`
+	Headers           map[string]string `json:"headers,omitempty"`
+	Credentials       []CredentialEntry `json:"credentials,omitempty"`
+	ConnectTimeout    Duration          `json:"connect_timeout,omitzero"`
+	FirstByteTimeout  Duration          `json:"first_byte_timeout,omitzero"`
+	IdleTimeout       Duration          `json:"idle_timeout,omitzero"`
+	TotalTimeout      Duration          `json:"total_timeout,omitzero"`
+	KeepsBilling      bool              `json:"keeps_billing,omitempty"`
+	RecognisesRepeats bool              `json:"recognises_repeats,omitempty"`
+	WantsUser         bool              `json:"wants_user,omitempty"`
+	HTTP2             bool              `json:"http2,omitempty"`
 }
 
 // CredentialEntry is a credential of a provider. An empty Secret keeps the stored one.
@@ -62,6 +63,7 @@ type ModelEntry struct {
 	ContextWindow       int64                                 `json:"context_window,omitempty"`
 	MaxOutputTokens     int64                                 `json:"max_output_tokens,omitempty"`
 	ReserveOutputTokens int64                                 `json:"reserve_output_tokens,omitempty"`
+	DefaultSeconds      int64                                 `json:"default_seconds,omitempty"`
 	Enabled             *bool                                 `json:"enabled,omitempty"`
 	Public              *bool                                 `json:"public,omitempty"`
 	Price               PriceEntry                            `json:"price,omitzero"`

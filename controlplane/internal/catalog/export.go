@@ -37,7 +37,7 @@ func exportProvider(p Provider) ProviderEntry {
 		AnthropicVersion: p.Spec.AnthropicVersion, Headers: p.Spec.Headers,
 		ConnectTimeout: fromMS(p.Spec.ConnectTimeoutMS), FirstByteTimeout: fromMS(p.Spec.FirstByteTimeoutMS),
 		IdleTimeout: fromMS(p.Spec.IdleTimeoutMS), TotalTimeout: fromMS(p.Spec.TotalTimeoutMS),
-		KeepsBilling: p.Spec.KeepsBilling, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
+		KeepsBilling: p.Spec.KeepsBilling, RecognisesRepeats: p.Spec.RecognisesRepeats, WantsUser: p.Spec.WantsUser, HTTP2: p.Spec.HTTP2,
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Credentials)) {
 		e.Credentials = append(e.Credentials, CredentialEntry{Name: name, Enabled: omitTrue(!p.Credentials[name].Disabled)})
@@ -49,7 +49,8 @@ func exportModel(m Model) ModelEntry {
 	e := ModelEntry{
 		ID: m.Spec.ID, Type: m.Spec.Type, DisplayName: m.Spec.DisplayName, OwnedBy: m.Spec.OwnedBy,
 		ContextWindow: m.Spec.ContextWindow, MaxOutputTokens: m.Spec.MaxOutputTokens, ReserveOutputTokens: m.Spec.ReserveOutputTokens,
-		Enabled: omitTrue(m.Spec.Enabled), Public: omitTrue(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
+		DefaultSeconds: m.Spec.DefaultSeconds,
+		Enabled:        omitTrue(m.Spec.Enabled), Public: omitTrue(m.Spec.Public), Price: priceEntry(&m.Sheet), Params: m.Spec.Params,
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.Routes)) {
 		e.Routes = append(e.Routes, exportRoute(m.Routes[id]))

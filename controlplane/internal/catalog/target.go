@@ -123,7 +123,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	p.spec = catalogkv.Provider{
 		ID: e.ID, Name: name, BaseURL: strings.TrimRight(e.BaseURL, "/"), Enabled: orTrue(e.Enabled), Auth: e.Auth,
 		Headers: e.Headers, AnthropicVersion: e.AnthropicVersion,
-		KeepsBilling: e.KeepsBilling, WantsUser: e.WantsUser, HTTP2: e.HTTP2,
+		KeepsBilling: e.KeepsBilling, RecognisesRepeats: e.RecognisesRepeats, WantsUser: e.WantsUser, HTTP2: e.HTTP2,
 		ConnectTimeoutMS: e.ConnectTimeout.milliseconds(), FirstByteTimeoutMS: e.FirstByteTimeout.milliseconds(),
 		IdleTimeoutMS: e.IdleTimeout.milliseconds(), TotalTimeoutMS: e.TotalTimeout.milliseconds(),
 	}
@@ -182,13 +182,15 @@ func (b *builder) model(path string, e *ModelEntry) {
 	b.notNegative(validation.Member(path, "context_window"), e.ContextWindow)
 	b.notNegative(validation.Member(path, "max_output_tokens"), e.MaxOutputTokens)
 	b.notNegative(validation.Member(path, "reserve_output_tokens"), e.ReserveOutputTokens)
+	b.notNegative(validation.Member(path, "default_seconds"), e.DefaultSeconds)
+	b.refuse(e.DefaultSeconds != 0 && e.Type != catalogkv.Video, path, "default_seconds", "is for video models only")
 	b.params(validation.Member(path, "params"), e.Type, e.Params)
 	m := targetModel{
 		sheet:  b.sheet(validation.Member(path, "price"), e.Type, &e.Price),
 		routes: map[string]catalogkv.Route{},
 		spec: catalogkv.Model{
 			ID: e.ID, Type: e.Type, DisplayName: e.DisplayName, OwnedBy: e.OwnedBy, ContextWindow: e.ContextWindow,
-			MaxOutputTokens: e.MaxOutputTokens, ReserveOutputTokens: e.ReserveOutputTokens,
+			MaxOutputTokens: e.MaxOutputTokens, ReserveOutputTokens: e.ReserveOutputTokens, DefaultSeconds: e.DefaultSeconds,
 			Enabled: orTrue(e.Enabled), Public: orTrue(e.Public), Params: e.Params,
 		},
 	}

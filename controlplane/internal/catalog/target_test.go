@@ -30,7 +30,7 @@ func TestDocumentBecomesTarget(t *testing.T) {
 currency: USD
 settings: {image_input_tokens: 900}
 providers:
-  - {id: p, base_url: "https://p.example/api/", auth: x-api-key, headers: {x-title: us}, connect_timeout: 250ms, total_timeout: 10m, keeps_billing: true}
+  - {id: p, base_url: "https://p.example/api/", auth: x-api-key, headers: {x-title: us}, connect_timeout: 250ms, total_timeout: 10m, keeps_billing: true, recognises_repeats: true}
 models:
   - id: m
     type: text
@@ -49,7 +49,7 @@ grants: []
 		settings: catalogkv.Settings{Currency: "USD", ImageInputTokens: 900},
 		providers: map[string]targetProvider{"p": {path: "providers[0]", secrets: map[string]targetSecret{}, spec: catalogkv.Provider{
 			ID: "p", Name: "p", BaseURL: "https://p.example/api", Enabled: true, Auth: "x-api-key", Headers: map[string]string{"x-title": "us"},
-			ConnectTimeoutMS: 250, TotalTimeoutMS: 600_000, KeepsBilling: true,
+			ConnectTimeoutMS: 250, TotalTimeoutMS: 600_000, KeepsBilling: true, RecognisesRepeats: true,
 		}}},
 		models: map[string]targetModel{"m": {
 			spec: catalogkv.Model{ID: "m", Type: catalogkv.Text, Enabled: true},

@@ -158,7 +158,8 @@ func TestVideoJobs(t *testing.T) {
 			V: 1, ID: ident.Video.Format(ident.NewAt(time.Now().Add(-age))), RequestID: ident.Request.New(), AccountID: owner, KeyID: k.ID, Model: "demo-video",
 			Provider: "prv_1", Route: "rte_1", UpstreamID: upstream, Status: event.VideoQueued, Seconds: 4, PriceVersion: 2, Object: []byte(`{"prompt":"a secret"}`),
 		}
-		check(t, store.Insert(t.Context(), v))
+		_, err := store.Insert(t.Context(), v)
+		check(t, err)
 		id, err := ident.Video.Parse(v.ID)
 		check(t, err)
 		b.exec("update video_jobs set created_at = created_at - $2::interval where id = $1", id, age)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
 
@@ -52,7 +55,7 @@ func TestVideoRecords(t *testing.T) {
 	c, other := w.customer(0, unlimited, 1), w.customer(0, unlimited, 1)
 	ctx := t.Context()
 	job := c.newJob()
-	check(t, store.Insert(ctx, job))
+	insert(t, store, job)
 	got, err := store.Get(ctx, job.ID, "")
 	check(t, err)
 	if diff := cmp.Diff(job, got); diff != "" {
@@ -96,7 +99,7 @@ func TestVideoRecords(t *testing.T) {
 	}
 
 	// The same record inserted again changes nothing.
-	check(t, store.Insert(ctx, job))
+	insert(t, store, job)
 	if got, err = store.Get(ctx, job.ID, ""); err != nil || got.Rev != 2 || got.UpstreamID != "up_1" {
 		t.Errorf("inserted twice: got %+v, %v", got, err)
 	}
@@ -117,6 +120,16 @@ type alone struct{}
 func (alone) EnqueuePolls(context.Context, ...event.VideoPoll) error { return nil }
 
 func (alone) BackUpVideo(context.Context, *event.Video) error { return nil }
+
+func (alone) NewestVideo(context.Context, string) (*event.Video, error) { return nil, nil }
+
+// insert stores a record and fails the test if it is refused.
+func insert(t *testing.T, store *videostore.Store, v *event.Video) {
+	t.Helper()
+	if refusal, err := store.Insert(t.Context(), v); err != nil || refusal != nil {
+		t.Fatalf("got refusal %+v, %v; want a record", refusal, err)
+	}
+}
 
 // A provider's object with any text is recorded, since it can repeat the client's
 // prompt.
@@ -152,7 +165,7 @@ func TestInvalidVideoRecordsAreRefused(t *testing.T) {
 	store := videostore.New(postgres.Wrap(w.sql))
 	c := w.customer(0, unlimited, 1)
 	job := c.newJob()
-	check(t, store.Insert(t.Context(), job))
+	insert(t, store, job)
 	for name, change := range map[string]func(v *event.Video){
 		"the request of another job": func(v *event.Video) { v.ID = ident.Video.New() },
 		"an unknown account":         func(v *event.Video) { *v = *c.newJob(); v.AccountID = ident.Account.New() },
@@ -160,7 +173,7 @@ func TestInvalidVideoRecordsAreRefused(t *testing.T) {
 		"an unknown status":          func(v *event.Video) { *v = *c.newJob(); v.Status = "lost" },
 		"an id that is none":         func(v *event.Video) { *v = *c.newJob(); v.ID = "video_1" },
 	} {
-		if err := store.Insert(t.Context(), changed(job, change)); err == nil {
+		if _, err := store.Insert(t.Context(), changed(job, change)); err == nil {
 			t.Errorf("%s: was inserted", name)
 		}
 	}
@@ -175,7 +188,7 @@ func TestConcurrentFinalUpdates(t *testing.T) {
 	w := newLeaseWorld(t)
 	c := w.customer(0, unlimited, 1)
 	job := c.newJob()
-	check(t, videostore.New(postgres.Wrap(w.sql)).Insert(t.Context(), job))
+	insert(t, videostore.New(postgres.Wrap(w.sql)), job)
 	const racers = 6
 	results := make(chan error, racers)
 	var all sync.WaitGroup
@@ -212,7 +225,7 @@ func TestOpenVideoJobs(t *testing.T) {
 	ids := map[string]string{}
 	for name, idle := range map[string]int{"fresh": 1, "left": 60, "left for long": 600, "ended": 600} {
 		job := c.newJob()
-		check(t, store.Insert(t.Context(), job))
+		insert(t, store, job)
 		if name == "ended" {
 			_, err := store.Update(t.Context(), changed(job, func(v *event.Video) { v.Status = event.VideoFailed }))
 			check(t, err)
@@ -260,5 +273,110 @@ func TestOpenVideoJobs(t *testing.T) {
 	}
 	if open, err := store.Open(t.Context(), 30*time.Second, videojob.Place{}, 10); err != nil || len(open) != 1 {
 		t.Errorf("got %v, %v", open, err)
+	}
+}
+
+// A further job is refused when the unbilled jobs are expected to cost all that is left. Otherwise it is accepted,
+// whatever it is expected to cost.
+func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := videostore.New(postgres.Wrap(w.sql))
+	costing := func(c *customer, cost money.Nano) *event.Video {
+		return changed(c.newJob(), func(v *event.Video) { v.ExpectedCost = cost })
+	}
+	for _, tt := range []struct {
+		name           string
+		balance, limit int64
+		maxOpen        any
+		open           []money.Nano
+		want           *event.VideoRefusal
+	}{
+		{"no open job, and almost nothing is left", 1, 1, nil, nil, nil},
+		{"open jobs cost less than the balance", 100, unlimited, nil, []money.Nano{60, 39}, nil},
+		{"open jobs cost the balance", 100, unlimited, nil, []money.Nano{60, 40}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 100, Expected: 100}},
+		{"one open job costs more than the balance", 1, unlimited, nil, []money.Nano{6}, &event.VideoRefusal{Reason: event.VideoBalance, Left: 1, Expected: 6}},
+		{"open jobs cost the key limit", 1000, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 10, Expected: 10}},
+		{"open jobs cost key limit and balance", 10, 10, nil, []money.Nano{10}, &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 10, Expected: 10}},
+		{"open jobs are free", 10, 10, nil, []money.Nano{0, 0}, nil},
+		{"as many open jobs as the account may have", 10, 10, 2, []money.Nano{0, 10}, &event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 2}},
+		{"fewer open jobs than the account may have", 10, 10, 3, []money.Nano{0, 0}, nil},
+		{"sum of costs beyond the range of amounts", math.MaxInt64, unlimited, nil, []money.Nano{math.MaxInt64 - 1, math.MaxInt64 - 1}, &event.VideoRefusal{Reason: event.VideoBalance, Left: math.MaxInt64, Expected: math.MaxInt64}},
+	} {
+		c := w.customer(tt.balance, tt.limit, 1)
+		w.exec("update accounts set max_open_video_jobs = $2 where id = $1", ident.UUID(c.account), tt.maxOpen)
+		for _, cost := range tt.open {
+			insert(t, store, costing(c, cost))
+		}
+		got, err := store.Insert(t.Context(), costing(c, 1000))
+		check(t, err)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+		if open := scalar[int](w, "select count(*) from video_jobs where account_id = $1", ident.UUID(c.account)); (open > len(tt.open)) != (tt.want == nil) {
+			t.Errorf("%s: %d jobs are recorded", tt.name, open)
+		}
+	}
+}
+
+// A completed job counts until its usage record exists, a failed one does not count.
+func TestEndedVideoJobCountsUntilItIsBilled(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := videostore.New(postgres.Wrap(w.sql))
+	c := w.customer(10, unlimited, 1)
+	dear := func() *event.Video { return changed(c.newJob(), func(v *event.Video) { v.ExpectedCost = 10 }) }
+	refused := func() bool {
+		t.Helper()
+		refusal, err := store.Insert(t.Context(), dear())
+		check(t, err)
+		return refusal != nil
+	}
+	failed := dear()
+	insert(t, store, failed)
+	if _, err := store.Update(t.Context(), changed(failed, func(v *event.Video) { v.Status = event.VideoFailed })); err != nil {
+		t.Fatal(err)
+	}
+	completed := dear()
+	insert(t, store, completed)
+	if !refused() {
+		t.Error("a job was accepted beside an open one that costs the balance")
+	}
+	if _, err := store.Update(t.Context(), changed(completed, func(v *event.Video) { v.Status = event.VideoCompleted })); err != nil {
+		t.Fatal(err)
+	}
+	if !refused() {
+		t.Error("a job was accepted beside a completed one that is not billed")
+	}
+	w.exec("update video_jobs set ended_at = ended_at - interval '1 hour' where status = 'completed'")
+	if refused() {
+		t.Error("a job that completed long ago, and whose usage record is lost, counts for ever")
+	}
+}
+
+// Of creations at once, each sees the jobs before it.
+func TestConcurrentVideoCreationsAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1, unlimited, 1)
+	var created atomic.Int64
+	var all sync.WaitGroup
+	for range 4 {
+		store := videostore.New(w.replica())
+		for range 12 {
+			all.Go(func() {
+				refusal, err := store.Insert(t.Context(), changed(c.newJob(), func(v *event.Video) { v.ExpectedCost = 6 }))
+				if err != nil {
+					t.Error(err)
+				}
+				if refusal == nil {
+					created.Add(1)
+				}
+			})
+		}
+	}
+	all.Wait()
+	if got := created.Load(); got != 1 {
+		t.Errorf("%d jobs were created with one nano-unit; want 1", got)
 	}
 }

@@ -14,12 +14,16 @@ import (
 // BackupStore stores the states of jobs outside of Postgres, so that they survive
 // a loss of commits.
 //
-// A state is backed up before it is committed, so that every committed state has a
-// backup. A backed-up state may never have been committed, but the job was in
-// that state at its provider.
+// A later state than the first is backed up before it is committed, so that every
+// such state has a backup. It may never have been committed, but the job was in
+// that state at its provider. The first state is committed before it is backed up,
+// so that a refused job leaves no backup, and no provider is called before both.
 type BackupStore interface {
-	// BackUpVideo adds a state.
+	// BackUpVideo adds a state. The first state is added only if the job has no backup: a proxy that got no response to
+	// a creation may have stored already that no provider has the job.
 	BackUpVideo(ctx context.Context, v *event.Video) error
+	// NewestVideo returns the newest valid state of a job, or nil if it has none.
+	NewestVideo(ctx context.Context, id string) (*event.Video, error)
 }
 
 // Backup is a backed-up state of a job.
@@ -82,16 +86,16 @@ func (n *Newest) Add(k Backup) {
 	if n.jobs == nil {
 		n.jobs = map[string]Backup{}
 	}
-	if before, ok := n.jobs[k.Video.ID]; !ok || newer(before.Video, k.Video) {
+	if before, ok := n.jobs[k.Video.ID]; !ok || compareStates(before.Video, k.Video) <= 0 {
 		n.jobs[k.Video.ID] = k
 	}
 }
 
-// newer reports whether b replaces a, which was backed up earlier. Of two states
-// with the same revision Postgres committed at most one. Then a final state wins,
-// and completed over failed: a job that ended does not run again.
-func newer(a, b *event.Video) bool {
-	return cmp.Or(cmp.Compare(b.Rev, a.Rev), cmp.Compare(rank(b), rank(a))) >= 0
+// compareStates is negative if b is a later state than a. Of two states with the same
+// revision Postgres committed at most one. Then a final state wins, and completed over
+// failed: a job that ended does not run again.
+func compareStates(a, b *event.Video) int {
+	return cmp.Or(cmp.Compare(a.Rev, b.Rev), cmp.Compare(rank(a), rank(b)))
 }
 
 func rank(v *event.Video) int {
@@ -104,6 +108,9 @@ func rank(v *event.Video) int {
 		return 0
 	}
 }
+
+// Job returns the newest state of a job, or nil if there is none.
+func (n *Newest) Job(id string) *event.Video { return n.jobs[id].Video }
 
 // All returns the collected backups.
 func (n *Newest) All() []Backup {

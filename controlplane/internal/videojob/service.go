@@ -1,7 +1,8 @@
 // Package videojob manages the records of video jobs. A job is recorded before its provider is
 // called, is changed only from the state that the caller has read, and stays on the work queue
 // until it has ended. Each state is also stored in NATS, from where it is restored if Postgres
-// loses commits.
+// loses commits. A proxy stores the outcome of a creation there itself if it cannot be recorded;
+// it is recorded when the job is read next.
 //
 // This package charges nothing: the proxy that finds a job completed reports its usage with the id
 // of the request that created the job, and settlement books it once.
@@ -28,8 +29,9 @@ var (
 
 // Store stores the records of jobs.
 type Store interface {
-	// Insert stores a new record. Inserting the same record again changes nothing.
-	Insert(ctx context.Context, v *event.Video) error
+	// Insert stores a new record, unless it is refused because of the unbilled jobs of its account or key. Inserting the
+	// same record again changes nothing.
+	Insert(ctx context.Context, v *event.Video) (*event.VideoRefusal, error)
 	// Get returns a record. An empty account matches any.
 	Get(ctx context.Context, id, account string) (*event.Video, error)
 	// Update stores a record whose Rev equals the stored one, and increments Rev. Otherwise, and if the stored job
@@ -82,20 +84,19 @@ func New(store Store, queue Queue, backups BackupStore, log *slog.Logger) *Servi
 	return &Service{store: store, queue: queue, backups: backups, log: log}
 }
 
-// Start starts sweeping.
+// Start sweeps now and then regularly, until Stop is called.
 func (s *Service) Start(ctx context.Context) {
 	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s.task.Go(func() {
 		ticker := time.NewTicker(sweepPause)
 		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		for ctx.Err() == nil {
 			if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.ErrorContext(ctx, "sweeping video jobs failed", "error", err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-ticker.C:
 			}
 		}
 	})
@@ -130,17 +131,25 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// Create records a job and queues it. If the message is lost, Sweep queues the job again. A job
-// that cannot be backed up is not created, since its provider has not been called yet.
+// Create records a job, backs it up and queues it, or refuses it. Its provider may be called only after a response with
+// VideoDone: after an error the proxy ends the job, which may be recorded. If the message to the queue is lost, Sweep
+// queues the job again.
 func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoResponse, error) {
 	v.Rev = 1
+	if err := validate(v); err != nil {
+		return nil, fmt.Errorf("record video job: %w", err)
+	}
+	refusal, err := s.store.Insert(ctx, v)
+	if err != nil {
+		return nil, fmt.Errorf("record video job: %w", err)
+	}
+	if refusal != nil {
+		return &event.VideoResponse{V: event.Version, Status: event.VideoRefused, Refusal: refusal}, nil
+	}
 	if err := s.backUp(ctx, v); err != nil {
 		return nil, err
 	}
-	if err := s.store.Insert(ctx, v); err != nil {
-		return nil, fmt.Errorf("record video job: %w", err)
-	}
-	if err := s.queue.EnqueuePolls(ctx, event.VideoPoll{V: event.Version, ID: v.ID}); err != nil {
+	if err := s.queue.EnqueuePolls(ctx, event.VideoPoll{V: event.Version, ID: v.ID, AccountID: v.AccountID}); err != nil {
 		s.log.WarnContext(ctx, "queueing a video job failed", "video_id", v.ID, "error", err)
 	}
 	return done(v), nil
@@ -149,6 +158,9 @@ func (s *Service) Create(ctx context.Context, v *event.Video) (*event.VideoRespo
 // Get returns a job.
 func (s *Service) Get(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
 	v, err := s.store.Get(ctx, q.ID, q.AccountID)
+	if err == nil && v.UpstreamID == "" && !v.Ended() {
+		v, err = s.applyBackup(ctx, v)
+	}
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
@@ -156,6 +168,27 @@ func (s *Service) Get(ctx context.Context, q *event.VideoGetRequest) (*event.Vid
 		return nil, fmt.Errorf("read video job: %w", err)
 	}
 	return done(v), nil
+}
+
+// applyBackup records the outcome of a creation that could be stored only in the backup: the provider's id, or that no
+// provider has the job.
+func (s *Service) applyBackup(ctx context.Context, v *event.Video) (*event.Video, error) {
+	limited, cancel := context.WithTimeout(ctx, backupTimeout)
+	defer cancel()
+	newest, err := s.backups.NewestVideo(limited, v.ID)
+	if err != nil {
+		return nil, fmt.Errorf("read backup: %w", err)
+	}
+	if newest == nil || compareStates(v, newest) >= 0 || newest.AccountID != v.AccountID || newest.KeyID != v.KeyID || newest.RequestID != v.RequestID {
+		return v, nil
+	}
+	next := *newest
+	next.Rev, next.Object = v.Rev, storable(newest.Object)
+	updated, err := s.store.Update(ctx, &next)
+	if errors.Is(err, ErrConflict) {
+		return s.store.Get(ctx, v.ID, v.AccountID)
+	}
+	return updated, err
 }
 
 // backupTimeout bounds the wait for NATS.
@@ -192,10 +225,21 @@ func (s *Service) Update(ctx context.Context, v *event.Video) (*event.VideoRespo
 	case err != nil:
 		return nil, fmt.Errorf("change video job: %w", err)
 	}
-	if updated.Error != "" {
-		s.log.ErrorContext(ctx, "video job given up", "video_id", v.ID, "provider", v.Provider, "reason", updated.Error)
-	}
+	s.logGivenUp(ctx, updated)
 	return done(updated), nil
+}
+
+// logGivenUp logs a job that the gateway has ended. It is an error if the provider had accepted the job; otherwise the
+// client of the creation got an error, or no provider may have the job.
+func (s *Service) logGivenUp(ctx context.Context, v *event.Video) {
+	if v.Error == "" {
+		return
+	}
+	level := slog.LevelWarn
+	if v.UpstreamID != "" {
+		level = slog.LevelError
+	}
+	s.log.Log(ctx, level, "video job given up", "video_id", v.ID, "provider", v.Provider, "reason", v.Error)
 }
 
 // conflict returns the current record of a job, or that there is none.

@@ -39,6 +39,20 @@ type memory struct {
 	// backups has the backed-up states, each with the revision that was recorded at that time. backupErr makes backups fail.
 	backups   []string
 	backupErr error
+	// newest is the newest backup that a proxy has stored; refusal is the answer of Insert.
+	newest  *event.Video
+	refusal *event.VideoRefusal
+}
+
+// NewestVideo returns the newest backup that a proxy has stored.
+func (m *memory) NewestVideo(_ context.Context, id string) (*event.Video, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.backupErr != nil || m.newest == nil || m.newest.ID != id {
+		return nil, m.backupErr
+	}
+	v := *m.newest
+	return &v, nil
 }
 
 // BackUpVideo adds a state, with the revision that is recorded at that time.
@@ -55,14 +69,14 @@ func (m *memory) BackUpVideo(_ context.Context, v *event.Video) error {
 	return m.backupErr
 }
 
-func (m *memory) Insert(_ context.Context, v *event.Video) error {
+func (m *memory) Insert(_ context.Context, v *event.Video) (*event.VideoRefusal, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err == nil && m.job == nil {
+	if m.err == nil && m.job == nil && m.refusal == nil {
 		stored := *v
 		m.job = &stored
 	}
-	return m.err
+	return m.refusal, m.err
 }
 
 func (m *memory) Get(_ context.Context, id, account string) (*event.Video, error) {
@@ -167,12 +181,14 @@ func TestCreateBacksUpRecordsAndQueues(t *testing.T) {
 		t.Errorf("queue fails: got %+v, %v, log %s", reply, err, log)
 	}
 
-	// A job without a backup is not recorded.
+	// The provider of a job without a backup must not be called.
 	m = &memory{backupErr: errDown}
 	s, _ = newService(m)
-	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || m.job != nil {
-		t.Errorf("backup fails: got %v, recorded %v", err, m.job)
+	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || len(m.queued) != 0 {
+		t.Errorf("backup fails: got %v, queued %v", err, m.queued)
 	}
+	m = &memory{}
+	s, _ = newService(m)
 	none := job(0, event.VideoQueued)
 	none.ID = "video.>"
 	if _, err := s.Create(t.Context(), none); err == nil || errors.Is(err, errDown) || m.job != nil {
@@ -184,6 +200,64 @@ func TestCreateBacksUpRecordsAndQueues(t *testing.T) {
 	s, _ = newService(m)
 	if _, err := s.Create(t.Context(), job(0, event.VideoQueued)); !errors.Is(err, errDown) || len(m.queued) != 0 {
 		t.Errorf("store fails: got %v, queued %v", err, m.queued)
+	}
+}
+
+func TestRefusedJobLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	m := &memory{refusal: &event.VideoRefusal{Reason: event.VideoBalance, Left: 1, Expected: 2}}
+	s, _ := newService(m)
+	reply, err := s.Create(t.Context(), job(0, event.VideoQueued))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &event.VideoResponse{V: event.Version, Status: event.VideoRefused, Refusal: m.refusal}
+	if diff := cmp.Diff(want, reply); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if m.job != nil || len(m.queued) != 0 || len(m.backups) != 0 {
+		t.Errorf("recorded %v, queued %v, backed up %v; want nothing", m.job, m.queued, m.backups)
+	}
+}
+
+// A proxy stores the outcome of a creation as a backup if it cannot be recorded.
+func TestGetRecordsOutcomeOfCreationFromBackup(t *testing.T) {
+	t.Parallel()
+	accepted, rejected, foreign := job(2, event.VideoQueued), job(2, event.VideoFailed), job(2, event.VideoQueued)
+	accepted.UpstreamID, foreign.UpstreamID, foreign.RequestID = "up_1", "up_9", ident.Request.New()
+	known, outdated := job(3, event.VideoQueued), job(1, event.VideoFailed)
+	known.UpstreamID = "up_0"
+	for _, tt := range []struct {
+		name           string
+		stored, backup *event.Video
+		want           *event.Video
+	}{
+		{"accepted by the provider", job(1, event.VideoQueued), accepted, accepted},
+		{"not accepted", job(1, event.VideoQueued), rejected, rejected},
+		{"not accepted, and the record was changed before", job(2, event.VideoQueued), rejected, job(3, event.VideoFailed)},
+		{"the same state", job(2, event.VideoQueued), job(2, event.VideoQueued), job(2, event.VideoQueued)},
+		{"no backup", job(1, event.VideoQueued), nil, job(1, event.VideoQueued)},
+		{"an older state", job(2, event.VideoQueued), outdated, job(2, event.VideoQueued)},
+		{"a state of another request", job(1, event.VideoQueued), foreign, job(1, event.VideoQueued)},
+		{"the provider's id is known", known, accepted, known},
+		{"the job has ended", job(2, event.VideoFailed), accepted, job(2, event.VideoFailed)},
+	} {
+		m := &memory{job: tt.stored, newest: tt.backup}
+		s, _ := newService(m)
+		for _, account := range []string{"", accountID} {
+			reply, err := s.Get(t.Context(), &event.VideoGetRequest{V: event.Version, ID: jobID, AccountID: account})
+			if err != nil {
+				t.Fatalf("%s: %v", tt.name, err)
+			}
+			if diff := cmp.Diff(tt.want, reply.Video); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		}
+	}
+	// While the backups cannot be read, nobody may take the job for one without an outcome.
+	s, _ := newService(&memory{job: job(1, event.VideoQueued), backupErr: errDown})
+	if _, err := s.Get(t.Context(), &event.VideoGetRequest{V: event.Version, ID: jobID}); !errors.Is(err, errDown) {
+		t.Errorf("backups fail: got %v; want %v", err, errDown)
 	}
 }
 
@@ -255,19 +329,21 @@ func TestUpdateRejectsOutdatedStates(t *testing.T) {
 	}
 }
 
-// A job that a proxy gave up needs an operator's attention.
+// A job that its provider had accepted and that a proxy gave up needs an operator's attention.
 func TestGivenUpJobIsLoggedOnce(t *testing.T) {
 	t.Parallel()
-	s, log := newService(&memory{job: job(1, event.VideoQueued)})
-	given := job(1, event.VideoFailed)
-	given.Error = "unknown to the provider"
-	for range 2 { // the second update is a conflict
-		if _, err := s.Update(t.Context(), given); err != nil {
-			t.Fatal(err)
+	for upstreamID, level := range map[string]string{"up_1": "level=ERROR", "": "level=WARN"} {
+		s, log := newService(&memory{job: job(1, event.VideoQueued)})
+		given := job(1, event.VideoFailed)
+		given.Error, given.UpstreamID = "unknown to the provider", upstreamID
+		for range 2 { // the second update is a conflict
+			if _, err := s.Update(t.Context(), given); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "unknown to the provider") || !strings.Contains(got, jobID) {
-		t.Errorf("logged %s", got)
+		if got := log.String(); strings.Count(got, level) != 1 || strings.Count(got, "level=") != 1 || !strings.Contains(got, "unknown to the provider") || !strings.Contains(got, jobID) {
+			t.Errorf("provider's id %q: logged %s; want one line with %s", upstreamID, got, level)
+		}
 	}
 }
 
@@ -278,16 +354,14 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 		s, log := newService(m)
 		s.Start(t.Context())
 		defer s.Stop()
+		synctest.Wait()
+		if sweeps, queued := m.seen(); sweeps != 1 || len(queued) != 2 {
+			t.Errorf("%d sweeps at the start, queued %v; want 1 and both jobs", sweeps, queued)
+		}
 		time.Sleep(sweepPause - 1)
 		synctest.Wait()
-		if sweeps, _ := m.seen(); sweeps != 0 {
-			t.Errorf("%d sweeps before the end of the interval; want none", sweeps)
-		}
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		_, queued := m.seen()
-		if diff := cmp.Diff([]string{"video_1", "video_2"}, queued); diff != "" {
-			t.Errorf("queued (-want +got):\n%s", diff)
+		if sweeps, _ := m.seen(); sweeps != 1 {
+			t.Errorf("%d sweeps before the end of the interval; want 1", sweeps)
 		}
 		m.set(errDown, nil) // errors are logged, and sweeps go on
 		time.Sleep(sweepPause)
@@ -305,8 +379,8 @@ func TestSweepQueuesOpenJobs(t *testing.T) {
 	})
 }
 
-// So every recorded state has a backup.
-func TestStatesAreBackedUpBeforeTheyAreRecorded(t *testing.T) {
+// So every recorded state has a backup. Only the first one is recorded before, because it may be refused.
+func TestLaterStatesAreBackedUpBeforeTheyAreRecorded(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	s, _ := newService(m)
@@ -318,7 +392,7 @@ func TestStatesAreBackedUpBeforeTheyAreRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"1 queued, recorded 0", "2 in_progress, recorded 1", "3 completed, recorded 2"}
+	want := []string{"1 queued, recorded 1", "2 in_progress, recorded 1", "3 completed, recorded 2"}
 	if diff := cmp.Diff(want, m.backups); diff != "" {
 		t.Errorf("backups (-want +got):\n%s", diff)
 	}

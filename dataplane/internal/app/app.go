@@ -148,7 +148,11 @@ func build(
 	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
 		return closeSession(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
 	})
-	c.Add("video poller", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error { poller.Stop(); return nil })
+	c.Add("video poller", func(ctx context.Context) error { poller.Start(ctx); return nil }, func(context.Context) error {
+		poller.Stop()
+		tracker.Stop() // after the public API: creations have ended
+		return nil
+	})
 	c.Add("public API", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
 		probes.SetDraining()
 		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)

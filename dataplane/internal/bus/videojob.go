@@ -36,6 +36,18 @@ func (b *Bus) UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoResp
 	return requestVideo(ctx, b, subject.VideoUpdate, v)
 }
 
+// BackUpVideo implements videojob.Store.
+func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("bus: encode video job: %w", err)
+	}
+	if _, err := b.js.Publish(ctx, subject.VideoJob(v.ID), data, jetstream.WithRetryAttempts(0)); err != nil {
+		return fmt.Errorf("bus: back up video job: %w", err)
+	}
+	return nil
+}
+
 // videoTimeout bounds one request about a video job.
 const videoTimeout = 5 * time.Second
 

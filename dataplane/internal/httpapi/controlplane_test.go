@@ -35,10 +35,16 @@ type controlPlane struct {
 	down, loadsDown, updatesDown bool
 	// onLeaseRequest is called when a lease request has come; it may be nil.
 	onLeaseRequest func()
-	// onVideoCreate is called when a video job was recorded; it may be nil.
-	onVideoCreate func()
-	balance       wire.BalanceResponse
-	videos        map[string]event.Video
+	balance        wire.BalanceResponse
+	videos         map[string]event.Video
+	// onVideoCreate is called when a creation has been recorded, nil for nothing; createReplyLost leaves creations
+	// without a reply. refusal refuses them. backups has the backed-up states, backupsDown makes backups fail.
+	onVideoCreate                func()
+	createReplyLost, backupsDown bool
+	refusal                      *event.VideoRefusal
+	backups                      []event.Video
+	// updated has an element for each update of a video job, backedUp for each backup.
+	updated, backedUp chan event.Video
 }
 
 var errDown = errors.New("no reply")
@@ -46,7 +52,7 @@ var errDown = errors.New("no reply")
 func newControlPlane() *controlPlane {
 	return &controlPlane{
 		allocator: allocator.New(), last: map[string]wire.LeaseResponse{}, records: map[apikey.Hash]wire.KeyRecord{},
-		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{},
+		accounts: map[string]wire.PoolID{}, videos: map[string]event.Video{}, updated: make(chan event.Video, 100), backedUp: make(chan event.Video, 100),
 	}
 }
 
@@ -162,15 +168,36 @@ func (p *controlPlane) Balance(context.Context, *wire.BalanceRequest) (*wire.Bal
 
 // CreateVideo implements videojob.Store.
 func (p *controlPlane) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
-	reply, err := p.video(v.ID, "", func(*event.Video) (event.Video, string) {
+	p.mu.Lock()
+	refusal, recorded, lost := p.refusal, p.onVideoCreate, p.createReplyLost
+	p.mu.Unlock()
+	if refusal != nil {
+		return &event.VideoResponse{V: event.Version, Status: event.VideoRefused, Refusal: refusal}, nil
+	}
+	response, err := p.video(v.ID, "", func(*event.Video) (event.Video, string) {
 		next := *v
 		next.Rev = 1
 		return next, event.VideoDone
 	})
-	if p.onVideoCreate != nil {
-		p.onVideoCreate()
+	if recorded != nil {
+		recorded()
 	}
-	return reply, err
+	if lost {
+		return nil, errDown
+	}
+	return response, err
+}
+
+// BackUpVideo implements videojob.Store.
+func (p *controlPlane) BackUpVideo(_ context.Context, v *event.Video) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.backupsDown {
+		return errDown
+	}
+	p.backups = append(p.backups, *v)
+	p.backedUp <- *v
+	return nil
 }
 
 // GetVideo implements videojob.Store.
@@ -192,6 +219,7 @@ func (p *controlPlane) UpdateVideo(_ context.Context, v *event.Video) (*event.Vi
 		}
 		next := *v
 		next.Rev++
+		p.updated <- next
 		return next, event.VideoDone
 	})
 }

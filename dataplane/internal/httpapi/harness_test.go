@@ -148,9 +148,10 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		g.sims = append(g.sims, newSim(t, answer))
 	}
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
+	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.providers, Balances: g.plane,
-		Videos:   videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock),
+		Videos:   jobs,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget,
@@ -166,6 +167,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		g.stop()
+		jobs.Stop()
 		g.checkInvariants()
 		calls.Close()
 		for _, s := range g.sims {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
@@ -101,6 +103,8 @@ type pricedRequest struct {
 	// inputEstimate is the estimated number of input tokens, for the reservation and for answers without usage.
 	inputEstimate int64
 	reserve       money.Nano
+	// expectedCost is the price of the requested video; a video reserves nothing.
+	expectedCost money.Nano
 }
 
 // price checks the model, then the parameters, then the price.
@@ -210,7 +214,9 @@ func (p *pricedRequest) estimate() error {
 	if err != nil {
 		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
-	p.reserve = cost
+	if p.expectedCost = cost; p.dialect.Format().Type() != catalogkv.Video {
+		p.reserve = cost
+	}
 	return nil
 }
 
@@ -218,7 +224,8 @@ func (p *pricedRequest) estimate() error {
 func (p *pricedRequest) expectedUsage() price.Usage {
 	u := price.Usage{Size: p.request.Size, Quality: p.request.Quality}
 	switch p.dialect.Format().Type() {
-	case catalogkv.Video: // videos have no reservation
+	case catalogkv.Video:
+		u.Seconds = p.videoSeconds()
 	case catalogkv.Image:
 		u.Images = p.request.Images
 		if len(p.sheet.Rates) > 0 {
@@ -228,6 +235,11 @@ func (p *pricedRequest) expectedUsage() price.Usage {
 		u.Input, u.Output = p.inputEstimate, mulSaturating(p.outputBound(), max(p.request.N, 1))
 	}
 	return u
+}
+
+// videoSeconds is the length of the requested video, or the default length if the request states none. It is above zero.
+func (p *pricedRequest) videoSeconds() int64 {
+	return cmp.Or(p.request.Seconds, p.model.DefaultSeconds, videos.DefaultSeconds)
 }
 
 // mulSaturating returns a*b for a > 0 and b > 0, or the largest int64 on overflow: such a usage has no price, or one

@@ -234,6 +234,7 @@ func publicError(err error) *apierr.Error {
 	var routing *echo.HTTPError
 	var refused *admission.RefusedError
 	var failure *provider.Failure
+	var noFurther *videojob.RefusedError
 	switch {
 	case errors.As(err, &public):
 		return public
@@ -243,6 +244,8 @@ func publicError(err error) *apierr.Error {
 		return refusalError(refused)
 	case isBusy(err):
 		return errBusy
+	case errors.As(err, &noFurther):
+		return cmp.Or(noFurther.Public(), errUnavailable)
 	case errors.As(err, &routing): // the router found no such path or method
 		return apierr.New(http.StatusNotFound, apierr.NotFound, "This endpoint does not exist.")
 	case errors.Is(err, auth.ErrInvalid), errors.Is(err, admission.ErrKey):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/catalogkv"
@@ -87,10 +89,12 @@ func (p *pricedRequest) admitVideo() error {
 type videoCreation struct {
 	routableRequest
 	job *event.Video
+	// unknown is true if a provider may have accepted the job although no call has succeeded.
+	unknown bool
 }
 
 // run records the job and calls routes until a provider accepts it. It attempts another route only while it is certain
-// that no provider has accepted the job.
+// that no provider has accepted the job. With an error, the job has ended and is never charged.
 func (v *videoCreation) run() (*event.Video, error) {
 	ctx := v.detached()
 	var err error
@@ -99,42 +103,35 @@ func (v *videoCreation) run() (*event.Video, error) {
 	}
 	failures, err := v.server.tryRoutes(v.x, v.choices, v)
 	switch {
-	case failures == nil:
-		return v.job, err
-	case failures.last == nil:
-		_, err := v.server.Videos.Reject(ctx, v.job)
-		return nil, errors.Join(v.noRoute(), err)
-	case mayHaveJob(failures.last):
-		_, err := v.server.Videos.Abandon(ctx, v.job, "it is not known whether the provider accepted the job")
-		return nil, errors.Join(failures.last, err)
+	case failures == nil && err == nil:
+		return v.job, nil
+	case failures != nil && failures.last != nil:
+		err = failures.last
+	case failures != nil:
+		err = v.noRoute()
 	}
-	_, err = v.server.Videos.Reject(ctx, v.job)
-	return nil, errors.Join(failures.last, err)
+	reason := ""
+	if v.unknown {
+		reason = "it is not known whether the provider accepted the job"
+	}
+	v.server.Videos.Reject(ctx, v.job, reason)
+	return nil, err
 }
-
-// mayHaveJob reports whether the provider may have accepted the job although the call failed.
-func mayHaveJob(f *provider.Failure) bool { return !f.Answered && !f.Unsent }
 
 func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.key.AccountID, KeyID: v.key.KeyID, Model: v.model.ID,
 		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Credential.ID, UpstreamModel: choice.UpstreamModel,
-		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.request.Seconds, CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
+		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.videoSeconds(), ExpectedCost: v.expectedCost,
+		CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
 	}
 }
 
 // context implements routeCaller.
 func (v *videoCreation) context() context.Context { return v.detached() }
 
-// ready implements routeCaller. Nothing holds a reservation of the key, so a revocation does not end the creation.
-func (v *videoCreation) ready() error {
-	err := v.server.Admission.Check(v.detached(), v.key)
-	if err != nil { // no provider has accepted the job: tryRoutes attempts no further route otherwise
-		_, rejected := v.server.Videos.Reject(v.detached(), v.job)
-		err = errors.Join(err, rejected)
-	}
-	return err
-}
+// ready implements routeCaller. Nothing holds a reservation of the key, so a revocation does not end the creation by itself.
+func (v *videoCreation) ready() error { return v.server.Admission.Check(v.detached(), v.key) }
 
 // call implements routeCaller: it moves the job to the route, calls the provider and records its answer.
 func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
@@ -147,14 +144,29 @@ func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
 		v.job = moved
 	}
 	created, err := v.submit(ctx, choice)
+	if v.isLost(err) && choice.Provider.RecognisesRepeats && v.ready() == nil {
+		v.server.Log.LogAttrs(ctx, slog.LevelInfo, "repeating the creation of a video job whose answer was lost",
+			slog.String("request_id", v.x.id), slog.String("video_id", v.job.ID), slog.String("provider", choice.Provider.ID), slog.Any("error", err))
+		created, err = v.submit(ctx, choice)
+		v.isLost(err)
+	}
 	if err != nil {
-		if failure := failureOf(err); failure != nil && mayHaveJob(failure) {
+		if failure := failureOf(err); failure != nil && v.unknown {
 			failure.Failover = false // a second provider must not make the same video
 		}
 		return err
 	}
 	v.job = created
 	return nil
+}
+
+// isLost reports whether the answer of a provider was lost, so that it may have accepted the job, and notes it: no later
+// failure means that the provider does not have the job.
+func (v *videoCreation) isLost(err error) bool {
+	failure := failureOf(err)
+	lost := failure != nil && !failure.Answered && !failure.Unsent
+	v.unknown = v.unknown || lost
+	return lost
 }
 
 // submit sends the job to one provider and records its answer.
@@ -178,12 +190,22 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	if err != nil {
 		return nil, lostJob(&call, err)
 	}
-	v.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
 	created, err := v.server.Videos.SaveCreated(ctx, v.job, object)
 	if errors.Is(err, videojob.ErrNoObject) {
-		return nil, lostJob(&call, err)
+		return nil, v.notAnObject(&call, answer, object, err)
 	}
+	v.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
 	return created, err
+}
+
+// notAnObject returns the failure of a successful answer that is no video object. If it reports an error of a known kind,
+// the provider has refused the job; otherwise it may have accepted it.
+func (v *videoCreation) notAnObject(call *provider.Call, answer *provider.Answer, body []byte, err error) *provider.Failure {
+	reported := provider.ReportedFailure(call.Format, answer.Status, answer.Header, body, true, v.cleaner(call.Choice))
+	if reported.Class == classify.Unavailable.String() {
+		return lostJob(call, err)
+	}
+	return reported
 }
 
 // lostJob returns the failure of a provider that has accepted a job but not reported its id.

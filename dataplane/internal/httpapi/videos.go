@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -20,7 +21,8 @@ import (
 
 // Videos keeps the records of video jobs.
 type Videos interface {
-	// Create records a job before the first provider is called.
+	// Create records a job before the first provider is called. The error is a *videojob.RefusedError if the open jobs
+	// of the account or key allow no further one.
 	Create(ctx context.Context, v *event.Video) (*event.Video, error)
 	// Find returns a job of an account, or videojob.ErrNotFound.
 	Find(ctx context.Context, id, account string) (*event.Video, error)
@@ -28,15 +30,13 @@ type Videos interface {
 	// last second, and records it. It returns a job even with an error: the last known state.
 	RefreshForClient(ctx context.Context, v *event.Video) (*event.Video, error)
 	// SaveCreated records the video object with which a provider has accepted a job. The error is videojob.ErrNoObject
-	// if body is not such an object.
+	// if body is not such an object, and nil otherwise.
 	SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error)
 	// SetRoute records the route of the next attempt.
 	SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error)
-	// Reject ends a job that no provider has accepted.
-	Reject(ctx context.Context, v *event.Video) (*event.Video, error)
-	// Abandon ends a job without a charge because it can no longer complete, or its state is unknown. The reason is for
-	// operators.
-	Abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error)
+	// Reject ends a job whose client gets an error. The reason is for operators, empty if it is certain that no provider
+	// has the job.
+	Reject(ctx context.Context, v *event.Video, reason string)
 	// NewCall returns a GET call to the provider of a job.
 	NewCall(v *event.Video, path string) (*provider.Call, error)
 }
@@ -129,7 +129,24 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		return provider.StatusFailure(call, answer, cleanerOf(call.Choice, v.Model))
 	}
 	defer func() { _ = answer.Body.Close() }()
+	switch {
+	case answer.Status == http.StatusRequestedRangeNotSatisfiable:
+		if values := answer.Header["Content-Range"]; values != nil {
+			x.Header()["Content-Range"] = values
+		}
+		x.WriteHeader(answer.Status)
+		return nil
+	case isText(answer.Header.Get("Content-Type")):
+		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
+	}
 	return relayContent(x, answer)
+}
+
+// isText reports whether a media type is text, such as an error in JSON or a page of a proxy, and not a video or an image.
+func isText(contentType string) bool {
+	media, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	media = strings.TrimSpace(media)
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "json") || strings.HasSuffix(media, "xml")
 }
 
 // relayContent passes a download on while it arrives.

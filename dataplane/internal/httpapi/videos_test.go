@@ -127,7 +127,7 @@ func TestVideoContentIsRelayed(t *testing.T) {
 		{"whole", "GET", path, "", 200, theVideo, ""},
 		{"range", "GET", path, "bytes=2-4", 206, "234", "bytes 2-4/10"},
 		{"end", "GET", path, "bytes=-3", 206, "789", "bytes 7-9/10"},
-		{"range that is not there", "GET", path, "bytes=50-", 416, "invalid range: failed to overlap\n", "bytes */10"},
+		{"range that is not there", "GET", path, "bytes=50-", 416, "", "bytes */10"},
 		{"head", "HEAD", path, "", 200, "", ""},
 		{"variant", "GET", path + "?variant=thumbnail", "", 200, theVideo, ""},
 	}
@@ -224,6 +224,10 @@ func TestVideoNeedsAvailableUnitsButNoSlotAndNoReservation(t *testing.T) {
 	}
 }
 
+// raiFiltered is the answer of a provider whose content policy refuses the prompt.
+const raiFiltered = `{"name":"operations/0c335789","done":true,"response":{"@type":"type.googleapis.com/cloud.ai.large_models.vision.GenerateVideoResponse",` +
+	`"raiMediaFilteredCount":1,"raiMediaFilteredReasons":["Veo could not generate 1 videos based on the prompt provided. Try rephrasing the prompt."]}}`
+
 func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 	t.Parallel()
 	made := "Bearer secret-1" // created by the second provider
@@ -242,6 +246,8 @@ func TestVideoFailoverOnlyIfNoProviderCanHaveTheJob(t *testing.T) {
 		{name: "invalid request", answer: jsonAnswer(400, `{"error":{"message":"Invalid value for 'size'","param":"size","code":"invalid_value"}}`), want: 400, status: "failed"},
 		{name: "dropped", answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, want: 502, status: "failed", reason: "not known"},
 		{name: "no object", answer: jsonAnswer(200, `{}`), want: 502, status: "failed", reason: "not known"},
+		{name: "refused in an answer with status 200", answer: jsonAnswer(200, raiFiltered), want: 400, status: "failed"},
+		{name: "rate limit in an answer with status 200", answer: jsonAnswer(200, `{"error":{"code":"rate_limit_exceeded","message":"Rate limit reached"}}`), want: 202, status: "queued", by: made},
 		{name: "truncated", answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = io.WriteString(w, providerVideo("queued"))

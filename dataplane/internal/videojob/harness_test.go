@@ -42,17 +42,86 @@ type fakeStore struct {
 	log         *[]string
 	// writes is how many updates were made.
 	writes int
+	// backups has the newest backed-up state of each job; busDown makes backups fail. faults has those of the next calls,
+	// by method.
+	backups map[string]event.Video
+	busDown bool
+	faults  map[string][]fault
+}
+
+// fault is what happens to one call.
+type fault int
+
+const (
+	works fault = iota
+	// dropped: it does not arrive.
+	dropped
+	// replyLost: it has its effect, but there is no reply.
+	replyLost
+)
+
+func (s *fakeStore) setFaults(faults map[string][]fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = faults
+}
+
+// setDown takes control plane and bus down, or up again.
+func (s *fakeStore) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down, s.busDown = down, down
+}
+
+// next returns the fault of a call. The caller holds the lock.
+func (s *fakeStore) next(method string) fault {
+	if len(s.faults[method]) == 0 {
+		return works
+	}
+	f := s.faults[method][0]
+	s.faults[method] = s.faults[method][1:]
+	return f
+}
+
+func (s *fakeStore) BackUpVideo(_ context.Context, v *event.Video) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.next("backup")
+	if s.busDown || f == dropped {
+		return errNoReply
+	}
+	if s.backups == nil {
+		s.backups = map[string]event.Video{}
+	}
+	if v.Rev >= s.backups[v.ID].Rev {
+		s.backups[v.ID] = *v
+	}
+	if f == replyLost {
+		return errNoReply
+	}
+	return nil
+}
+
+func (s *fakeStore) backup(id string) event.Video {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backups[id]
 }
 
 func (s *fakeStore) CreateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	f := s.next("create")
+	if s.down || f == dropped {
 		return nil, errNoReply
 	}
-	v.Rev = 1
-	s.jobs[v.ID] = *v
-	return reply(event.VideoDone, *v), nil
+	created := *v
+	created.Rev = 1
+	s.jobs[v.ID] = created
+	if f == replyLost {
+		return nil, errNoReply
+	}
+	return reply(event.VideoDone, created), nil
 }
 
 // reply returns a reply with a job.
@@ -70,14 +139,22 @@ func (s *fakeStore) GetVideo(_ context.Context, q *event.VideoGetRequest) (*even
 	if !ok || (q.AccountID != "" && q.AccountID != v.AccountID) {
 		return &event.VideoResponse{V: event.Version, Status: event.VideoNotFound}, nil
 	}
+	if kept, ok := s.backups[q.ID]; ok && v.UpstreamID == "" && !v.Ended() && kept.Rev > v.Rev {
+		kept.Rev = v.Rev + 1
+		v, s.jobs[q.ID] = kept, kept
+	}
 	return reply(event.VideoDone, v), nil
 }
 
 func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.VideoResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	f := s.next("update")
 	if s.failures > 0 && !s.loseReplies {
 		s.failures--
+		return nil, errNoReply
+	}
+	if s.down || f == dropped {
 		return nil, errNoReply
 	}
 	current, ok := s.jobs[v.ID]
@@ -93,8 +170,8 @@ func (s *fakeStore) UpdateVideo(_ context.Context, v *event.Video) (*event.Video
 	s.jobs[v.ID] = next
 	s.writes++
 	*s.log = append(*s.log, "write "+next.Status)
-	if s.failures > 0 {
-		s.failures--
+	if s.failures > 0 || f == replyLost {
+		s.failures = max(s.failures-1, 0)
 		return nil, errNoReply
 	}
 	return reply(event.VideoDone, next), nil
@@ -204,13 +281,16 @@ func setup(t *testing.T) *fixture {
 	if err := f.catalog.Apply(); err != nil {
 		t.Fatal(err)
 	}
-	f.Tracker = f.newTracker()
+	f.Tracker = f.newTracker(t)
 	return f
 }
 
 // newTracker returns the Tracker of another proxy.
-func (f *fixture) newTracker() *Tracker {
-	return New(f.store, f.providers, f.charger, f.catalog, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return f.now })
+func (f *fixture) newTracker(t *testing.T) *Tracker {
+	t.Helper()
+	tracker := New(f.store, f.providers, f.charger, f.catalog, videos.Dialect{}, slog.New(slog.DiscardHandler), func() time.Time { return f.now })
+	t.Cleanup(tracker.Stop)
+	return tracker
 }
 
 const jobID = "video_1"
@@ -218,15 +298,20 @@ const jobID = "video_1"
 // createJob records a job. With an empty upstream id, no provider has accepted it yet.
 func (f *fixture) createJob(t *testing.T, upstream string) *event.Video {
 	t.Helper()
-	v, err := f.Create(t.Context(), &event.Video{
-		V: event.Version, ID: jobID, UpstreamID: upstream, RequestID: "req_1", AccountID: "acc_1", KeyID: "key_1", Model: "film",
-		Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Size: "720x1280", Seconds: 4,
-		CreatedUnix: createdAt.Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}, {Size: "big", Price: 50}}},
-	})
+	v, err := f.Create(t.Context(), newJob(upstream))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// newJob returns the job before it is recorded.
+func newJob(upstream string) *event.Video {
+	return &event.Video{
+		V: event.Version, ID: jobID, UpstreamID: upstream, RequestID: "req_1", AccountID: "acc_1", KeyID: "key_1", Model: "film",
+		Provider: "prv_1", Route: "rte_1", Credential: "crd_1", UpstreamModel: "up-film", Status: event.VideoQueued, Size: "720x1280", Seconds: 4,
+		CreatedUnix: createdAt.Unix(), PriceVersion: 3, Sheet: &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 10}, {Size: "big", Price: 50}}},
+	}
 }
 
 // providerObject returns a provider's object of the job.

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync"
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
@@ -29,7 +30,6 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
-	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/price"
 )
 
@@ -47,6 +47,9 @@ type Store interface {
 	CreateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error)
 	GetVideo(ctx context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error)
 	UpdateVideo(ctx context.Context, v *event.Video) (*event.VideoResponse, error)
+	// BackUpVideo stores a state on the bus, without the control plane. When it returns nil, the state is safe there. The
+	// control plane records it when the job is read next, if the record has no id of the provider.
+	BackUpVideo(ctx context.Context, v *event.Video) error
 }
 
 // Providers calls providers. An error of Do is a *provider.Failure.
@@ -66,14 +69,12 @@ const (
 	maxJobAge = 24 * time.Hour
 	// maxObjectBytes bounds the video object of a provider.
 	maxObjectBytes = 1 << 20
-	// saveTries is how often SaveCreated tries to write the record, and saveRetryInterval the delay between two tries.
-	saveTries         = 20
-	saveRetryInterval = 500 * time.Millisecond
 	// pollTimeout bounds one poll.
 	pollTimeout = 30 * time.Second
 )
 
-// Tracker creates, polls and ends video jobs. It is safe for concurrent use.
+// Tracker creates, polls and ends video jobs. It is safe for concurrent use. It must
+// be stopped.
 type Tracker struct {
 	store     Store
 	providers Providers
@@ -83,6 +84,12 @@ type Tracker struct {
 	log       *slog.Logger
 	now       func() time.Time
 	looks     looks
+
+	// The outcomes of creations that are being stored in the background; storing has an element for each.
+	ctx     context.Context //nolint:containedctx // it ends with the Tracker
+	stop    context.CancelFunc
+	tasks   sync.WaitGroup
+	storing chan struct{}
 }
 
 // New returns a Tracker. A nil now is time.Now.
@@ -90,12 +97,19 @@ func New(store Store, providers Providers, charger Charger, catalogStore *catalo
 	if now == nil {
 		now = time.Now
 	}
-	return &Tracker{store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now, looks: looks{at: map[string]time.Time{}}}
+	t := &Tracker{
+		store: store, providers: providers, charger: charger, catalog: catalogStore, dialect: dialect, log: log, now: now,
+		storing: make(chan struct{}, maxStoring), looks: looks{at: map[string]time.Time{}},
+	}
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t
 }
 
-// Create records a new job. It is called before the provider.
-func (t *Tracker) Create(ctx context.Context, v *event.Video) (*event.Video, error) {
-	return unpack(t.store.CreateVideo(ctx, v))
+// Stop ends the attempts to store outcomes of creations and waits for them. An
+// outcome that is not stored is lost: its job ends without a charge.
+func (t *Tracker) Stop() {
+	t.stop()
+	t.tasks.Wait()
 }
 
 // Find returns a job of an account. An empty account finds the job of any account.
@@ -114,6 +128,8 @@ func unpack(reply *event.VideoResponse, err error) (*event.Video, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case reply.Status == event.VideoNotFound:
 		return nil, ErrNotFound
+	case reply.Status == event.VideoRefused && reply.Refusal != nil:
+		return nil, &RefusedError{*reply.Refusal}
 	case reply.Status == event.VideoConflict && reply.Video != nil:
 		return reply.Video, errConflict
 	case reply.Status != event.VideoDone || reply.Video == nil:
@@ -180,66 +196,44 @@ func (t *Tracker) poll(ctx context.Context, v *event.Video) (*event.Video, error
 	return cmp.Or(next, v), err
 }
 
-// abandon is Abandon, but returns the job as it was with an error.
-func (t *Tracker) abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error) {
-	next, err := t.Abandon(ctx, v, reason)
-	return cmp.Or(next, v), err
-}
-
-// SaveCreated records the object with which a provider has accepted a job. Without
-// the provider's id in the record the job would be lost, so it tries again for some
-// seconds while the record cannot be written.
-func (t *Tracker) SaveCreated(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
-	for tries := 1; ; tries++ {
-		created, err := t.applyObject(ctx, v, body)
-		if !errors.Is(err, ErrUnavailable) || tries == saveTries {
-			return created, err
-		}
-		if !sleep.For(ctx, saveRetryInterval) {
-			return created, err
-		}
-	}
-}
-
 // applyObject records the state that a provider's object of the job has, and charges
 // the job if it is completed.
 func (t *Tracker) applyObject(ctx context.Context, v *event.Video, body []byte) (*event.Video, error) {
+	next, usage, err := t.readObject(v, body)
+	if err != nil {
+		return v, err
+	}
+	if next.Status == v.Status && sameJSON(next.Object, v.Object) {
+		return v, nil
+	}
+	if next.Status == event.VideoCompleted {
+		if err := t.charge(next, usage); err != nil {
+			return v, err
+		}
+	}
+	return t.save(ctx, next)
+}
+
+// readObject returns the state that a provider's object of the job has, with the
+// usage that the object reports.
+func (t *Tracker) readObject(v *event.Video, body []byte) (*event.Video, price.Usage, error) {
 	answer := t.dialect.NewAnswer(format.AnswerConfig{ClientModel: v.Model, ID: v.ID})
 	defer answer.Release()
 	object, ok := answer.JSON(nil, body)
 	if !ok {
-		return v, ErrNoObject
+		return nil, price.Usage{}, ErrNoObject
 	}
 	state, ok := videos.ReadJob(body)
 	if !ok {
-		return v, ErrNoObject
+		return nil, price.Usage{}, ErrNoObject
 	}
 	next := *v
 	next.Object, next.Status = t.clientObject(v, state, object), string(state.Status)
 	if next.UpstreamID == "" {
 		next.UpstreamID = state.ID
 	}
-	if next.Status == v.Status && next.UpstreamID == v.UpstreamID && sameJSON(next.Object, v.Object) {
-		return v, nil
-	}
-	if next.Status == event.VideoCompleted {
-		usage, _ := answer.Usage()
-		if err := t.charge(&next, usage); err != nil {
-			return t.saveUncharged(ctx, v, next.UpstreamID, err)
-		}
-	}
-	return t.save(ctx, &next)
-}
-
-// saveUncharged leaves a completed job open that could not be charged: it is polled
-// again. If the record has no id of the provider yet, it saves the id.
-func (t *Tracker) saveUncharged(ctx context.Context, v *event.Video, upstreamID string, err error) (*event.Video, error) {
-	if v.UpstreamID != "" {
-		return v, err
-	}
-	open := *v
-	open.UpstreamID = upstreamID
-	return t.save(ctx, &open)
+	usage, _ := answer.Usage()
+	return &next, usage, nil
 }
 
 // sameJSON reports whether two objects are equal but for white space and the order
@@ -259,7 +253,7 @@ func sameJSON(a, b []byte) bool {
 // provider.
 func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) []byte {
 	object = append([]byte(nil), object...)
-	if state.ErrorMessage == "" {
+	if state.ErrorCode == "" && state.ErrorMessage == "" {
 		return object
 	}
 	cleaner := classify.Cleaner{UpstreamModels: []string{v.UpstreamModel}, ClientModel: v.Model}
@@ -284,11 +278,13 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 }
 
 // charge charges a completed job under the request id of its creation. If the
-// provider reports no duration or no size, that of the request is charged.
+// provider reports no length or no size, that of the request is charged.
 func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	rule := event.RuleReported
 	if usage.Seconds == 0 {
 		usage.Seconds, rule = v.Seconds, event.RuleEstimated
+		t.log.Error("the provider reports no length of a completed video: the requested or default length is charged",
+			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("seconds", v.Seconds))
 	}
 	if usage.Size == "" {
 		usage.Size = v.Size
@@ -312,29 +308,20 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	return nil
 }
 
-// SetRoute records the route that is called next for a job whose first route
-// failed.
-func (t *Tracker) SetRoute(ctx context.Context, v *event.Video, choice route.Choice) (*event.Video, error) {
-	next := *v
-	next.Provider, next.Route, next.Credential, next.UpstreamModel = choice.Provider.ID, choice.ID, choice.Credential.ID, choice.UpstreamModel
-	return t.save(ctx, &next)
+// abandon ends a job without a charge because it cannot complete any more. The
+// control plane raises an alarm with the reason. With an error it returns the job as
+// it was.
+func (t *Tracker) abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error) {
+	next, err := t.save(ctx, failedState(v, reason))
+	return cmp.Or(next, v), err
 }
 
-// Reject ends a job that no provider has accepted. Its client gets the reason in
-// the answer to its request.
-func (t *Tracker) Reject(ctx context.Context, v *event.Video) (*event.Video, error) {
+// failedState returns the state of a job that ended without a video. The reason is
+// for operators, empty if none of them has to know.
+func failedState(v *event.Video, reason string) *event.Video {
 	next := *v
-	next.Status, next.Object = event.VideoFailed, failedObject(v)
-	return t.save(ctx, &next)
-}
-
-// Abandon ends a job without a charge because it cannot complete any more. The
-// control plane raises an alarm with the reason.
-func (t *Tracker) Abandon(ctx context.Context, v *event.Video, reason string) (*event.Video, error) {
-	next := *v
-	next.Status, next.Error = event.VideoFailed, reason
-	next.Object = failedObject(v)
-	return t.save(ctx, &next)
+	next.Status, next.Error, next.Object = event.VideoFailed, reason, failedObject(v)
+	return &next
 }
 
 // fetchObject reads the provider's object of a job.

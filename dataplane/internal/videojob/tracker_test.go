@@ -1,14 +1,12 @@
 package videojob
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -175,7 +173,7 @@ func TestJobIsChargedBeforeItsRecordIsWritten(t *testing.T) {
 		if got != v || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("got %v, %v; want the job as it was and %v", got, err, ErrUnavailable)
 		}
-		if got, err = f.newTracker().Refresh(t.Context(), v); err != nil || got.Status != event.VideoCompleted {
+		if got, err = f.newTracker(t).Refresh(t.Context(), v); err != nil || got.Status != event.VideoCompleted {
 			t.Errorf("at another proxy: got %v, %v; want a completed job", got, err)
 		}
 		want := []string{"charge", "charge", "write completed"}
@@ -223,7 +221,7 @@ func TestTwoProxiesSeeTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.now = f.now.Add(time.Second)
-	second, err := f.newTracker().Refresh(t.Context(), v) // v was read before the first proxy wrote
+	second, err := f.newTracker(t).Refresh(t.Context(), v) // v was read before the first proxy wrote
 	if err != nil || second.Rev != first.Rev || second.Status != event.VideoCompleted {
 		t.Errorf("got %+v, %v; want %+v", second, err, first)
 	}
@@ -239,7 +237,7 @@ func TestConflictKeepsRecordOfOtherProxy(t *testing.T) {
 	f := setup(t)
 	v := f.createJob(t, "up_1")
 	f.providers.body = providerObject("in_progress", "")
-	if _, err := f.newTracker().Refresh(t.Context(), v); err != nil {
+	if _, err := f.newTracker(t).Refresh(t.Context(), v); err != nil {
 		t.Fatal(err)
 	}
 	f.providers.body = providerObject("completed", "")
@@ -285,40 +283,6 @@ func TestErrorDoesNotIdentifyProvider(t *testing.T) {
 	}
 }
 
-// The provider's id of a new job must be recorded: SaveCreated tries again for as
-// long as a control plane takes to restart.
-func TestSaveCreatedRetries(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := setup(t)
-		v := f.createJob(t, "")
-		f.store.failures = saveTries - 1
-		started := time.Now()
-		got, err := f.SaveCreated(t.Context(), v, []byte(providerObject("queued", "")))
-		if err != nil || got.UpstreamID != "up_1" || got.Status != event.VideoQueued {
-			t.Errorf("got %+v, %v; want a queued job with the provider's id", got, err)
-		}
-		if waited := time.Since(started); waited != (saveTries-1)*saveRetryInterval {
-			t.Errorf("SaveCreated took %s; want %s", waited, (saveTries-1)*saveRetryInterval)
-		}
-
-		v = f.createJob(t, "")
-		f.store.failures = saveTries + 1
-		if _, err := f.SaveCreated(t.Context(), v, []byte(providerObject("queued", ""))); !errors.Is(err, ErrUnavailable) || f.store.failures != 1 {
-			t.Errorf("got %v with %d failures left; want %v", err, f.store.failures, ErrUnavailable)
-		}
-
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := f.SaveCreated(ctx, v, []byte(providerObject("queued", ""))); !errors.Is(err, ErrUnavailable) || f.store.failures != 0 {
-			t.Errorf("got %v with %d failures left; want %v", err, f.store.failures, ErrUnavailable)
-		}
-		if _, err := f.SaveCreated(t.Context(), v, []byte("{}")); !errors.Is(err, ErrNoObject) {
-			t.Errorf("with an empty object: got %v; want %v", err, ErrNoObject)
-		}
-	})
-}
-
 // A job that is completed at its creation and cannot be charged yet is not lost.
 func TestSaveCreatedKeepsJobThatCannotBeCharged(t *testing.T) {
 	t.Parallel()
@@ -348,20 +312,19 @@ func TestSetRouteRecordsTheRoute(t *testing.T) {
 	}
 }
 
-func TestRejectAndAbandonEndJobWithoutCharge(t *testing.T) {
+func TestRejectEndsJobWithoutCharge(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	v, err := f.Reject(t.Context(), f.createJob(t, ""))
-	if err != nil || v.Status != event.VideoFailed || v.Error != "" {
-		t.Errorf("Reject: got %+v, %v; want a failed job", v, err)
-	}
-	v, err = f.Abandon(t.Context(), f.createJob(t, ""), "a reason")
-	if err != nil || v.Status != event.VideoFailed || v.Error != "a reason" {
-		t.Errorf("Abandon: got %+v, %v; want a failed job with the reason", v, err)
-	}
-	var shown struct{ Error *objectError }
-	if err := json.Unmarshal(Object(v), &shown); err != nil || shown.Error == nil || shown.Error.Code != "generation_failed" || strings.Contains(string(Object(v)), "a reason") {
-		t.Errorf("the client gets %s", Object(v))
+	for _, reason := range []string{"", "a reason"} {
+		f.Reject(t.Context(), f.createJob(t, ""), reason)
+		v := f.store.job(jobID)
+		if v.Status != event.VideoFailed || v.Error != reason {
+			t.Errorf("got %+v; want a failed job with the reason %q", v, reason)
+		}
+		var shown struct{ Error *objectError }
+		if err := json.Unmarshal(Object(&v), &shown); err != nil || shown.Error == nil || shown.Error.Code != "generation_failed" || strings.Contains(string(Object(&v)), "a reason") {
+			t.Errorf("the client gets %s", Object(&v))
+		}
 	}
 	if len(f.charger.events) != 0 {
 		t.Errorf("got charges %+v; want none", f.charger.events)

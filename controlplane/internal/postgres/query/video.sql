@@ -1,8 +1,30 @@
 -- Records of video jobs.
 
+-- name: LockVideoCreations :one
+-- The creations of one account wait for each other, so that each sees the jobs before it.
+select max_open_video_jobs from accounts where id = @account_id for no key update;
+
+-- name: UnbilledVideoJobs :one
+-- Open jobs, and completed ones whose usage record is still on its way, with their expected cost, and what is left of balance
+-- and key limit: all from one snapshot, so that a job is either unbilled or charged.
+select (b.total - b.settled)::bigint as balance_left, l.unlimited as key_unlimited, (l.total - l.settled)::bigint as key_left, j.open_jobs, j.account_cost,
+    j.key_cost
+from pools b
+cross join pools l
+cross join lateral (
+    select count(*) filter (where v.ended_at is null) as open_jobs,
+        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as account_cost,
+        least(coalesce(sum(v.expected_cost) filter (where v.key_id = @key_id), 0), 9223372036854775807)::bigint as key_cost
+    from video_jobs v
+    where v.account_id = @account_id and v.id <> @id
+        and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => @settling_seconds::float8) and v.status = 'completed'
+            and not exists (select from usage_records u where u.request_id = v.request_id))
+) as j
+where b.account_id = @account_id and b.kind = 1 and l.key_id = @key_id and l.kind = 2;
+
 -- name: InsertVideoJob :exec
-insert into video_jobs (id, account_id, key_id, request_id, status, record)
-values (@id, @account_id, @key_id, @request_id, @status, @record)
+insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record)
+values (@id, @account_id, @key_id, @request_id, @status, @expected_cost, @record)
 on conflict (id) do nothing;
 
 -- name: VideoJob :one
@@ -16,7 +38,7 @@ where id = @id and version = @version and ended_at is null
 returning version;
 
 -- name: OpenVideoJobs :many
-select id, updated_at from video_jobs
+select id, account_id, updated_at from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => @idle_seconds::float8)
     and (updated_at, id) > (@after_updated::timestamptz, @after_id::uuid)
 order by updated_at, id
@@ -34,12 +56,13 @@ where (v.account_id, v.key_id, v.request_id) is distinct from (j.account_id, j.k
 
 -- name: RestoreVideoJobs :exec
 -- Inserts lost jobs, and restores lost updates. A job that has ended stays as it is.
-insert into video_jobs (id, account_id, key_id, request_id, status, record, version, created_at, ended_at)
-select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.version, j.created_at,
+insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, version, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.expected_cost, j.record::jsonb, j.version, j.created_at,
     case when j.ended then clock_timestamp() end
 from (
     select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@key_ids::uuid[]) as key_id,
-        unnest(@request_ids::uuid[]) as request_id, unnest(@statuses::text[]) as status, unnest(@records::text[]) as record,
+        unnest(@request_ids::uuid[]) as request_id, unnest(@statuses::text[]) as status, unnest(@expected_costs::bigint[]) as expected_cost,
+        unnest(@records::text[]) as record,
         unnest(@versions::bigint[]) as version, unnest(@created::timestamptz[]) as created_at, unnest(@ended::boolean[]) as ended
 ) as j
 on conflict (id) do update

@@ -53,7 +53,7 @@ func (q *Queries) AccountBalances(ctx context.Context, accountIds []ident.UUID) 
 }
 
 const getAccount = `-- name: GetAccount :one
-select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -65,6 +65,7 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
+		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
 		&i.Revision,
@@ -78,7 +79,7 @@ const insertAccount = `-- name: InsertAccount :one
 insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
 values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8)
 on conflict do nothing
-returning id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
 
 type InsertAccountParams struct {
@@ -111,6 +112,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
+		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
 		&i.Revision,
@@ -136,7 +138,7 @@ func (q *Queries) InsertAccountPools(ctx context.Context, arg InsertAccountPools
 }
 
 const listAccounts = `-- name: ListAccounts :many
-select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts
 where id > $1 and ($2::text = '' or external_id = $2)
 order by id
 limit $3
@@ -163,6 +165,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 			&i.Name,
 			&i.Status,
 			&i.MaxConcurrentRequests,
+			&i.MaxOpenVideoJobs,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
 			&i.Revision,
@@ -180,7 +183,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 }
 
 const lockAccount = `-- name: LockAccount :one
-select id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1 for update
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1 for update
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -192,6 +195,7 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
+		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
 		&i.Revision,
@@ -206,7 +210,7 @@ update accounts
 set name = $1, status = $2, max_concurrent_requests = $3, price_multiplier = $4,
     model_multipliers = $5, revision = $6, updated_at = now()
 where id = $7
-returning id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision, created_at, updated_at
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
 
 type UpdateAccountParams struct {
@@ -236,6 +240,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Name,
 		&i.Status,
 		&i.MaxConcurrentRequests,
+		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
 		&i.Revision,

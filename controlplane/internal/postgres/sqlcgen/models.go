@@ -17,6 +17,7 @@ type Account struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
+	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
 	Revision              int64
@@ -427,16 +428,17 @@ type UsageWeekly struct {
 }
 
 type VideoJob struct {
-	ID        ident.UUID
-	AccountID ident.UUID
-	KeyID     ident.UUID
-	RequestID ident.UUID
-	Status    string
-	Record    []byte
-	Version   int64
-	CreatedAt time.Time
-	UpdatedAt time.Time
-	EndedAt   *time.Time
+	ID           ident.UUID
+	AccountID    ident.UUID
+	KeyID        ident.UUID
+	RequestID    ident.UUID
+	Status       string
+	ExpectedCost int64
+	Record       []byte
+	Version      int64
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	EndedAt      *time.Time
 }
 
 type WebhookAttempt struct {

@@ -56,22 +56,21 @@ func (q *Queries) ConflictingVideoJobs(ctx context.Context, arg ConflictingVideo
 }
 
 const insertVideoJob = `-- name: InsertVideoJob :exec
-
-insert into video_jobs (id, account_id, key_id, request_id, status, record)
-values ($1, $2, $3, $4, $5, $6)
+insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record)
+values ($1, $2, $3, $4, $5, $6, $7)
 on conflict (id) do nothing
 `
 
 type InsertVideoJobParams struct {
-	ID        ident.UUID
-	AccountID ident.UUID
-	KeyID     ident.UUID
-	RequestID ident.UUID
-	Status    string
-	Record    []byte
+	ID           ident.UUID
+	AccountID    ident.UUID
+	KeyID        ident.UUID
+	RequestID    ident.UUID
+	Status       string
+	ExpectedCost int64
+	Record       []byte
 }
 
-// Records of video jobs.
 func (q *Queries) InsertVideoJob(ctx context.Context, arg InsertVideoJobParams) error {
 	_, err := q.db.Exec(ctx, insertVideoJob,
 		arg.ID,
@@ -79,6 +78,7 @@ func (q *Queries) InsertVideoJob(ctx context.Context, arg InsertVideoJobParams) 
 		arg.KeyID,
 		arg.RequestID,
 		arg.Status,
+		arg.ExpectedCost,
 		arg.Record,
 	)
 	return err
@@ -168,8 +168,22 @@ func (q *Queries) ListVideoJobs(ctx context.Context, arg ListVideoJobsParams) ([
 	return items, nil
 }
 
+const lockVideoCreations = `-- name: LockVideoCreations :one
+
+select max_open_video_jobs from accounts where id = $1 for no key update
+`
+
+// Records of video jobs.
+// The creations of one account wait for each other, so that each sees the jobs before it.
+func (q *Queries) LockVideoCreations(ctx context.Context, accountID ident.UUID) (*int32, error) {
+	row := q.db.QueryRow(ctx, lockVideoCreations, accountID)
+	var max_open_video_jobs *int32
+	err := row.Scan(&max_open_video_jobs)
+	return max_open_video_jobs, err
+}
+
 const openVideoJobs = `-- name: OpenVideoJobs :many
-select id, updated_at from video_jobs
+select id, account_id, updated_at from video_jobs
 where ended_at is null and updated_at < clock_timestamp() - make_interval(secs => $1::float8)
     and (updated_at, id) > ($2::timestamptz, $3::uuid)
 order by updated_at, id
@@ -185,6 +199,7 @@ type OpenVideoJobsParams struct {
 
 type OpenVideoJobsRow struct {
 	ID        ident.UUID
+	AccountID ident.UUID
 	UpdatedAt time.Time
 }
 
@@ -202,7 +217,7 @@ func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([
 	var items []OpenVideoJobsRow
 	for rows.Next() {
 		var i OpenVideoJobsRow
-		if err := rows.Scan(&i.ID, &i.UpdatedAt); err != nil {
+		if err := rows.Scan(&i.ID, &i.AccountID, &i.UpdatedAt); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -214,13 +229,14 @@ func (q *Queries) OpenVideoJobs(ctx context.Context, arg OpenVideoJobsParams) ([
 }
 
 const restoreVideoJobs = `-- name: RestoreVideoJobs :exec
-insert into video_jobs (id, account_id, key_id, request_id, status, record, version, created_at, ended_at)
-select j.id, j.account_id, j.key_id, j.request_id, j.status, j.record::jsonb, j.version, j.created_at,
+insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, version, created_at, ended_at)
+select j.id, j.account_id, j.key_id, j.request_id, j.status, j.expected_cost, j.record::jsonb, j.version, j.created_at,
     case when j.ended then clock_timestamp() end
 from (
     select unnest($1::uuid[]) as id, unnest($2::uuid[]) as account_id, unnest($3::uuid[]) as key_id,
-        unnest($4::uuid[]) as request_id, unnest($5::text[]) as status, unnest($6::text[]) as record,
-        unnest($7::bigint[]) as version, unnest($8::timestamptz[]) as created_at, unnest($9::boolean[]) as ended
+        unnest($4::uuid[]) as request_id, unnest($5::text[]) as status, unnest($6::bigint[]) as expected_cost,
+        unnest($7::text[]) as record,
+        unnest($8::bigint[]) as version, unnest($9::timestamptz[]) as created_at, unnest($10::boolean[]) as ended
 ) as j
 on conflict (id) do update
 set status = excluded.status, record = excluded.record, version = excluded.version, updated_at = clock_timestamp(), ended_at = excluded.ended_at
@@ -228,15 +244,16 @@ where video_jobs.ended_at is null and video_jobs.version < excluded.version
 `
 
 type RestoreVideoJobsParams struct {
-	Ids        []ident.UUID
-	AccountIds []ident.UUID
-	KeyIds     []ident.UUID
-	RequestIds []ident.UUID
-	Statuses   []string
-	Records    []string
-	Versions   []int64
-	Created    []time.Time
-	Ended      []bool
+	Ids           []ident.UUID
+	AccountIds    []ident.UUID
+	KeyIds        []ident.UUID
+	RequestIds    []ident.UUID
+	Statuses      []string
+	ExpectedCosts []int64
+	Records       []string
+	Versions      []int64
+	Created       []time.Time
+	Ended         []bool
 }
 
 // Inserts lost jobs, and restores lost updates. A job that has ended stays as it is.
@@ -247,6 +264,7 @@ func (q *Queries) RestoreVideoJobs(ctx context.Context, arg RestoreVideoJobsPara
 		arg.KeyIds,
 		arg.RequestIds,
 		arg.Statuses,
+		arg.ExpectedCosts,
 		arg.Records,
 		arg.Versions,
 		arg.Created,
@@ -303,6 +321,60 @@ func (q *Queries) SummarizeVideoJobs(ctx context.Context, arg SummarizeVideoJobs
 		return nil, err
 	}
 	return items, nil
+}
+
+const unbilledVideoJobs = `-- name: UnbilledVideoJobs :one
+select (b.total - b.settled)::bigint as balance_left, l.unlimited as key_unlimited, (l.total - l.settled)::bigint as key_left, j.open_jobs, j.account_cost,
+    j.key_cost
+from pools b
+cross join pools l
+cross join lateral (
+    select count(*) filter (where v.ended_at is null) as open_jobs,
+        least(coalesce(sum(v.expected_cost), 0), 9223372036854775807)::bigint as account_cost,
+        least(coalesce(sum(v.expected_cost) filter (where v.key_id = $1), 0), 9223372036854775807)::bigint as key_cost
+    from video_jobs v
+    where v.account_id = $2 and v.id <> $3
+        and (v.ended_at is null or v.ended_at > clock_timestamp() - make_interval(secs => $4::float8) and v.status = 'completed'
+            and not exists (select from usage_records u where u.request_id = v.request_id))
+) as j
+where b.account_id = $2 and b.kind = 1 and l.key_id = $1 and l.kind = 2
+`
+
+type UnbilledVideoJobsParams struct {
+	KeyID           ident.UUID
+	AccountID       ident.UUID
+	ID              ident.UUID
+	SettlingSeconds float64
+}
+
+type UnbilledVideoJobsRow struct {
+	BalanceLeft  int64
+	KeyUnlimited bool
+	KeyLeft      int64
+	OpenJobs     int64
+	AccountCost  int64
+	KeyCost      int64
+}
+
+// Open jobs, and completed ones whose usage record is still on its way, with their expected cost, and what is left of balance
+// and key limit: all from one snapshot, so that a job is either unbilled or charged.
+func (q *Queries) UnbilledVideoJobs(ctx context.Context, arg UnbilledVideoJobsParams) (UnbilledVideoJobsRow, error) {
+	row := q.db.QueryRow(ctx, unbilledVideoJobs,
+		arg.KeyID,
+		arg.AccountID,
+		arg.ID,
+		arg.SettlingSeconds,
+	)
+	var i UnbilledVideoJobsRow
+	err := row.Scan(
+		&i.BalanceLeft,
+		&i.KeyUnlimited,
+		&i.KeyLeft,
+		&i.OpenJobs,
+		&i.AccountCost,
+		&i.KeyCost,
+	)
+	return i, err
 }
 
 const updateVideoJob = `-- name: UpdateVideoJob :one

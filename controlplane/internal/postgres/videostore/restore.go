@@ -99,6 +99,7 @@ func writeJobs(ctx context.Context, q *sqlcgen.Queries, jobs []videojob.Backup) 
 		request, _ := ident.Request.Parse(v.RequestID)
 		arg.Ids, arg.AccountIds, arg.KeyIds = append(arg.Ids, id), append(arg.AccountIds, account), append(arg.KeyIds, key)
 		arg.RequestIds, arg.Statuses, arg.Records = append(arg.RequestIds, request), append(arg.Statuses, v.Status), append(arg.Records, string(k.Payload))
+		arg.ExpectedCosts = append(arg.ExpectedCosts, int64(v.ExpectedCost))
 		arg.Versions, arg.Created, arg.Ended = append(arg.Versions, v.Rev), append(arg.Created, id.Time()), append(arg.Ended, v.Ended())
 	}
 	altered, err := q.ConflictingVideoJobs(ctx, sqlcgen.ConflictingVideoJobsParams{

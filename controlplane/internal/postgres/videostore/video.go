@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 )
 
 // Store keeps video jobs.
@@ -26,25 +27,54 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 
 var _ videojob.Store = (*Store)(nil)
 
+// settling is how long a completed job counts as unbilled at most, if it has no usage record.
+const settling = 10 * time.Minute
+
 // Insert implements videojob.Store.
-func (s *Store) Insert(ctx context.Context, v *event.Video) error {
-	arg := sqlcgen.InsertVideoJobParams{Status: v.Status}
-	var err error
+func (s *Store) Insert(ctx context.Context, v *event.Video) (refusal *event.VideoRefusal, err error) {
+	arg := sqlcgen.InsertVideoJobParams{Status: v.Status, ExpectedCost: int64(v.ExpectedCost)}
 	for _, id := range []struct {
 		kind ident.Kind
 		text string
 		into *ident.UUID
 	}{{ident.Video, v.ID, &arg.ID}, {ident.Account, v.AccountID, &arg.AccountID}, {ident.Key, v.KeyID, &arg.KeyID}, {ident.Request, v.RequestID, &arg.RequestID}} {
 		if *id.into, err = id.kind.Parse(id.text); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if arg.Record, err = json.Marshal(v); err != nil {
-		return fmt.Errorf("encode video job: %w", err)
+		return nil, fmt.Errorf("encode video job: %w", err)
 	}
-	return s.db.InTx(ctx, func(tx pgx.Tx) error {
-		return postgres.Translate("insert video job", sqlcgen.New(tx).InsertVideoJob(ctx, arg))
+	err = s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		if refusal, err = checkUnbilled(ctx, q, &arg); err != nil || refusal != nil {
+			return postgres.Translate("check unbilled video jobs", err)
+		}
+		return postgres.Translate("insert video job", q.InsertVideoJob(ctx, arg))
 	})
+	return refusal, err
+}
+
+// checkUnbilled returns why a further job is refused, or nil. The reasons are in the order of those of a lease batch.
+func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertVideoJobParams) (*event.VideoRefusal, error) {
+	most, err := q.LockVideoCreations(ctx, arg.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	now, err := q.UnbilledVideoJobs(ctx, sqlcgen.UnbilledVideoJobsParams{
+		ID: arg.ID, AccountID: arg.AccountID, KeyID: arg.KeyID, SettlingSeconds: settling.Seconds(),
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case most != nil && now.OpenJobs >= int64(*most):
+		return &event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: int64(*most)}, nil
+	case !now.KeyUnlimited && now.KeyCost > 0 && now.KeyCost >= now.KeyLeft:
+		return &event.VideoRefusal{Reason: event.VideoKeyLimit, Left: money.Nano(now.KeyLeft), Expected: money.Nano(now.KeyCost)}, nil
+	case now.AccountCost > 0 && now.AccountCost >= now.BalanceLeft:
+		return &event.VideoRefusal{Reason: event.VideoBalance, Left: money.Nano(now.BalanceLeft), Expected: money.Nano(now.AccountCost)}, nil
+	}
+	return nil, nil
 }
 
 // Get implements videojob.Store.
@@ -113,7 +143,8 @@ func (s *Store) Open(ctx context.Context, idle time.Duration, after videojob.Pla
 	jobs := make([]videojob.Idle, len(rows))
 	for i, r := range rows {
 		jobs[i] = videojob.Idle{
-			Place: videojob.Place{UpdatedAt: r.UpdatedAt, ID: r.ID}, Poll: event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID)},
+			Place: videojob.Place{UpdatedAt: r.UpdatedAt, ID: r.ID},
+			Poll:  event.VideoPoll{V: event.Version, ID: ident.Video.Format(r.ID), AccountID: ident.Account.Format(r.AccountID)},
 		}
 	}
 	return jobs, nil

@@ -36,7 +36,7 @@ func TestProviderCostIsRemoved(t *testing.T) {
 			"event: message_delta\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4«,"cost":1,"cost_details":{"a":1}»}}` + "\n\n" +
 			"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},
 		{"images", catalogkv.Images, `{"created":1,"data":[{"url":"https://x/1.png"}],"usage":{"input_tokens":1«,"cost":0.04»,"output_tokens":1}«,"cost":0.04»}`},
-		{"videos", catalogkv.Videos, `{"id":"video_mine","model":"my-model","status":"completed","seconds":"4"«,"cost":0.4»,"usage":{"seconds":4«,"total_cost_usd":1»}}`},
+		{"videos", catalogkv.Videos, `{"id":"video_mine","model":"my-model","status":"completed","seconds":"4"«,"cost":0.4,"usage":{"seconds":4,"total_cost_usd":1}»}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

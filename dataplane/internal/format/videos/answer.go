@@ -60,7 +60,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
 	for c.Next() {
-		a.member(body, &c, &w, j)
+		a.member(&c, &w, j)
 	}
 	if !w.Changed() {
 		return body, true
@@ -68,31 +68,52 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	return w.Finish(), true
 }
 
-// member changes one member into the form that clients of the format expect.
-func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
+// member changes one member into the form that clients of the format expect. Members beyond those of the format are left
+// out: they may contain signed addresses and identifiers of the provider.
+func (a *reader) member(c *jsonspan.ObjectCursor, w *jsonspan.Splicer, j Job) {
 	var value []byte
+	keep := true
 	switch string(c.DecodedName()) {
 	case "id":
 		a.SetID(c.Value())
 		value = a.clientID
+	case "object":
+		value = []byte(`"video"`)
 	case "model":
 		value = a.Model
 	case "status":
 		value = jsonspan.AppendString(nil, string(j.Status))
 	case "seconds":
-		if c.Kind() == jsonspan.KindNumber && j.Seconds > 0 {
+		if keep = j.Seconds > 0 || c.Kind() == jsonspan.KindNull; j.Seconds > 0 {
 			value = strconv.AppendQuote(nil, strconv.FormatInt(j.Seconds, 10))
 		}
-	case "usage":
-		c.SetEnd(answer.DropCosts(w, text, c.Start()))
+	case "error":
+		value = j.clientError()
+	case "remixed_from_video_id":
+		value = []byte("null")
+	case "progress", "created_at", "completed_at", "expires_at":
+		keep = c.Kind() == jsonspan.KindNumber || c.Kind() == jsonspan.KindNull
+	case "prompt", "size":
+		keep = c.Kind() == jsonspan.KindString || c.Kind() == jsonspan.KindNull
 	default:
-		if answer.IsCost(c.DecodedName()) {
-			c.Drop(w)
-		}
+		keep = false
 	}
-	if len(value) > 0 && !bytes.Equal(c.Value(), value) {
+	switch {
+	case !keep:
+		c.Drop(w)
+	case len(value) > 0 && !bytes.Equal(c.Value(), value):
 		c.Set(w, value)
 	}
+}
+
+// clientError returns the error member with the two members that clients get, null if the job has no error.
+func (j *Job) clientError() []byte {
+	if j.ErrorCode == "" && j.ErrorMessage == "" {
+		return []byte("null")
+	}
+	b := append([]byte(`{"code":`), jsonspan.AppendString(nil, j.ErrorCode)...)
+	b = append(b, `,"message":`...)
+	return append(jsonspan.AppendString(b, j.ErrorMessage), '}')
 }
 
 // Event passes an event on. The format has no streams.

@@ -35,6 +35,9 @@ func statusOf(word string) Status {
 	return InProgress
 }
 
+// DefaultSeconds is the length of a video if neither the request nor the model states one.
+const DefaultSeconds = 4
+
 // Job is a provider's video object: the state of a job.
 type Job struct {
 	// ID is the provider's id.

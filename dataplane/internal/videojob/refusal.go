@@ -1,0 +1,39 @@
+package videojob
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"modelgateway/shared/apierr"
+	"modelgateway/shared/event"
+)
+
+// RefusedError means that the account or key may have no further job now.
+type RefusedError struct{ event.VideoRefusal }
+
+// Error returns the reason.
+func (e *RefusedError) Error() string { return "videojob: creation refused: " + e.Reason }
+
+// retryAfter is the pause after which an account with too many open jobs may try again.
+const retryAfter = 10 * time.Second
+
+// Public returns the error for the client, nil for a reason that a later release of
+// the control plane has added.
+func (e *RefusedError) Public() *apierr.Error {
+	switch e.Reason {
+	case event.VideoTooMany:
+		public := apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
+			fmt.Sprintf("This account has %d open video jobs, which is its limit. Please try again when one of them has ended.", e.MaxOpen))
+		public.RetryAfter = retryAfter
+		return public
+	case event.VideoKeyLimit:
+		return apierr.New(http.StatusForbidden, apierr.SpendLimitExceeded,
+			fmt.Sprintf("The rest of this API key's spend limit is needed for its open video jobs: %s remains, they are expected to cost %s.", max(e.Left, 0), e.Expected))
+	case event.VideoBalance:
+		return apierr.New(http.StatusPaymentRequired, apierr.InsufficientQuota,
+			fmt.Sprintf("The rest of the balance is needed for open video jobs: %s remains, they are expected to cost %s.", max(e.Left, 0), e.Expected))
+	default:
+		return nil
+	}
+}
