@@ -3,6 +3,7 @@ package allocator
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -114,7 +115,7 @@ func TestFullQueueRefusesMessages(t *testing.T) {
 	t.Parallel()
 	b := newTestBatcher()
 	for i := range 12 {
-		if !b.AddReturn(&wire.Return{Session: 1, Account: fmt.Sprint(i / 3)}, func(wire.ReturnResponse) {}) {
+		if !b.AddReturn(&wire.Return{Session: 1, Account: strconv.Itoa(i / 3)}, func(wire.ReturnResponse) {}) {
 			t.Fatalf("return %d was refused although the queue is not full", i)
 		}
 	}
