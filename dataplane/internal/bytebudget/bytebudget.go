@@ -106,10 +106,13 @@ func (g *Grant) Await(to int64, limit time.Duration) error {
 	if to <= Small {
 		return g.Grow(to)
 	}
-	if to <= g.bytes {
-		return nil
-	}
 	b := g.budget
+	switch {
+	case to <= g.bytes:
+		return nil
+	case to > b.large: // no wait would help
+		return b.refusals.count(ErrTooLarge)
+	}
 	w := &waiter{grant: g, to: to, ready: make(chan struct{})}
 	b.mu.Lock()
 	b.queue = append(b.queue, w)

@@ -58,6 +58,10 @@ func TestBodiesWaitInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(80*mib, 0.5)
 		running := grow(t, b, "a", 30*mib, nil)
+		began := time.Now()
+		if never := b.Begin("e"); !errors.Is(never.Await(71*mib, time.Hour), ErrTooLarge) || time.Since(began) > 0 {
+			t.Error("a body that never fits waits")
+		}
 		var order []string
 		var waiting sync.WaitGroup
 		await := func(account string, to int64, limit time.Duration, want error) {
