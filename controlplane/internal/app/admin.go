@@ -198,7 +198,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, handler)
+	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
 }
 

@@ -26,6 +26,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/recovery"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
 )
@@ -131,20 +132,24 @@ func (a *app) buildOps(ctx context.Context) error {
 		return nil
 	})
 	handler := ops.Handler(&a.probes, a.registry, a.log, a.cfg.Ops.Pprof)
-	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, handler)
+	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, certfile.Files{}, handler)
 	a.opsAddr = addr
 	return err
 }
 
 // listen opens the address immediately, so that an address in use is reported before anything
 // starts, and adds the server as a component.
-func (a *app) listen(ctx context.Context, name, addr string, handler http.Handler) (string, error) {
+func (a *app) listen(ctx context.Context, name, addr string, files certfile.Files, handler http.Handler) (string, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
+	plain, err := lc.Listen(ctx, "tcp", addr)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	a.closers = append(a.closers, func() { _ = l.Close() }) // already closed if the server ran
+	a.closers = append(a.closers, func() { _ = plain.Close() }) // already closed if the server ran
+	l, err := certfile.Listen(plain, files, func(err error) { a.log.Warn("reading the new certificate failed", "listener", name, "error", err) })
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/platform/settings"
 )
@@ -39,6 +40,7 @@ type Config struct {
 // Admin configures the admin API.
 type Admin struct {
 	Listen             string          `mapstructure:"listen" usage:"Address that the admin API listens on."`
+	TLS                TLS             `mapstructure:"tls"`
 	TrustedProxies     string          `mapstructure:"trusted_proxies" usage:"Networks of the reverse proxies in front of the admin API, in CIDR notation separated by commas, such as 10.0.0.0/8. The client address is read from X-Forwarded-For only behind these."`
 	BootstrapToken     settings.Secret `mapstructure:"bootstrap_token" usage:"Admin token with every scope, for setting up. Empty disables it. While one token replaces another, it holds both, one per line."`
 	BootstrapTokenFile string          `mapstructure:"bootstrap_token_file" usage:"File that holds admin.bootstrap_token."`
@@ -47,6 +49,15 @@ type Admin struct {
 	ConfirmTimeout     time.Duration   `mapstructure:"confirm_timeout" usage:"How long other changes wait for all proxies to confirm them."`
 	OIDC               OIDC            `mapstructure:"oidc"`
 }
+
+// TLS configures the certificate of a listener.
+type TLS struct {
+	CertFile string `mapstructure:"cert_file" usage:"File with the certificate and its chain, in PEM. It is read again when it changes. Empty serves without TLS."`
+	KeyFile  string `mapstructure:"key_file" usage:"File with the private key of the certificate, in PEM."`
+}
+
+// Files returns the files of the certificate.
+func (t TLS) Files() certfile.Files { return certfile.Files{Cert: t.CertFile, Key: t.KeyFile} }
 
 // OIDC configures the OpenID Connect provider whose tokens the admin API
 // accepts beside admin tokens.
@@ -247,6 +258,9 @@ func (c *Config) Validate() error {
 	}
 	_, err = c.Admin.BootstrapExpiry()
 	v.Reject(err != nil, "admin.bootstrap_expires_at: %v", err)
+	if err := c.Admin.TLS.Files().Validate(); err != nil {
+		v.Reject(true, "admin.tls: %v", err)
+	}
 	_, err = c.Admin.Proxies()
 	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {

@@ -48,7 +48,7 @@ func newBudget(cfg *config.API, reg prometheus.Registerer) *bytebudget.Budget {
 // listenerConfig returns the settings of the public listener.
 func listenerConfig(cfg *config.API) httpapi.Config {
 	return httpapi.Config{
-		Listen: cfg.Listen, BodyTimeout: cfg.BodyTimeout, MinRate: cfg.MinRate, MaxConns: cfg.MaxConnections, MaxDownloads: cfg.MaxDownloads,
+		Listen: cfg.Listen, TLS: cfg.TLS.Files(), BodyTimeout: cfg.BodyTimeout, MinRate: cfg.MinRate, MaxConns: cfg.MaxConnections, MaxDownloads: cfg.MaxDownloads,
 	}
 }
 

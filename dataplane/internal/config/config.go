@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/settings"
 )
 
@@ -30,6 +31,7 @@ type Config struct {
 // API configures the listener of the public API.
 type API struct {
 	Listen             string        `mapstructure:"listen" usage:"Address that the public API listens on."`
+	TLS                TLS           `mapstructure:"tls"`
 	BodyTimeout        time.Duration `mapstructure:"body_timeout" usage:"Time that a client gets to send its whole request."`
 	MinRate            int64         `mapstructure:"min_rate" usage:"Least rate in bytes per second at which a client must send a request and take an answer that is not a stream."`
 	MaxConnections     int64         `mapstructure:"max_connections" usage:"Maximum number of client connections. Further ones are answered 503 and closed."`
@@ -39,6 +41,15 @@ type API struct {
 	// RequireKeyMAC is off by default, because imported keys have no MAC.
 	RequireKeyMAC bool `mapstructure:"require_key_mac" usage:"Refuse API keys without a MAC under secrets.pepper or secrets.previous_peppers before they are looked up. Turn it on when no imported key is in use and no peppers were removed since the oldest key was issued: mgw_key_loads_total then counts no key without a MAC that is found."`
 }
+
+// TLS configures the certificate of a listener.
+type TLS struct {
+	CertFile string `mapstructure:"cert_file" usage:"File with the certificate and its chain, in PEM. It is read again when it changes. Empty serves without TLS."`
+	KeyFile  string `mapstructure:"key_file" usage:"File with the private key of the certificate, in PEM."`
+}
+
+// Files returns the files of the certificate.
+func (t TLS) Files() certfile.Files { return certfile.Files{Cert: t.CertFile, Key: t.KeyFile} }
 
 // Ops configures the listener for probes and metrics.
 type Ops struct {
@@ -129,6 +140,9 @@ func (c *Config) Validate() error {
 		c.Name = host
 	}
 	v.Reject(c.NATS.URL == "", "nats.url is not set")
+	if err := c.API.TLS.Files().Validate(); err != nil {
+		v.Reject(true, "api.tls: %v", err)
+	}
 	v.Reject(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
 	for i, pepper := range c.Secrets.PreviousPeppers.Lines() {
 		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)

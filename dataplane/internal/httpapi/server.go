@@ -33,6 +33,7 @@ import (
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/certfile"
 )
 
 // Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
@@ -63,6 +64,8 @@ type Dependencies struct {
 // Config holds the settings of the listener.
 type Config struct {
 	Listen string
+	// TLS names the certificate; without one the API is served without TLS.
+	TLS certfile.Files
 	// BodyTimeout is how long a client may take to send its request body; zero: two minutes.
 	BodyTimeout time.Duration
 	// MinRate is the least rate in bytes per second at which a client sends a body and takes an answer in one piece; zero:
@@ -125,6 +128,12 @@ func (s *Server) Start(failed func(error)) error {
 	var lc net.ListenConfig
 	listener, err := lc.Listen(context.Background(), "tcp", s.cfg.Listen)
 	if err != nil {
+		return fmt.Errorf("httpapi: listen: %w", err)
+	}
+	plain := listener
+	listener, err = certfile.Listen(plain, s.cfg.TLS, func(err error) { s.Log.Warn("reading the new certificate failed", "error", err) })
+	if err != nil {
+		_ = plain.Close()
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
 	go func() {

@@ -4,6 +4,7 @@ package clientconn
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"strconv"
@@ -44,6 +45,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		conn := &Conn{Conn: c, listener: l}
 		if l.open.Add(1) <= l.cfg.MaxConns || l.cfg.MaxConns == 0 {
 			return conn, nil
+		}
+		if _, encrypted := c.(*tls.Conn); encrypted { // an answer would wait for the handshake
+			_ = conn.Close()
+			continue
 		}
 		_ = c.SetWriteDeadline(time.Now().Add(ownAnswerTimeout))
 		_, _ = c.Write(l.cfg.AnswerFunc(http.StatusServiceUnavailable)) // the connection is closed either way

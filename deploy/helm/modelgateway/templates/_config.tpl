@@ -37,11 +37,32 @@ key_file: {{ $dir }}/nats-client.key
 {{- end }}
 {{- end }}
 
+{{- define "modelgateway.config.tls" -}}
+cert_file: {{ include "modelgateway.secretsDir" . }}/tls.crt
+key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
+{{- end }}
+
+{{/* The Secret with the certificate of a plane's listener. */}}
+{{- define "modelgateway.secretSources.tls" -}}
+{{- with .tls.secretName }}
+- secret:
+    name: {{ . }}
+    items:
+      - key: tls.crt
+        path: tls.crt
+      - key: tls.key
+        path: tls.key
+{{- end }}
+{{- end }}
+
 {{- define "modelgateway.config.controlplane" -}}
 {{- $plane := .Values.controlplane }}
 {{- $dir := include "modelgateway.secretsDir" . }}
 {{- $nats := include "modelgateway.config.nats" (list . $plane) | fromYaml }}
 {{- $admin := dict "listen" ":8081" }}
+{{- if $plane.tls.secretName }}
+{{- $_ := set $admin "tls" (include "modelgateway.config.tls" . | fromYaml) }}
+{{- end }}
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{- $_ := set $admin "bootstrap_token_file" (printf "%s/bootstrap-token" $dir) }}
 {{- end }}
@@ -103,8 +124,12 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.previousFleetKeys.enabled }}
 {{- $_ := set $secrets "previous_fleet_keys_file" (printf "%s/previous-fleet-keys" $dir) }}
 {{- end }}
+{{- $api := dict "listen" ":8080" }}
+{{- if $plane.tls.secretName }}
+{{- $_ := set $api "tls" (include "modelgateway.config.tls" . | fromYaml) }}
+{{- end }}
 {{- $set := dict
-  "api" (dict "listen" ":8080")
+  "api" $api
   "ops" (dict "listen" ":9090")
   "nats" (include "modelgateway.config.nats" (list . $plane) | fromYaml)
   "secrets" $secrets
@@ -251,6 +276,7 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
 {{- end }}
+{{- include "modelgateway.secretSources.tls" .Values.controlplane }}
 {{- with .Values.controlplane.oidc }}
 {{- if and .issuer .jwksSecret.name }}
 - secret:
@@ -272,4 +298,5 @@ key_file: {{ $dir }}/nats-client.key
 {{- if .Values.secrets.previousFleetKeys.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.previousFleetKeys "previous-fleet-keys") }}
 {{- end }}
+{{- include "modelgateway.secretSources.tls" .Values.dataplane }}
 {{- end }}
