@@ -26,8 +26,10 @@ func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 		{`"tools":[{"name":"f"},{"name":"g","defer_loading":true},{"name":"h","defer_loading":true}]`, policy, "advanced-tool-use-2025-11-20"},
 		{`"tools":[{"name":"g","defer_loading":false}]`, policy, ""},
 		{`"tools":[{"type":"computer_20250124"},{"type":"memory_20250818"}],"context_management":{}`, policy, "context-management-2025-06-27,computer-use-2025-01-24"},
-		{`"messages":[{"role":"system","output_config":{"effort":"low"}},{"role":"user","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]}]`, policy,
-			"per-turn-control-2026-07-01,mid-conversation-output-config-2026-07-01,mid-conversation-tool-changes-2026-07-01"},
+		{
+			`"messages":[{"role":"system","output_config":{"effort":"low"}},{"role":"user","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]}]`, policy,
+			"per-turn-control-2026-07-01,mid-conversation-output-config-2026-07-01,mid-conversation-tool-changes-2026-07-01",
+		},
 		{`"messages":[{"role":"user","content":"output_config"},{"role":"assistant","content":[{"type":"tool_use","input":{"type":"tool_addition"}}]}]`, policy, ""},
 	}
 	for _, tt := range tests {
