@@ -44,3 +44,23 @@ func TestEchoedRequestIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+func TestMessagesThatMislead(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		format, body string
+		status       int
+		want         Class
+	}{
+		{"chat", `{"error":"Fetching image from URL failed: 404"}`, 412, InvalidImage},
+		{"chat", `{"error":{"code":"InvalidParameter","message":"Download the media resource timed out during the data inspection process."}}`, 400, InvalidImage},
+		{"chat", `{"error":{"message":"Download of the image model timed out"}}`, 500, Unavailable},
+		{"responses", `{"error":{"code":"BadRequest","message":"Model gpt-5-pro is enabled only for api versions 2025-03-01-preview and later"}}`, 400, GatewayRefused},
+	}
+	for _, tt := range tests {
+		v := Classify(Answer{Format: tt.format, Status: tt.status, Body: []byte(tt.body)})
+		if v.Class != tt.want {
+			t.Errorf("%s: got %s by rule %d; want %s", tt.body, v.Class, v.Rule, tt.want)
+		}
+	}
+}
