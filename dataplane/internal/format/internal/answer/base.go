@@ -115,7 +115,9 @@ func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int6
 
 // IsIgnored reports whether clients ignore an event: it has no data, or they are truncated, or there is an error in it
 // without the framing of an event. PassThrough handles such an event.
-func IsIgnored(ev sse.Event) bool { return len(ev.Data) == 0 || ev.Bare || ev.Partial && IsTruncated(ev) }
+func IsIgnored(ev sse.Event) bool {
+	return len(ev.Data) == 0 || ev.Bare || ev.Partial && IsTruncated(ev)
+}
 
 // PassThrough returns the client's copy of an event that IsIgnored. An event that the end of the stream truncated is
 // left out, as clients do. A bare object is an error of the provider, because no format has such lines.
