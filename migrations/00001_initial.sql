@@ -192,6 +192,8 @@ create table proxy_sessions (
     spool_capacity bigint not null default 0,
     spool_used bigint not null default 0,
     running bigint not null default 0,
+    -- how many requests have started in the session; each becomes one usage event
+    started bigint not null default 0,
     draining boolean not null default false,
     refused_credentials jsonb not null default '[]',
     -- the sequence numbers of the settled usage events; the final number of events of a session that has ended

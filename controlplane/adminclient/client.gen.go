@@ -185,6 +185,7 @@ const (
 // Defines values for ProxyState.
 const (
 	ProxyStateActive  ProxyState = "active"
+	ProxyStateClosed  ProxyState = "closed"
 	ProxyStateExpired ProxyState = "expired"
 	ProxyStateFenced  ProxyState = "fenced"
 )
@@ -1585,18 +1586,20 @@ type Proxy struct {
 	RenewedAt       time.Time `json:"renewed_at"`
 
 	// Running Running requests.
-	Running       int64      `json:"running"`
-	Session       int64      `json:"session"`
-	SpoolCapacity int64      `json:"spool_capacity"`
-	SpoolUsed     int64      `json:"spool_used"`
-	State         ProxyState `json:"state"`
+	Running       int64 `json:"running"`
+	Session       int64 `json:"session"`
+	SpoolCapacity int64 `json:"spool_capacity"`
+	SpoolUsed     int64 `json:"spool_used"`
 
-	// Unsettled Finished requests whose usage is not settled yet.
+	// State A closed session is listed while it has left unsettled usage.
+	State ProxyState `json:"state"`
+
+	// Unsettled Finished requests whose usage is not settled yet. A session that has ended has left them on the disk of its proxy.
 	Unsettled  int64     `json:"unsettled"`
 	ValidUntil time.Time `json:"valid_until"`
 }
 
-// ProxyState defines model for Proxy.State.
+// ProxyState A closed session is listed while it has left unsettled usage.
 type ProxyState string
 
 // QuarantineDismissal defines model for QuarantineDismissal.

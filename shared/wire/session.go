@@ -49,8 +49,10 @@ type HeartbeatRequest struct {
 	AppliedRevision int64 `json:"applied_revision"`
 	CatalogRevision int64 `json:"catalog_revision"`
 	Running         int64 `json:"running"`
-	SpoolUsed       int64 `json:"spool_used"`
-	Draining        bool  `json:"draining,omitempty"`
+	// Started is how many requests have started in the session so far; each becomes one usage event.
+	Started   int64 `json:"started,omitempty"`
+	SpoolUsed int64 `json:"spool_used"`
+	Draining  bool  `json:"draining,omitempty"`
 	// Refused lists every credential that its provider rejects now; each heartbeat has the whole list.
 	Refused []RefusedCredential `json:"refused,omitempty"`
 }

@@ -174,10 +174,11 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	fleets := fleetstore.New(a.adminDB)
+	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
 	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
-	fleets := fleetstore.New(a.adminDB)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: accountstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,

@@ -131,6 +131,12 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"expired session", func(w *world) {
 			w.fleet.Proxies = append(w.fleet.Proxies, fleet.Proxy{Session: 2, Name: "two", State: fleet.Expired})
 		}, "warning proxies session"},
+		{"usage that nobody serves", func(w *world) {
+			w.fleet.Proxies = append(w.fleet.Proxies, fleet.Proxy{Session: 2, Name: "two", State: fleet.Closed, Left: 4})
+		}, "warning proxies unsettled"},
+		{"usage stream nearly full", func(w *world) { w.nats.Streams[0].Bytes, w.nats.Streams[0].MaxBytes = 75<<20, 100<<20 }, "warning nats usage_size"},
+		{"usage stream full", func(w *world) { w.nats.Streams[0].Bytes, w.nats.Streams[0].MaxBytes = 95<<20, 100<<20 }, "failure nats usage_size"},
+		{"usage stream with room", func(w *world) { w.nats.Streams[0].Bytes, w.nats.Streams[0].MaxBytes = 60<<20, 100<<20 }, ""},
 		{"fenced session", func(w *world) {
 			w.fleet.Proxies = append(w.fleet.Proxies, fleet.Proxy{Session: 2, Name: "two", State: fleet.Fenced})
 		}, ""},

@@ -39,6 +39,9 @@ func checkFleet(f *fleet.Fleet) []Finding {
 	builds := map[string]bool{}
 	for i := range f.Proxies {
 		d := &f.Proxies[i]
+		if d.State == fleet.Closed {
+			continue // see the check `unsettled`
+		}
 		if d.State != fleet.Active {
 			add.check(d.State == fleet.Expired, Warning, "session", d.Name, "session "+d.State,
 				"The proxy admits no requests. Its leases are kept until no more usage can arrive.", "If the proxy should be running, check its log; otherwise wait.")
@@ -50,6 +53,12 @@ func checkFleet(f *fleet.Fleet) []Finding {
 		add.check(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, fmt.Sprintf("catalog at %d of %d", d.CatalogRev, f.CatalogRev),
 			"The proxy uses an older catalog.", "Repeat the diagnosis in a few seconds. If the finding remains, see the check `outbox` and the log of the proxy.")
 		add.add(spool(d))
+	}
+	unserved := f.Unserved()
+	for _, name := range slices.Sorted(maps.Keys(unserved)) {
+		add.check(true, Warning, "unsettled", name, fmt.Sprintf("left with %d unsettled requests", unserved[name]),
+			"These requests were served and are not billed. Their usage is on the disk of the proxy, which does not run.",
+			"Start the proxy again with the same name and disk: it publishes the usage, and can be stopped when nothing is unsettled.")
 	}
 	if len(builds) == 0 {
 		return add.findings

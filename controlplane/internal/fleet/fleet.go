@@ -4,19 +4,22 @@ package fleet
 
 import (
 	"context"
+	"maps"
 	"time"
 )
 
-// The states of a session that is not closed.
+// The states of a session.
 const (
 	Active = "active"
 	// Expired: the session deadline has passed, but the session is not fenced yet.
 	Expired = "expired"
+	// Closed: the session has ended, and some of its usage has never arrived.
+	Closed = "closed"
 	// Fenced: the session gets no grants any more. Its leases are kept, because usage may still arrive.
 	Fenced = "fenced"
 )
 
-// Proxy is one open session of a proxy.
+// Proxy is one session of a proxy that is open, or that has left unsettled usage.
 type Proxy struct {
 	Session      int64
 	Name         string
@@ -35,11 +38,34 @@ type Proxy struct {
 	Running       int64
 	SpoolUsed     int64
 	SpoolCapacity int64
+	// Left is the number of requests that the session has reported as started and whose usage is not settled.
+	Left int64
 }
 
 // Unsettled returns the number of finished requests whose usage is not settled. A draining proxy
-// is done when it has neither running requests nor unsettled usage.
-func (d *Proxy) Unsettled() int64 { return max(d.SpoolUsed-d.Running, 0) }
+// is done when it has neither running requests nor unsettled usage. A session that has ended has
+// left this usage on the disk of its proxy, or in the usage stream.
+func (d *Proxy) Unsettled() int64 {
+	if d.State == Fenced || d.State == Closed {
+		return d.Left
+	}
+	return max(d.SpoolUsed-d.Running, 0)
+}
+
+// Unserved returns the unsettled usage of the proxies that have no active session, by name: it
+// waits until the proxy is started again with its disk.
+func (f *Fleet) Unserved() map[string]int64 {
+	left, active := map[string]int64{}, map[string]bool{}
+	for i := range f.Proxies {
+		d := &f.Proxies[i]
+		active[d.Name] = active[d.Name] || d.State == Active
+		if n := d.Unsettled(); n > 0 {
+			left[d.Name] += n
+		}
+	}
+	maps.DeleteFunc(left, func(name string, _ int64) bool { return active[name] })
+	return left
+}
 
 // Fleet is the list of open sessions, with the newest revisions.
 type Fleet struct {

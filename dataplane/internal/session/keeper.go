@@ -49,6 +49,8 @@ type Usage interface {
 	HoldUsage(held bool)
 	// UsedCapacity returns how many units of spool capacity are in use.
 	UsedCapacity() int64
+	// StartedRequests returns how many requests have started in a session.
+	StartedRequests(id wire.SessionID) int64
 	// WriteError returns why no session can be recorded, or nil.
 	WriteError() error
 	// EarlierSessions lists the known sessions, the latest first: they may still have units or unsettled events.
@@ -263,6 +265,7 @@ func (k *Keeper) open(id wire.SessionID) {
 func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.HeartbeatRequest) {
 	state := k.hooks.State()
 	r.CatalogRevision, r.Running, r.SpoolUsed, r.Draining, r.Refused = state.CatalogRev, state.Running, k.usage.UsedCapacity(), state.Draining, state.Refused
+	r.Started = k.usage.StartedRequests(r.Session)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := k.bus.Heartbeat(call, r)

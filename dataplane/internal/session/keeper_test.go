@@ -212,6 +212,8 @@ func (s *spool) MarkClosed(id wire.SessionID) {
 
 func (s *spool) HoldUsage(bool) {}
 
+func (s *spool) StartedRequests(wire.SessionID) int64 { return 0 }
+
 func (s *spool) Republish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,6 +26,18 @@ func (s *Spool) OpenSession(id wire.SessionID, bootID string) error {
 	return nil
 }
 
+// StartedRequests implements session.Usage. It counts the session's events and
+// running requests.
+func (s *Spool) StartedRequests(id wire.SessionID) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess := s.usage.Session(id)
+	if sess == nil {
+		return 0
+	}
+	return sess.Last + int64(sess.Running)
+}
+
 // FinishedSessions implements session.Usage: it lists the sessions other than
 // the current one in which no request runs. No request can start in them from
 // then on, so their event counts are final.

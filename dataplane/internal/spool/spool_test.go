@@ -108,6 +108,20 @@ func TestAbortedEventHasLastProgress(t *testing.T) {
 	}
 }
 
+func TestStartedRequestsAreCountedBySession(t *testing.T) {
+	t.Parallel()
+	s, _, _ := setup(t)
+	finish(start(t, s, 1, "a"), 1, "a", 1)
+	start(t, s, 1, "b")
+	settle(s, 1, 1)
+	if got := s.StartedRequests(1); got != 2 {
+		t.Errorf("got %d; want 2", got)
+	}
+	if got := s.StartedRequests(9); got != 0 {
+		t.Errorf("unknown session: got %d; want 0", got)
+	}
+}
+
 func TestCapacityIsBounded(t *testing.T) {
 	t.Parallel()
 	t.Run("events", func(t *testing.T) {

@@ -55,17 +55,19 @@ func (s *Store) LastChange(ctx context.Context) (*wire.KeyChange, error) {
 
 func toProxy(row *sqlcgen.ListSessionsRow) fleet.Proxy {
 	state := fleet.Fenced
-	if row.State == 1 {
+	switch {
+	case row.State == 1 && row.Expired:
+		state = fleet.Expired
+	case row.State == 1:
 		state = fleet.Active
-		if row.Expired {
-			state = fleet.Expired
-		}
+	case row.State == 3:
+		state = fleet.Closed
 	}
 	return fleet.Proxy{
 		Session: row.ID, Name: row.Name, BootID: row.BootID, Build: row.Build, State: state, Draining: row.Draining,
 		ValidUntil: row.ValidUntil, RegisteredAt: row.RegisteredAt, RenewedAt: row.LastHeartbeatAt,
 		AppliedRev: row.AppliedRevision, CatalogRev: row.CatalogRevision,
-		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.SpoolCapacity,
+		Running: row.Running, SpoolUsed: row.SpoolUsed, SpoolCapacity: row.SpoolCapacity, Left: row.Unsettled,
 	}
 }
 

@@ -65,7 +65,7 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		}
 		err = q.ExtendSession(ctx, sqlcgen.ExtendSessionParams{
 			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, CatalogRevision: r.CatalogRevision,
-			Running: r.Running, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
+			Running: r.Running, Started: r.Started, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)

@@ -126,7 +126,7 @@ for no key update;
 -- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = @applied_revision, catalog_revision = @catalog_revision, running = @running, spool_used = @spool_used, draining = @draining,
+    applied_revision = @applied_revision, catalog_revision = @catalog_revision, running = @running, started = greatest(started, @started), spool_used = @spool_used, draining = @draining,
     refused_credentials = @refused_credentials
 where id = @id;
 

@@ -231,11 +231,13 @@ func (q *Queries) LatestChange(ctx context.Context) (int64, error) {
 }
 
 const listSessions = `-- name: ListSessions :many
-select id, name, boot_id, build, state, valid_until, registered_at, last_heartbeat_at, applied_revision, catalog_revision, spool_capacity, running,
-    spool_used, draining, (valid_until < clock_timestamp())::boolean as expired
-from proxy_sessions
-where state < 3
-order by name, id
+select s.id, s.name, s.boot_id, s.build, s.state, s.valid_until, s.registered_at, s.last_heartbeat_at, s.applied_revision, s.catalog_revision,
+    s.spool_capacity, s.running, s.spool_used, s.draining, (s.valid_until < clock_timestamp())::boolean as expired, n.unsettled::bigint as unsettled
+from proxy_sessions s
+cross join lateral (select greatest(s.started - coalesce((select sum(upper(r) - lower(r)) from unnest(s.settled_seqs) as r), 0), 0)::bigint as unsettled) as n
+where s.state < 3
+    or (n.unsettled > 0 and not exists (select from proxy_sessions l where l.name = s.name and l.id > s.id and l.state = 1 and l.valid_until >= clock_timestamp()))
+order by s.name, s.id
 `
 
 type ListSessionsRow struct {
@@ -254,8 +256,11 @@ type ListSessionsRow struct {
 	SpoolUsed       int64
 	Draining        bool
 	Expired         bool
+	Unsettled       int64
 }
 
+// The open sessions, and the closed ones whose proxy has reported requests whose usage has never arrived, unless a later
+// session of the proxy is active: it publishes what is left.
 func (q *Queries) ListSessions(ctx context.Context) ([]ListSessionsRow, error) {
 	rows, err := q.db.Query(ctx, listSessions)
 	if err != nil {
@@ -281,6 +286,7 @@ func (q *Queries) ListSessions(ctx context.Context) ([]ListSessionsRow, error) {
 			&i.SpoolUsed,
 			&i.Draining,
 			&i.Expired,
+			&i.Unsettled,
 		); err != nil {
 			return nil, err
 		}

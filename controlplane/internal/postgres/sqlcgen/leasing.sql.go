@@ -224,9 +224,9 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 const extendSession = `-- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => $1::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = $2, catalog_revision = $3, running = $4, spool_used = $5, draining = $6,
-    refused_credentials = $7
-where id = $8
+    applied_revision = $2, catalog_revision = $3, running = $4, started = greatest(started, $5), spool_used = $6, draining = $7,
+    refused_credentials = $8
+where id = $9
 `
 
 type ExtendSessionParams struct {
@@ -234,6 +234,7 @@ type ExtendSessionParams struct {
 	AppliedRevision    int64
 	CatalogRevision    int64
 	Running            int64
+	Started            int64
 	SpoolUsed          int64
 	Draining           bool
 	RefusedCredentials []byte
@@ -246,6 +247,7 @@ func (q *Queries) ExtendSession(ctx context.Context, arg ExtendSessionParams) er
 		arg.AppliedRevision,
 		arg.CatalogRevision,
 		arg.Running,
+		arg.Started,
 		arg.SpoolUsed,
 		arg.Draining,
 		arg.RefusedCredentials,

@@ -262,6 +262,7 @@ type ProxySession struct {
 	SpoolCapacity      int64
 	SpoolUsed          int64
 	Running            int64
+	Started            int64
 	Draining           bool
 	RefusedCredentials []byte
 	SettledSeqs        pgtype.Multirange[pgtype.Range[pgtype.Int8]]

@@ -1,0 +1,54 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/shared/wire"
+)
+
+// A proxy goes away with four requests whose usage has not arrived. That is shown
+// until it does, also after its session was closed because of its age.
+func TestUsageLeftOnAProxyIsShownUntilItArrives(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store := leasestore.New(db)
+	c := w.customer(1000, unlimited, 5)
+	session := w.session(store, "gone")
+	want := func(when string, want map[string]int64) {
+		t.Helper()
+		f, err := fleetstore.New(db).Fleet(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, f.Unserved()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	boot := scalar[string](w, "select boot_id from proxy_sessions where id = $1", session)
+	beat := wire.HeartbeatRequest{V: wire.Version, Session: session, BootID: boot, Running: 2, Started: 4, SpoolUsed: 4}
+	if r, err := store.Heartbeat(t.Context(), &beat, time.Minute, 10); err != nil || r.Status != wire.Done {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	want("while the proxy serves", map[string]int64{})
+	w.exec("update proxy_sessions set state = 2 where id = $1", session)
+	want("after the session was fenced", map[string]int64{"gone": 4})
+	w.settle(db, c.event(session, 1, 5), c.event(session, 2, 5))
+	want("after two events have arrived", map[string]int64{"gone": 2})
+	w.exec("update proxy_sessions set state = 3 where id = $1", session)
+	want("after the session was closed", map[string]int64{"gone": 2})
+	if f, err := fleetstore.New(db).Fleet(t.Context()); err != nil || len(f.Proxies) != 1 || f.Proxies[0].State != fleet.Closed {
+		t.Errorf("listed %+v, %v; want the closed session", f.Proxies, err)
+	}
+	back := w.session(store, "gone")
+	want("when the proxy is back", map[string]int64{})
+	w.settle(db, c.event(session, 3, 5), c.event(session, 4, 5))
+	w.exec("update proxy_sessions set state = 3 where id = $1", back)
+	want("after everything has arrived", map[string]int64{})
+}
