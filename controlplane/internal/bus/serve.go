@@ -38,7 +38,7 @@ func (b *Bus) heartbeat(s *leasing.Service) func(context.Context, *wire.Heartbea
 	return func(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 		response, err := s.Heartbeat(ctx, r)
 		if err != nil {
-			return nil, err //nolint:wrapcheck // requestHandler logs it with the subject
+			return nil, err
 		}
 		response.UsageBacklog = b.backlog.Load()
 		return response, nil

@@ -144,7 +144,7 @@ func (q *usageQueue) addPriceAndLeases() {
 	if err != nil {
 		q.b.Fatal(err)
 	}
-	_, err = q.sql.Exec(q.b.Context(), "insert into models (id, type, enabled, public, spec, revision) values ('demo-chat', 'text', true, true, '{}', 1)")
+	_, err = q.sql.Exec(q.b.Context(), "insert into models (id, type, enabled, public, spec, revision) values ('demo-chat', 'text', true, false, '{}', 1)")
 	if err == nil {
 		err = q.sql.QueryRow(q.b.Context(),
 			"insert into model_prices (model_id, sheet, effective_from) values ('demo-chat', $1, now()) returning version", text).Scan(&q.sheet.Version)
