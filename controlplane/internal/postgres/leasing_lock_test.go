@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -270,4 +271,40 @@ func TestConcurrentSettlementsOfOneSession(t *testing.T) {
 	}
 	w.check()
 	w.checkNoDeadlock(replicas...)
+}
+
+// A proxy has served very many accounts in a session. Its end locks the pools of
+// which it still holds units, some at a time, and no others.
+func TestClosingSessionLocksFewPools(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	s := w.session(store, "proxy")
+	const addLeases = `with a as (insert into accounts (id, name, max_concurrent_requests, revision) select gen_random_uuid(), 'x', 5, 1 from generate_series(1, $1::int) returning id),
+		p as (insert into pools (account_id, kind, total, free) select id, 1, 1000, $3::bigint from a returning id)
+		insert into leases (pool_id, session_id, granted, returned, charged) select id, $2, 700, 700 - (1000 - $3::bigint), 0 from p`
+	w.exec(addLeases, 3, s, 1000)
+	w.exec(addLeases, 1200, s, 700)
+	lock := "select from pools where id = (select %s(pool_id) from leases where session_id = $1 and granted - returned - charged %s 0) for no key update %s"
+	unused, last := w.begin(), w.begin()
+	w.in(unused, fmt.Sprintf(lock, "min", "=", ""), s)
+	w.in(last, fmt.Sprintf(lock, "max", ">", ""), s)
+	closed := make(chan bool)
+	go func() {
+		w.closeSession(store, s, "proxy", 0, true)
+		close(closed)
+	}()
+	w.waitBlocked(1) // by the last pool that it holds units of
+	free := w.begin()
+	w.in(free, "select from pools where id = (select min(pool_id) + 3 from leases where session_id = $1) for no key update nowait", s)
+	w.commit(free)
+	w.commit(last)
+	<-closed
+	w.commit(unused)
+	if held := scalar[int64](w, "select count(*) from leases where session_id = $1 and granted - returned - charged > 0", s); held != 0 {
+		t.Errorf("%d leases of the closed session hold units", held)
+	}
+	if short := scalar[int64](w, "select count(*) from pools where free <> total"); short != 0 {
+		t.Errorf("%d pools did not get their units back", short)
+	}
 }

@@ -86,12 +86,26 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 	return reply, postgres.Translate("extend session", err)
 }
 
-// Close implements leasing.Store. It takes the exclusive lock of the session first:
-// settlement holds a shared lock of the session while it waits to update the row.
-func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
-	done := false
-	err := l.db.InTx(ctx, func(tx pgx.Tx) error {
+// maxReleased bounds the leases that one transaction releases: it locks their
+// pools, and other proxies wait for them.
+const maxReleased = 500
+
+// Close implements leasing.Store. A session that holds many leases is closed in
+// several transactions; it remains fenced until the last one.
+func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error) {
+	for more := true; more && err == nil; {
+		closed, more, err = l.release(ctx, r)
+	}
+	return closed, postgres.Translate("close session", err)
+}
+
+// release closes a session, or releases some of its leases if there are more. It
+// takes the exclusive lock of the session first: settlement holds a shared lock of
+// the session while it waits to update the row.
+func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more bool, err error) {
+	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
+		more = false
 		t, err := lockSession(ctx, q, r.Session)
 		if err != nil {
 			return err
@@ -106,48 +120,64 @@ func (l *Store) Close(ctx context.Context, r *wire.CloseRequest) (bool, error) {
 		if done = t.Close(r, settled); done && *t == before {
 			return nil // closed already, or the session of another process of the proxy
 		}
+		if t.State == session.Closed {
+			if more, err = releaseLeases(ctx, q, t.ID); err != nil {
+				return err
+			}
+		}
+		if more {
+			t.State, done = session.Fenced, false
+		}
 		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
-		if t.State != session.Closed {
-			return nil
-		}
-		return releaseLeases(ctx, q, t.ID)
+		return nil
 	})
-	return done, postgres.Translate("close session", err)
+	return done, more, err
 }
 
 // closeExpired closes a fenced session that had no heartbeat for closeAfter, unless
 // it was closed meanwhile.
 func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, closeAfter time.Duration) (closed bool, err error) {
-	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
-		q := sqlcgen.New(tx)
-		t, err := lockSession(ctx, q, id)
-		if closed = err == nil && t.Expired(closeAfter); !closed {
-			return err
-		}
-		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(session.Closed)}); err != nil {
-			return fmt.Errorf("end session: %w", err)
-		}
-		return releaseLeases(ctx, q, id)
-	})
+	for more := true; more && err == nil; {
+		err = l.db.InTx(ctx, func(tx pgx.Tx) error {
+			q := sqlcgen.New(tx)
+			more = false
+			t, err := lockSession(ctx, q, id)
+			if closed = err == nil && t.Expired(closeAfter); !closed {
+				return err
+			}
+			if more, err = releaseLeases(ctx, q, id); more || err != nil {
+				return err
+			}
+			if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(id), State: int16(session.Closed)}); err != nil {
+				return fmt.Errorf("end session: %w", err)
+			}
+			return nil
+		})
+	}
 	return closed && err == nil, err
 }
 
-// releaseLeases returns the outstanding units of a closed session to their pools.
-// The session's row is locked for update, so that no transaction uses its leases.
-func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) error {
-	pools, err := q.PoolsOfSession(ctx, int64(id))
+// releaseLeases returns the outstanding units of a session that is being closed to
+// their pools, up to maxReleased. It reports whether there are more. The session's
+// row is locked for update, so that no transaction uses its leases. Leases that
+// hold nothing are left alone: a session may have used very many pools.
+func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (more bool, err error) {
+	pools, err := q.PoolsOfSession(ctx, sqlcgen.PoolsOfSessionParams{SessionID: int64(id), MaxRows: maxReleased + 1})
 	if err != nil {
-		return fmt.Errorf("list leases: %w", err)
+		return false, fmt.Errorf("list leases: %w", err)
+	}
+	if more = len(pools) > maxReleased; more {
+		pools = pools[:maxReleased]
 	}
 	stored, err := poolstore.Load(ctx, q, pools, []int64{int64(id)})
 	if err != nil {
-		return err
+		return false, err
 	}
 	units := stored.Allocator()
 	units.CloseSession(id)
-	return stored.Save(ctx, q, units)
+	return more, stored.Save(ctx, q, units)
 }
 
 // Sweep implements leasing.Store. An error with one session does not stop the

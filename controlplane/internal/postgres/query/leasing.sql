@@ -160,7 +160,11 @@ where id = @id
 for update;
 
 -- name: PoolsOfSession :many
-select pool_id from leases where session_id = @session_id order by pool_id;
+-- The pools of which a session holds units.
+select pool_id from leases
+where session_id = @session_id and granted - returned - charged > 0
+order by pool_id
+limit @max_rows;
 
 -- name: ExpiredSessions :many
 -- Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences

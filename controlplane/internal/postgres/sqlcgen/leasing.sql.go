@@ -785,11 +785,20 @@ func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSe
 }
 
 const poolsOfSession = `-- name: PoolsOfSession :many
-select pool_id from leases where session_id = $1 order by pool_id
+select pool_id from leases
+where session_id = $1 and granted - returned - charged > 0
+order by pool_id
+limit $2
 `
 
-func (q *Queries) PoolsOfSession(ctx context.Context, sessionID int64) ([]int64, error) {
-	rows, err := q.db.Query(ctx, poolsOfSession, sessionID)
+type PoolsOfSessionParams struct {
+	SessionID int64
+	MaxRows   int32
+}
+
+// The pools of which a session holds units.
+func (q *Queries) PoolsOfSession(ctx context.Context, arg PoolsOfSessionParams) ([]int64, error) {
+	rows, err := q.db.Query(ctx, poolsOfSession, arg.SessionID, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}
