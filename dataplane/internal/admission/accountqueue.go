@@ -99,6 +99,9 @@ func (a *Admission) dropUnused(q *accountQueue) {
 // errDropped says that the queue was dropped before the request reached it.
 var errDropped = errors.New("admission: the account's queue was dropped")
 
+// errAborted is the result of a request that cannot be decided now.
+var errAborted = fmt.Errorf("%w: the session ended, or no control plane decides", ErrUnavailable)
+
 // reserve waits for a decision on the needs of one request.
 func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.Waiter, error) {
 	q.mu.Lock()
@@ -107,10 +110,10 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 		return nil, errDropped
 	}
 	w := q.queue.Reserve(q.a.elapsed(), needs)
-	if w == nil || w.Granted() {
+	if w == nil || w.Granted() || w.Aborted() {
 		q.mu.Unlock()
-		if w == nil {
-			return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
+		if w == nil || w.Aborted() {
+			return nil, errAborted
 		}
 		q.a.metrics.local.Inc()
 		return w, nil
@@ -142,7 +145,7 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.
 	case w.Refused():
 		return nil, &RefusedError{w.Decision()}
 	case w.Aborted():
-		return nil, fmt.Errorf("%w: the session ended", ErrUnavailable)
+		return nil, errAborted
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, ctx.Err())
 	default:
@@ -218,10 +221,12 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	response, err := q.a.bus.RequestLease(ctx, request)
-	if err != nil {
-		return // the queue repeats the request
-	}
-	q.do(func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
+	switch {
+	case errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable):
+		q.do(func(queue *holder.Queue) { queue.RequestFailed(q.a.elapsed(), request) })
+	case err == nil:
+		q.do(func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
+	} // the queue repeats a request without a response
 }
 
 // sendReturn is one attempt to return units.

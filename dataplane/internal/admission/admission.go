@@ -30,6 +30,8 @@ import (
 var (
 	// ErrUnavailable says that it cannot be decided now whether the request may run.
 	ErrUnavailable = errors.New("admission: no decision is possible now")
+	// ErrNoControlPlane is returned by Bus if no replica of the control plane takes messages.
+	ErrNoControlPlane = errors.New("admission: no control plane takes messages")
 	// ErrKey says that the key was revoked, or its account suspended, while the request waited.
 	ErrKey = errors.New("admission: the key is no longer valid")
 )

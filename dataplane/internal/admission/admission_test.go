@@ -957,3 +957,56 @@ func TestLimitedKeyDoesNotStopItsAccountInAnOutage(t *testing.T) {
 		p.stop(t)
 	})
 }
+
+// deserted is a bus without a control plane. It counts the messages.
+type deserted struct {
+	*line
+	gone atomic.Bool
+}
+
+func (d *deserted) RequestLease(ctx context.Context, request *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	if d.gone.Load() {
+		return nil, ErrNoControlPlane
+	}
+	return d.line.RequestLease(ctx, request)
+}
+
+// A control plane that restarts is waited for. One that has been away for longer
+// is not: clients get their 503 at once.
+func TestNoDecisionIsAwaitedWithoutAControlPlane(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
+		nobody := &deserted{line: p.line}
+		p.bus = nobody
+		acquire := func() (time.Duration, error) {
+			begun := time.Now()
+			res, err := p.Acquire(t.Context(), request(10))
+			if err == nil {
+				res.Release()
+			}
+			return time.Since(begun), err
+		}
+		nobody.gone.Store(true)
+		time.AfterFunc(time.Second, func() { nobody.gone.Store(false) })
+		if _, err := acquire(); err != nil {
+			t.Fatalf("a control plane that is back after a second: %v", err)
+		}
+		nobody.gone.Store(true)
+		if took, err := acquire(); !errors.Is(err, ErrUnavailable) || took < p.timing.DecisionTimeout/2 {
+			t.Errorf("the first request got %v after %s; want it to wait for a decision", err, took)
+		}
+		time.Sleep(p.timing.DecisionTimeout)
+		for range 3 {
+			if took, err := acquire(); !errors.Is(err, ErrUnavailable) || took > 0 {
+				t.Errorf("a later request got %v after %s; want %v at once", err, took, ErrUnavailable)
+			}
+		}
+		nobody.gone.Store(false)
+		time.Sleep(2 * p.timing.MaxRetry)
+		if _, err := acquire(); err != nil {
+			t.Errorf("the control plane is back: %v", err)
+		}
+		p.stop(t)
+	})
+}

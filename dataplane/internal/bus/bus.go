@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/dataplane/internal/admission"
 	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -223,9 +224,18 @@ func (b *Bus) CloseSession(ctx context.Context, r *wire.CloseRequest) (*wire.Clo
 	return send[wire.CloseResponse](ctx, b, subject.Close, r)
 }
 
-// RequestLease asks for the units that the waiting requests of an account need.
+// RequestLease asks for the units that the waiting requests of an account need. The
+// error is admission.ErrNoControlPlane if it is known at once that nobody takes the
+// message.
 func (b *Bus) RequestLease(ctx context.Context, r *wire.LeaseRequest) (*wire.LeaseResponse, error) {
-	return send[wire.LeaseResponse](ctx, b, subject.LeaseRequest, r)
+	if !b.nc.IsConnected() { // the message would wait in the client's buffer
+		return nil, fmt.Errorf("%w: NATS is not connected", admission.ErrNoControlPlane)
+	}
+	response, err := send[wire.LeaseResponse](ctx, b, subject.LeaseRequest, r)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("%w: %w", admission.ErrNoControlPlane, err)
+	}
+	return response, err
 }
 
 // Return returns units.

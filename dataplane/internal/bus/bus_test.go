@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"modelgateway/dataplane/internal/admission"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/subject"
@@ -123,8 +124,8 @@ func TestRequestsAndResponsesPassUnchanged(t *testing.T) {
 func TestRequestFailsWithoutValidResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	if _, err := b.RequestLease(t.Context(), &wire.LeaseRequest{}); !errors.Is(err, nats.ErrNoResponders) {
-		t.Errorf("without a responder: got %v; want %v", err, nats.ErrNoResponders)
+	if _, err := b.RequestLease(t.Context(), &wire.LeaseRequest{}); !errors.Is(err, admission.ErrNoControlPlane) {
+		t.Errorf("without a responder: got %v; want %v", err, admission.ErrNoControlPlane)
 	}
 	received := make(chan struct{})
 	sub, err := b.remote.Subscribe(subject.LeaseRequest, func(*nats.Msg) { close(received) })

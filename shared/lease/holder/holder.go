@@ -47,7 +47,8 @@ func (w *Waiter) Granted() bool { return w.state == granted }
 // Refused reports whether the request was refused; Decision says why.
 func (w *Waiter) Refused() bool { return w.state == refused }
 
-// Aborted reports whether the session ended before a decision.
+// Aborted reports whether the session ended before a decision, or no decision can
+// be expected now.
 func (w *Waiter) Aborted() bool { return w.state == aborted }
 
 // Decision returns the decision of the control plane, once there is one.

@@ -36,7 +36,19 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 // Messages are not repeated before a multiple of it has passed: otherwise a slow
 // control plane would receive everything several times and become slower. It is
 // safe for concurrent use; the zero value has no measurements.
-type ResponseTime struct{ smoothed atomic.Int64 }
+type ResponseTime struct {
+	smoothed atomic.Int64
+	// failingSince is the time of the first attempt to get a decision that failed since the last one succeeded, plus one;
+	// zero if none failed.
+	failingSince atomic.Int64
+}
+
+// failed records that an attempt to get a decision has failed, and returns since
+// when no attempt of the proxy has succeeded.
+func (t *ResponseTime) failed(now time.Duration) time.Duration {
+	t.failingSince.CompareAndSwap(0, int64(now)+1)
+	return time.Duration(t.failingSince.Load() - 1)
+}
 
 // observe adds a measurement. Of two concurrent measurements, one may be lost.
 func (t *ResponseTime) observe(took time.Duration) {
@@ -72,6 +84,9 @@ type Queue struct {
 	decided []*Waiter
 	// usedAt is when Reserve was last called, forgetAt when settled leases are forgotten next; zero before Next was called.
 	usedAt, forgetAt time.Duration
+	// failing means that the last attempt to get a decision has failed, and so has every other of the proxy for a decision
+	// timeout.
+	failing bool
 	// ended means that the session has ended, and no request waits any more; closed that the control plane accepts no
 	// returns either.
 	ended, closed bool
@@ -105,15 +120,20 @@ func NewQueue(h *Holder, timing *Timing, response *ResponseTime) *Queue {
 }
 
 // Reserve reserves the needs of one request. The waiter is granted at once if
-// idle units cover it. Otherwise Next reports it when it is decided or has
-// expired. The waiter is nil after the end of the session.
+// idle units cover it, and aborted at once while no replica of the control plane
+// decides. Otherwise Next reports it when it is decided or has expired. The waiter
+// is nil after the end of the session.
 func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	if q.ended || q.closed {
 		return nil
 	}
 	q.usedAt = now
 	w := q.holder.Reserve(needs)
-	if w.isWaiting() {
+	switch {
+	case w.isWaiting() && q.failing:
+		q.holder.Cancel(w)
+		w.state = aborted
+	case w.isWaiting():
 		q.expiries = append(q.expiries, expiry{w, now + q.timing.DecisionTimeout})
 	}
 	return w
@@ -136,8 +156,24 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 		return false
 	}
 	q.response.observe(now - sentAt)
+	q.response.failingSince.Store(0)
+	q.failing = false
 	q.decided = append(q.decided, q.holder.HandleResponse(r)...)
 	return true
+}
+
+// RequestFailed records that an attempt to get a response to a lease request has
+// failed at once: no replica of the control plane takes messages, or it cannot
+// decide now. If that has been so for all requests of the proxy for a decision
+// timeout, waiting is pointless, and all waiters are aborted. Until then they wait:
+// a replica may just be restarting. The lease request is repeated all the same,
+// because an earlier attempt may have been granted.
+func (q *Queue) RequestFailed(now time.Duration, request *wire.LeaseRequest) {
+	if request != q.holder.request || now-q.response.failed(now) < q.timing.DecisionTimeout {
+		return
+	}
+	q.failing = true
+	q.decided = append(q.decided, q.holder.AbortWaiters()...)
 }
 
 // answers reports whether a response has the decisions of a request, or says

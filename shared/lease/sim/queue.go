@@ -156,8 +156,18 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 		if q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
 			q.pump()
+		} else if a.Status == wire.Unavailable {
+			q.queue.RequestFailed(q.p.clock().Mono, outstanding)
+			q.pump()
 		}
 	}, nil)
+	if !slices.ContainsFunc(q.p.w.replicas, func(c *replica) bool { return c.alive }) { // the bus says that nobody takes the message
+		q.p.w.stats.count("messages that no control plane takes")
+		q.p.after(q.p.w.between(0, time.Millisecond), func() {
+			q.queue.RequestFailed(q.p.clock().Mono, outstanding)
+			q.pump()
+		})
+	}
 }
 
 // maxMessage bounds a message, in bytes. It is a sixty-fourth of the limit of NATS.
