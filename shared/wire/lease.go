@@ -70,6 +70,8 @@ const (
 	Wait Status = "wait"
 	// Fenced: the session has ended; register again.
 	Fenced Status = "fenced"
+	// ClockDiffers: no session is opened, because the clock of the proxy is wrong.
+	ClockDiffers Status = "clock_differs"
 	// Unavailable: the control plane cannot decide now.
 	Unavailable Status = "unavailable"
 )

@@ -15,6 +15,8 @@ type RegisterRequest struct {
 	// Build is the version of the software, Capacity the spool capacity in events.
 	Build    string `json:"build"`
 	Capacity int64  `json:"capacity"`
+	// ClockMS is the proxy's wall clock, in milliseconds since 1970; zero is not compared.
+	ClockMS int64 `json:"clock_ms,omitempty"`
 	// Earlier lists sessions of this proxy that may still hold units. The control plane restores those that Postgres has
 	// lost.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
@@ -26,7 +28,8 @@ type EarlierSession struct {
 	BootID  string    `json:"boot_id"`
 }
 
-// RegisterResponse answers a RegisterRequest. Status is Done or Unavailable.
+// RegisterResponse answers a RegisterRequest. Status is Done, Unavailable or
+// ClockDiffers.
 type RegisterResponse struct {
 	V       int       `json:"v"`
 	Status  Status    `json:"status"`

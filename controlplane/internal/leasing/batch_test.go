@@ -318,3 +318,15 @@ func TestNoRefusalBeforeRecallIsAnswered(t *testing.T) {
 		}
 	})
 }
+
+// The usage events of a proxy whose clock is hours off would go into quarantine.
+func TestProxyWithAWrongClockIsNotRegistered(t *testing.T) {
+	t.Parallel()
+	s := newAnsweringService(newFakeStore(100, 1))
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		got, err := s.Register(t.Context(), &wire.RegisterRequest{Name: "proxy", ClockMS: time.Now().Add(off).UnixMilli()})
+		if err != nil || got.Status != wire.ClockDiffers || got.Session != 0 {
+			t.Errorf("a clock that is off by %s: got %+v, %v; want %s", off, got, err, wire.ClockDiffers)
+		}
+	}
+}

@@ -110,8 +110,16 @@ func (s *Service) Stop() {
 	s.done.Wait()
 }
 
-// Register opens a session.
+// maxClockDifference bounds the difference between the clocks of a proxy and the
+// control plane. The usage events of a proxy whose clock is far off would go into
+// quarantine.
+const maxClockDifference = 5 * time.Minute
+
+// Register opens a session, unless the proxy's clock is wrong.
 func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.RegisterResponse, error) {
+	if r.ClockMS != 0 && time.Since(time.UnixMilli(r.ClockMS)).Abs() > maxClockDifference {
+		return &wire.RegisterResponse{V: wire.Version, Status: wire.ClockDiffers}, nil
+	}
 	reply, err := s.store.Register(ctx, r, s.cfg.SessionTTL)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)

@@ -232,6 +232,7 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 	var response *wire.RegisterResponse
 	err := k.usage.WriteError() // a session that cannot be recorded could only expire
 	if err == nil {
+		r.ClockMS = time.Now().UnixMilli()
 		r.Name, r.Build, r.Capacity, r.Earlier = k.cfg.Name, k.cfg.Build, k.cfg.Capacity, k.usage.EarlierSessions()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -355,6 +356,32 @@ func TestLostResponseDoesNotExtendTheSession(t *testing.T) {
 		time.Sleep(time.Second)
 		if !b.valid() {
 			t.Error("the session is not valid after a response") // the control plane had received its heartbeats
+		}
+		b.keeper.Stop()
+	})
+}
+
+// Whoever looks for the cause of an outage finds the moment at which the proxy
+// stopped serving, once, and why a new session did not begin.
+func TestEndOfSessionsIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, written := setup(t), &strings.Builder{}
+		b.keeper.log = slog.New(slog.NewTextHandler(written, nil))
+		count := func(text string) int {
+			b.keeper.mu.Lock()
+			defer b.keeper.mu.Unlock()
+			return strings.Count(written.String(), text)
+		}
+		b.lose = true
+		b.start(t)
+		time.Sleep(29 * time.Second)
+		if n := count("session expired"); n != 0 {
+			t.Errorf("the end is logged %d times before the deadline", n)
+		}
+		time.Sleep(5 * time.Minute)
+		if n := count("session expired"); n != 1 {
+			t.Errorf("the end of the session is logged %d times; want once", n)
 		}
 		b.keeper.Stop()
 	})

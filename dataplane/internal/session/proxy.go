@@ -55,6 +55,11 @@ func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
 // SessionExtended implements session.Proxy.
 func (p proxy) SessionExtended(deadline session.Instant) { p.k.current.Load().extend(deadline) }
 
+// SessionExpired implements session.Proxy.
+func (p proxy) SessionExpired(id wire.SessionID) {
+	p.k.log.Warn("session expired because no heartbeat was answered: all requests get 503", slog.Int64("session", int64(id)))
+}
+
 // SessionEnded implements session.Proxy.
 func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	p.k.current.Load().end()

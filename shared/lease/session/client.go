@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -65,6 +66,8 @@ type Proxy interface {
 	SessionStarted(id wire.SessionID, deadline Instant)
 	// SessionExtended sets the deadline. The new one may be earlier, if the control plane has shortened sessions.
 	SessionExtended(deadline Instant)
+	// SessionExpired is called once when the deadline has passed without an extension. The session may still be extended.
+	SessionExpired(id wire.SessionID)
 	// SessionEnded is called when the current session has ended.
 	SessionEnded(id wire.SessionID, reason EndReason)
 }
@@ -90,6 +93,7 @@ type Client struct {
 	// session is the session that is current or being opened.
 	session    wire.SessionID
 	deadline   Instant
+	expired    bool
 	registered *wire.RegisterResponse
 	sentAt     Instant
 	openSent   bool
@@ -164,6 +168,13 @@ func (c *Client) Next(now Instant) Output {
 	default:
 		out.Wake = c.at
 	}
+	if c.phase == active && !c.expired {
+		out.Wake = min(out.Wake, c.deadline.Mono)
+		if !now.Before(c.deadline) {
+			c.expired = true
+			c.proxy.SessionExpired(c.session)
+		}
+	}
 	return out
 }
 
@@ -173,7 +184,12 @@ func (c *Client) HandleRegistered(now, sentAt Instant, r *wire.RegisterResponse)
 	if c.phase != registering {
 		return nil
 	}
-	if r.Status != wire.Done {
+	switch r.Status {
+	case wire.Done:
+	case wire.ClockDiffers:
+		c.RegisterFailed(now)
+		return errors.New("session: registration: the clock of this machine differs from the control plane's by minutes: use a time service")
+	default:
 		c.RegisterFailed(now)
 		return fmt.Errorf("session: registration: %s", r.Status)
 	}
@@ -213,7 +229,7 @@ func (c *Client) HandleOpened(now Instant, err error) {
 // setDeadline sets the deadline and the interval of heartbeats that follows from
 // it.
 func (c *Client) setDeadline(sentAt, deadline Instant) {
-	c.deadline = deadline
+	c.deadline, c.expired = deadline, false
 	c.interval = max(min(c.timing.HeartbeatInterval, (deadline.Mono-sentAt.Mono)/time.Duration(c.timing.HeartbeatsPerSession)), c.timing.MinHeartbeatInterval)
 }
 

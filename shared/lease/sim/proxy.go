@@ -314,6 +314,11 @@ func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
 // SessionExtended implements session.Proxy.
 func (h proxyHost) SessionExtended(deadline session.Instant) { h.p.deadline = deadline }
 
+// SessionExpired implements session.Proxy.
+func (h proxyHost) SessionExpired(wire.SessionID) {
+	h.p.w.stats.count("sessions expired at their proxy")
+}
+
 // SessionEnded implements session.Proxy.
 func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
