@@ -216,7 +216,7 @@ func leaseMutations() []Mutation {
 
 func holdingMutations() []Mutation {
 	return []Mutation{
-		{"the queues of an ended session keep their idle units", 60, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
+		{"the queues of an ended session keep their idle units", 90, func(r *Rules) { r.EndSession = func(*holder.Queue) {} }},
 		{"a lease request gives up all idle units of its account", 60, func(r *Rules) {
 			r.OutgoingRequest = func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest {
 				if q.gaveUp != request.Number {
@@ -259,7 +259,7 @@ func holdingMutations() []Mutation {
 			}
 		}},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
-		{"headroom is compared with the sum of all deposits", 60, func(r *Rules) {
+		{"headroom is compared with the sum of all deposits", 90, func(r *Rules) {
 			r.Profile = "top-ups"
 			r.Policy = headroomOfDeposits
 		}},
