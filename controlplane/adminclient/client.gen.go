@@ -1723,11 +1723,14 @@ type Revocation struct {
 	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
 	Bound *time.Time `json:"bound,omitempty"`
 
-	// ConfirmedBy The number of proxies that have confirmed.
+	// ConfirmedBy The number of live proxies that have applied the revocation.
 	ConfirmedBy int   `json:"confirmed_by"`
 	Effective   bool  `json:"effective"`
 	Key         Key   `json:"key"`
 	Revision    int64 `json:"revision"`
+
+	// WaitingFor The names of the proxies that have not confirmed; empty if it is effective.
+	WaitingFor []string `json:"waiting_for"`
 }
 
 // Rotation defines model for Rotation.

@@ -249,5 +249,8 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	if err != nil {
 		return err
 	}
-	return b.declareUsageConsumer(ctx, &config)
+	if err := b.declareUsageConsumer(ctx, &config); err != nil {
+		return err
+	}
+	return b.deleteEarlierConsumers(ctx, config.Durable)
 }

@@ -86,6 +86,15 @@ func (b *Bus) diagnoseStream(ctx context.Context, facts *diagnosis.NATS, wanted 
 	if consumer == "" {
 		return s, nil
 	}
+	if s.Usage {
+		consumers, err := usageConsumers(ctx, stream)
+		if err != nil {
+			return s, err
+		}
+		if len(consumers) > 0 {
+			s.Consumer = consumers[len(consumers)-1]
+		}
+	}
 	return s, b.diagnoseConsumer(ctx, stream, &s)
 }
 

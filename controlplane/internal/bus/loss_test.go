@@ -2,6 +2,7 @@ package bus_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
@@ -26,6 +28,7 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
 
@@ -214,6 +217,18 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := s.queryInt(`select count(*) from pools p where p.total <> p.free + p.settled +
 		(select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)`); got != 0 {
 		t.Errorf("I1 is violated for %d pools", got)
+	}
+
+	// The diagnosis sees the consumer of this epoch, and that of the earlier one is gone.
+	if got := diagnose(t, third).Streams[0]; got.Consumer != "settler-2" || got.ConsumerMissing {
+		t.Errorf("the diagnosis looks at %+v; want the consumer of epoch 2", got)
+	}
+	js, err := jetstream.New(s.proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteConsumer(t.Context(), subject.UsageStream, subject.UsageConsumer); !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("the consumer of epoch 1: %v; want none", err)
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +127,52 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 // SetClusterEpoch selects the consumer of the usage stream. Each cluster epoch has
 // one of its own: after a loss of commits it starts some time before the loss.
 func (b *Bus) SetClusterEpoch(clusterEpoch int64) { b.clusterEpoch.Store(clusterEpoch) }
+
+// usageConsumers returns the names of the durable consumers of the usage stream
+// by cluster epoch; the last one is the current one.
+func usageConsumers(ctx context.Context, stream jetstream.Stream) ([]string, error) {
+	lister := stream.ConsumerNames(ctx)
+	epochs := map[int64]string{}
+	for name := range lister.Name() {
+		if name == subject.UsageConsumer {
+			epochs[1] = name
+		} else if text, ok := strings.CutPrefix(name, subject.UsageConsumer+"-"); ok {
+			if epoch, err := strconv.ParseInt(text, 10, 64); err == nil {
+				epochs[epoch] = name
+			}
+		}
+	}
+	if err := lister.Err(); err != nil {
+		return nil, fmt.Errorf("bus: list consumers of %s: %w", subject.UsageStream, err)
+	}
+	var names []string
+	for _, epoch := range slices.Sorted(maps.Keys(epochs)) {
+		names = append(names, epochs[epoch])
+	}
+	return names, nil
+}
+
+// deleteEarlierConsumers deletes the consumers of earlier cluster epochs. Nobody
+// reads them any more: the current one starts before what they had not settled.
+func (b *Bus) deleteEarlierConsumers(ctx context.Context, current string) error {
+	stream, err := b.js.Stream(ctx, subject.UsageStream)
+	if err != nil {
+		return fmt.Errorf("bus: look up stream %s: %w", subject.UsageStream, err)
+	}
+	names, err := usageConsumers(ctx, stream)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == current {
+			return nil
+		}
+		if err := stream.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return fmt.Errorf("bus: delete consumer %s: %w", name, err)
+		}
+	}
+	return nil
+}
 
 // usageConsumer returns the durable consumer of the current cluster epoch.
 func (b *Bus) usageConsumer(ctx context.Context) (jetstream.ConsumerConfig, int64, error) {

@@ -28,7 +28,7 @@ type world struct {
 func sound() *world {
 	return &world{
 		postgres: diagnosis.Postgres{
-			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, SecretsByMasterKey: map[string]int64{"m1": 3},
+			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, ControlPlanes: 2, SecretsByMasterKey: map[string]int64{"m1": 3},
 			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
 		},
 		nats: diagnosis.NATS{Version: "2.15", Streams: []diagnosis.Stream{
@@ -124,6 +124,8 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"one server, not known whether it syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted = 1, 1 }, "warning nats sync"},
 		{"one server that does not sync", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &no }, "warning nats sync"},
 		{"one server that syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &yes }, ""},
+		{"no control plane", func(w *world) { w.postgres.ControlPlanes = 0 }, "failure postgres control_planes"},
+		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
 		{"lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Minute) }, "warning nats usage_lag"},
 		{"long lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Hour) }, "failure nats usage_lag"},
 		{"work", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now() }, ""},

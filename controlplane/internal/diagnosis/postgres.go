@@ -25,6 +25,10 @@ type Postgres struct {
 	SecretsByMasterKey map[string]int64
 	// Connections is the number of open connections of MaxConnections.
 	Connections, MaxConnections int
+	// ControlPlanes is the number of control planes that have committed in the last seconds. Recovering means that nothing is
+	// granted yet after a declared loss of commits.
+	ControlPlanes int64
+	Recovering    bool
 	// Quarantined is the number of open quarantined usage events.
 	Quarantined int64
 }
@@ -44,6 +48,14 @@ func checkPostgres(p *Postgres) []Finding {
 		"Changes, leases and settlements cannot be written.", "Point postgres.url to the primary.")
 	add.check(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema version %d, this program needs %d", p.Migration, p.Newest),
 		"The control plane does not start with an older schema.", "Run `controlplane migrate`.")
+	if p.Migration >= p.Newest {
+		add.check(p.ControlPlanes == 0, Failure, "control_planes", "", fmt.Sprintf("%d control planes use this database", p.ControlPlanes),
+			"No control plane runs, or none reaches Postgres: proxies serve only until their sessions end, and no usage is settled.",
+			"Start a control plane. If one is running, see its log and /readyz. Other findings may follow from this one.")
+		detail := map[bool]string{true: "a loss of commits was declared, and sessions from before may still be valid", false: "no recovery wait"}[p.Recovering]
+		add.check(p.Recovering, Failure, "recovery_wait", "", detail,
+			"Requests get the status 503 until every session from before the loss has expired.", "Wait for about half a minute; /readyz of the control planes says until when.")
+	}
 	for _, s := range []struct {
 		name    string
 		fine    []string

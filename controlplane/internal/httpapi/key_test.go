@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -117,12 +118,12 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
-	b.announcer.answer = propagation.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second}
+	b.announcer.answer = propagation.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second, Waiting: []session.ActiveSession{{Session: 7, Proxy: "dp-2"}}}
 	began := time.Now()
 	waiting, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
 	first := waiting.Value
-	if first == nil || first.Effective || first.ConfirmedBy != 1 || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
+	if first == nil || first.Effective || first.ConfirmedBy != 1 || !slices.Equal(first.WaitingFor, []string{"dp-2"}) || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
 		t.Fatalf("revoke with a proxy missing: %s", waiting.Body)
 	}
 	b.announcer.answer = propagation.Confirmation{Effective: true, ConfirmedBy: 2}

@@ -69,6 +69,14 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.Quarantined, err = s.db.Queries().CountOpenQuarantined(ctx); err != nil {
 		return err
 	}
+	if facts.ControlPlanes, err = s.db.Queries().CountActiveReplicas(ctx); err != nil {
+		return err
+	}
+	loss, err := s.db.Queries().Recovering(ctx)
+	if err != nil {
+		return err
+	}
+	facts.Recovering = loss.Recovering
 	sealed, err := s.db.Queries().CountSecretsByMasterKey(ctx)
 	if err != nil {
 		return err

@@ -90,6 +90,11 @@ returning id, account_id;
 select recovered_epoch < cluster_epoch as recovering, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
 from cluster_state;
 
+-- name: CountActiveReplicas :one
+-- The replicas that have committed in the last seconds: each commits a checkpoint every second.
+select count(*) from replicas r
+where exists (select from commit_markers m where m.replica_id = r.id and m.committed_at > clock_timestamp() - interval '10 seconds');
+
 -- name: EndRecoveryWait :exec
 update cluster_state set recovered_epoch = @epoch where cluster_epoch = @epoch and recovered_epoch < @epoch;
 

@@ -12,6 +12,19 @@ import (
 	"modelgateway/shared/ident"
 )
 
+const countActiveReplicas = `-- name: CountActiveReplicas :one
+select count(*) from replicas r
+where exists (select from commit_markers m where m.replica_id = r.id and m.committed_at > clock_timestamp() - interval '10 seconds')
+`
+
+// The replicas that have committed in the last seconds: each commits a checkpoint every second.
+func (q *Queries) CountActiveReplicas(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countActiveReplicas)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const declareLoss = `-- name: DeclareLoss :exec
 update cluster_state
 set cluster_epoch = $1, revision = $2, lost_at = clock_timestamp(), usage_replay_from = (
