@@ -120,21 +120,26 @@ func failureOf(err error) *provider.Failure {
 // recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it.
 func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) {
 	s.Metrics.recordAttempt(choice.Provider.ID, f.Class)
+	account, confirmed := x.key.AccountID, true
 	switch {
 	case f.RouteCooldown > 0:
-		s.Picker.StartCooldown(choice.ID, f.RouteCooldown)
+		if confirmed = !f.Doubtful || s.Picker.Confirm(choice.ID, account); confirmed {
+			s.Picker.StartCooldown(choice.ID, f.RouteCooldown)
+		}
 		if isRateLimited(f) {
 			attempt.Succeeded() // the route works; clients should see the rate limit, not an unavailable provider
 		} else {
-			attempt.Failed(f.RouteCooldown)
+			attempt.Failed(f.RouteCooldown, account, f.Doubtful)
 		}
 	case f.CredentialCooldown > 0:
-		s.Picker.RecordRefusal(choice.Credential.ID, f.Refusal, f.CredentialCooldown)
+		if confirmed = !f.Doubtful || s.Picker.Confirm(choice.Credential.ID, account); confirmed {
+			s.Picker.RecordRefusal(choice.Credential.ID, f.Refusal, f.CredentialCooldown)
+		}
 	case f.Answered:
 		attempt.Succeeded() // the route works, though it refused this request
 	}
 	level, text := slog.LevelInfo, "provider call failed"
-	if f.Alarm {
+	if f.Alarm && confirmed {
 		level, text = slog.LevelError, "provider refuses the gateway's account"
 	}
 	s.Log.LogAttrs(context.Background(), level, text,

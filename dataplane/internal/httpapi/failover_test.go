@@ -168,7 +168,7 @@ func TestOnlyRouteIsCalledDuringItsCooldown(t *testing.T) {
 func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	opened := time.Now() // the breaker stays open for seconds
-	g := newGatewayWith(t, options{now: func() time.Time { return opened }}, jsonAnswer(500, `{"error":{"message":"The server had an error"}}`))
+	g := newGatewayWith(t, options{now: func() time.Time { return opened }}, jsonAnswer(503, `{"error":{"message":"The server had an error"}}`))
 	bodies := map[string]string{"/v1/chat/completions": chatBody, "/v1/responses": `{"model":"text","input":"x"}`}
 	calls := 0
 	for ; calls < 100; calls++ {
@@ -192,6 +192,30 @@ func TestRepeatedFailuresOpenTheBreaker(t *testing.T) {
 	// The image route to the same provider has a breaker of its own.
 	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x"}`).apiError(t); got.Status != http.StatusBadGateway {
 		t.Errorf("another route: got %+v", got)
+	}
+}
+
+// The provider fails at the requests of one account, or repeats its words in a refusal of a value.
+func TestRequestsOfOneAccountDoNotOpenTheBreakerOrRetireTheCredential(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]http.HandlerFunc{
+		"failure":             jsonAnswer(500, `{"error":{"message":"The server had an error"}}`),
+		"echo":                jsonAnswer(400, `{"error":{"message":"Invalid value: 'api key expired'.","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`),
+		"words about the key": jsonAnswer(400, `{"error":{"message":"api key expired"}}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const calls = 30
+			g := newGateway(t, answer)
+			for range calls {
+				if got := g.post("/v1/chat/completions", chatBody).apiError(t); got.Status != http.StatusBadGateway && got.Status != http.StatusBadRequest {
+					t.Fatalf("got %+v", got)
+				}
+			}
+			if n := len(g.sims[0].received()); n != calls {
+				t.Errorf("the provider was called %d times; want %d", n, calls)
+			}
+		})
 	}
 }
 

@@ -33,6 +33,10 @@ type Failure struct {
 	// Alarm reports whether an operator has to act: the provider refuses the gateway's account or does not know the
 	// model.
 	Alarm bool
+	// Doubtful reports whether the request alone may have caused the failure: by its words, which providers repeat in error
+	// texts, or because it made the provider fail. Consequences for other accounts then need a failure of another account,
+	// too.
+	Doubtful bool
 	// Class is the error class of the classifier, or the kind of time-out, for logs and metrics.
 	Class string
 	// Gone reports whether the provider does not have, or no longer has, the resource that was requested by id.
@@ -87,6 +91,7 @@ func CallFailure(call *Call, err error) *Failure {
 	}
 	var dial *net.OpError
 	f.Unsent = errors.As(err, &dial) && dial.Op == "dial"
+	f.Doubtful = !f.Unsent
 	f.cause = fmt.Errorf("call provider %s: %w", call.Provider.ID, withoutProviderText(err))
 	return f
 }
@@ -151,10 +156,11 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 		Client: &apierr.Error{
 			Status: v.Status, Code: apierr.Code(v.Code), Message: message(v), Param: v.Param, RetryAfter: v.RetryAfter,
 		},
-		Failover: v.Failover, Class: v.Class.String(), Answered: true,
+		Failover: v.Failover, Class: v.Class.String(), Answered: true, Doubtful: !v.Certain,
 		cause: fmt.Errorf("status %d, rule %d", status, v.Rule),
 	}
 	switch {
+	case v.NamesMember: // it says nothing about the account or the route
 	case v.KeyRejected || v.QuotaExhausted:
 		failure.CredentialCooldown, failure.Alarm, failure.Refusal = refusedCredentialCooldown, true, wire.KeyRejected
 		if v.QuotaExhausted {

@@ -44,9 +44,15 @@ func (a *Attempt) Succeeded() {
 	a.end(func(b breaker, now time.Time) breaker { return b.succeeded(now, a.probe) }, false)
 }
 
-// Failed reports that the route does not work. If the breaker opens, it stays open for at least pause.
-func (a *Attempt) Failed(pause time.Duration) {
-	a.end(func(b breaker, now time.Time) breaker { return b.failed(now, pause, a.probe) }, true)
+// Failed reports that the route does not work. If the breaker opens, it stays open for at least pause. A failure is
+// doubtful if the request of the account alone may have caused it.
+func (a *Attempt) Failed(pause time.Duration, account string, doubtful bool) {
+	a.end(func(b breaker, now time.Time) breaker {
+		if doubtful {
+			return b.failedDoubtfully(now, pause, a.probe, fnv1a(fnvOffset, account))
+		}
+		return b.failed(now, pause, a.probe)
+	}, true)
 }
 
 // End ends an attempt that showed nothing about the route.

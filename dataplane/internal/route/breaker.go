@@ -18,6 +18,9 @@ const (
 	// failuresToOpen is how many attempts in a row must fail. A single failure only starts a cooldown, in which other
 	// routes are preferred: if a route is the only one, one broken connection must not block all requests.
 	failuresToOpen = 10
+	// doubtfulPerAccount is how many doubtful failures of one account count, so that the requests of one cannot open the
+	// breaker for all.
+	doubtfulPerAccount = 2
 	// firstCooldown doubles with every probe that fails, up to maxCooldown. A longer pause that the provider asks for
 	// takes precedence, up to the same bound.
 	firstCooldown = 5 * time.Second
@@ -27,6 +30,9 @@ const (
 // breaker is the circuit breaker of one route. It is a value; the methods take the time and return the new value.
 type breaker struct {
 	failures int // in a row, while closed
+	// doubtful has the hashes of the accounts of those failures that are doubtful; the first doubts are in use.
+	doubtful [failuresToOpen]uint64
+	doubts   int
 	opened   int // how often in a row it has opened
 	until    time.Time
 	probing  bool // the probe is running
@@ -68,6 +74,26 @@ func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker 
 	}
 	cooldown := firstCooldown << min(b.opened, 4)
 	return breaker{opened: b.opened + 1, until: now.Add(min(max(cooldown, pause), maxCooldown))}
+}
+
+// failedDoubtfully records a failed attempt that the request of an account may have caused. Only a few of one account
+// count, and none of them keeps the breaker open.
+func (b breaker) failedDoubtfully(now time.Time, pause time.Duration, probe bool, account uint64) breaker {
+	if b.state(now) != stateClosed {
+		return b.abandoned(probe)
+	}
+	of := 0
+	for _, other := range b.doubtful[:b.doubts] {
+		if other == account {
+			of++
+		}
+	}
+	if of == doubtfulPerAccount {
+		return b
+	}
+	b.doubtful[b.doubts] = account
+	b.doubts++
+	return b.failed(now, pause, probe)
 }
 
 // succeeded records a successful attempt. An attempt that began before the breaker opened does not count.

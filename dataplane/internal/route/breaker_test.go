@@ -73,7 +73,7 @@ func (p *Picker) fail(t *testing.T, id string, n int) {
 		if !ok {
 			t.Fatalf("%s allows no request", id)
 		}
-		a.Failed(time.Second)
+		a.Failed(time.Second, "acc", false)
 		a.Succeeded() // ignored: the attempt has ended
 	}
 }
@@ -166,4 +166,48 @@ func TestRetryAfterIsTheEndOfTheFirstMaintenance(t *testing.T) {
 	ends(0, time.Second) // its breaker stays open for longer
 	p.fail(t, "r0", failuresToOpen)
 	wait(firstCooldown)
+}
+
+func TestDoubtfulFailuresOpenTheBreakerOnlyTogetherWithThoseOfOtherAccounts(t *testing.T) {
+	t.Parallel()
+	p, _ := setup()
+	fail := func(account string) bool {
+		a, ok := p.Begin("r")
+		if ok {
+			a.Failed(time.Second, account, true)
+		}
+		return ok
+	}
+	for range 5 * failuresToOpen {
+		if !fail("one") {
+			t.Fatal("the failures of one account have opened the breaker")
+		}
+	}
+	for _, account := range []string{"two", "two", "three", "three", "four", "four", "five", "five"} {
+		if !fail(account) {
+			t.Fatalf("the breaker is open before the failures of account %s", account)
+		}
+	}
+	if fail("six") {
+		t.Error("ten failures of five accounts have not opened the breaker")
+	}
+}
+
+func TestDoubtfulFailureIsConfirmedByAnotherAccountOnly(t *testing.T) {
+	t.Parallel()
+	p, c := setup()
+	if p.Confirm("x", "one") || p.Confirm("x", "one") {
+		t.Error("an account has confirmed its own failure")
+	}
+	if !p.Confirm("x", "two") {
+		t.Error("a second account has not confirmed the failure")
+	}
+	p.RecordSuccess("x")
+	if p.Confirm("x", "two") {
+		t.Error("a failure before a success is confirmed")
+	}
+	c.now = c.now.Add(doubtLasts + 1)
+	if p.Confirm("x", "three") {
+		t.Error("an old failure is confirmed")
+	}
 }

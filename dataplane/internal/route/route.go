@@ -34,6 +34,8 @@ type Picker struct {
 	// refusals has the reason for which a provider refused a credential, by the id of the credential, until it works
 	// again.
 	refusals map[string]string
+	// doubts has the last doubtful failure by id of route or credential.
+	doubts map[string]doubt
 	// breakers has the circuit breakers of routes that have failed, openings how often they have opened, by route id.
 	breakers map[string]breaker
 	openings map[string]int
@@ -46,7 +48,7 @@ func New(now func() time.Time) *Picker {
 		now = time.Now
 	}
 	return &Picker{
-		now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, breakers: map[string]breaker{}, openings: map[string]int{},
+		now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, doubts: map[string]doubt{}, breakers: map[string]breaker{}, openings: map[string]int{},
 		limits: limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
 	}
 }
@@ -75,18 +77,48 @@ func (p *Picker) RecordRefusal(id, reason string, d time.Duration) {
 	p.refusals[id] = reason
 }
 
-// RecordSuccess records that a route or credential has served a request: it removes a cooldown that is over, and the
-// refusal. A running cooldown stays, because the request began before it.
+// doubt is a failure that the request of an account alone may have caused.
+type doubt struct {
+	account string
+	at      time.Time
+}
+
+// doubtLasts is how long a doubtful failure of one account can be confirmed by one of another.
+const doubtLasts = time.Minute
+
+// Confirm records a doubtful failure of a route or credential in a request of an account. It reports whether another
+// account had one within the last minute, without a success in between.
+func (p *Picker) Confirm(id, account string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	for other, d := range p.doubts {
+		if now.Sub(d.at) > doubtLasts {
+			delete(p.doubts, other)
+		}
+	}
+	before, there := p.doubts[id]
+	if there && before.account != account {
+		return true
+	}
+	p.doubts[id] = doubt{account, now}
+	return false
+}
+
+// RecordSuccess records that a route or credential has served a request: it removes a cooldown that is over, the doubtful
+// failures, and the refusal. A running cooldown stays, because the request began before it.
 func (p *Picker) RecordSuccess(id string) {
 	p.mu.RLock()
 	_, there := p.cooldowns[id]
 	_, refused := p.refusals[id]
+	_, doubted := p.doubts[id]
 	p.mu.RUnlock()
-	if !there && !refused {
+	if !there && !refused && !doubted {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	delete(p.doubts, id)
 	if p.now().After(p.cooldowns[id]) {
 		delete(p.cooldowns, id)
 		delete(p.refusals, id)

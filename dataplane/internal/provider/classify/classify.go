@@ -57,6 +57,13 @@ type Verdict struct {
 	// can only report the code.
 	Status int
 	Code   string
+	// Certain reports whether a status or code that no request can cause shows that the provider refuses the gateway's
+	// account, limits its rate, or is not there. Otherwise the words of a client may have led to the Class, or the request
+	// may have made the provider fail.
+	Certain bool
+	// NamesMember reports whether the answer names a member of the request as the reason, which is then never a reason to
+	// judge the gateway's account.
+	NamesMember bool
 	// Param is the request parameter that the error is about, "" if it is unknown.
 	Param string
 	// Message is text for the client. It is empty for GatewayRefused, RateLimit and
@@ -110,6 +117,9 @@ func Classify(a Answer) Verdict {
 	if rule != nil {
 		v.Rule = rule.line
 	}
+	param := findParam(u, false)
+	v.NamesMember = isAboutRequest(e.status) && param != "" && param != "model" // the route's, not the client's
+	v.Certain = !v.NamesMember && isCertain(f.class, e)
 	addDetails(&v, a, u, at)
 	return v
 }
@@ -130,15 +140,52 @@ func newEvidence(a Answer, u unwrapped) evidence {
 		"image_param": func() bool { return isImageParam(findParam(u, false)) },
 		"name":        sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
-	var all []string
+	var texts []string
 	for _, l := range u.levels {
-		text := matchText(l.text)
-		e.levels = append(e.levels, table.lex.scan(text))
-		all = append(all, text)
+		texts = append(texts, matchText(l.text))
 	}
-	e.all = table.lex.scan(strings.Join(all, "\n"))
+	e.setTexts(texts)
+	if !isAboutRequest(e.status) {
+		return e
+	}
+	own := e
+	for i, text := range texts {
+		texts[i] = withoutEchoes(text)
+	}
+	own.setTexts(texts)
+	e.ownWords = &own
 	return e
 }
+
+// setTexts sets the texts that the rules are matched with, innermost first.
+func (e *evidence) setTexts(texts []string) {
+	e.levels = nil
+	for _, text := range texts {
+		e.levels = append(e.levels, table.lex.scan(text))
+	}
+	e.all = table.lex.scan(strings.Join(texts, "\n"))
+}
+
+// isCertain reports whether a verdict about the provider or the gateway's account depends on a status or code that no
+// request can cause.
+func isCertain(c Class, e evidence) bool {
+	switch c {
+	case GatewayRefused:
+		return e.status == http.StatusUnauthorized || e.status == http.StatusPaymentRequired || table.refusesByCode(e)
+	case RateLimit:
+		return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable || e.status == statusOverloaded
+	case Unavailable:
+		switch e.status {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, 521, 522, 523, 525, 526, 530: // the last six: Cloudflare cannot reach the server
+			return true
+		}
+	case ContentPolicy, ContextLength, InvalidImage, UnsupportedParameter, InvalidValue, NoImage, OtherClient:
+	}
+	return false
+}
+
+// statusOverloaded is the status of an overloaded provider of the messages format.
+const statusOverloaded = 529
 
 // matchText returns the part of a text that rules are matched with: without links, whose words are misleading, and of a
 // long text only the beginning and the end.

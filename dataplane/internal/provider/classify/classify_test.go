@@ -19,12 +19,12 @@ func TestVerdictOfEachClass(t *testing.T) {
 		{
 			name:   "rejected key",
 			answer: Answer{Status: 401, Body: []byte(`{"error":{"message":"Incorrect API key provided"}}`)},
-			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, KeyRejected: true},
+			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, Certain: true, KeyRejected: true},
 		},
 		{
 			name:   "balance used up",
 			answer: Answer{Status: 402, Body: []byte(`{"error":{"message":"Insufficient Balance"}}`)},
-			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, QuotaExhausted: true},
+			want:   Verdict{Class: GatewayRefused, Status: 502, Code: CodeUnavailable, Failover: true, Certain: true, QuotaExhausted: true},
 		},
 		{
 			name:   "unknown model",
@@ -35,7 +35,7 @@ func TestVerdictOfEachClass(t *testing.T) {
 			name:   "rate limit",
 			answer: Answer{Status: 429, Header: http.Header{"Retry-After": {"4"}}, Body: []byte(`{"message":"Too many requests"}`)},
 			want: Verdict{
-				Class: RateLimit, Status: 429, Code: CodeRateLimit, Failover: true, Retryable: true,
+				Class: RateLimit, Status: 429, Code: CodeRateLimit, Failover: true, Retryable: true, Certain: true,
 				RetryAfter: 4 * time.Second, Pause: 4 * time.Second,
 			},
 		},

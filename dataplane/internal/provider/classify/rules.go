@@ -3,6 +3,7 @@ package classify
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -181,6 +182,9 @@ type evidence struct {
 	status int
 	format string
 	has    map[string]func() bool // called only for rules with a "has" term
+	// ownWords is the evidence without words of the client, for rules that judge more than the request; nil if the answer
+	// can have none.
+	ownWords *evidence
 }
 
 // decide returns the first rule that applies, and the index of the text that it matched,
@@ -208,9 +212,33 @@ func (p *pass) first(e evidence, at int) (r *rule, byText bool) {
 	return nil, false
 }
 
+// refusesByCode reports whether a code alone says that the provider refuses the gateway's account.
+func (t *ruleTable) refusesByCode(e evidence) bool {
+	for p := range t.passes {
+		for i := range t.passes[p].rules {
+			r := &t.passes[p].rules[i]
+			if r.finding.class != GatewayRefused || slices.ContainsFunc(r.terms, func(tm term) bool { return tm.field != fieldCode }) {
+				continue
+			}
+			if _, ok := r.applies(e, 0); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (r *rule) applies(e evidence, at int) (byText, ok bool) {
+	words := e
+	if e.ownWords != nil && r.finding.class.isJudgement() {
+		words = *e.ownWords
+	}
 	for _, tm := range r.terms {
-		if tm.holds(e, at) == tm.negated {
+		seen := words
+		if tm.negated {
+			seen = e
+		}
+		if tm.holds(seen, at) == tm.negated {
 			return false, false
 		}
 		byText = byText || tm.field == fieldText && !tm.negated

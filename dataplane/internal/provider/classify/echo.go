@@ -1,0 +1,64 @@
+package classify
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// isAboutRequest reports whether a status says that the request is at fault. Its text may then contain words of the
+// client: values, names of nested members, roles, names of tools.
+func isAboutRequest(status int) bool {
+	switch status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
+}
+
+// isJudgement reports whether a class says something about the gateway's account, the provider or the content instead of
+// a part of the request. Words of the client must not lead to it.
+func (c Class) isJudgement() bool {
+	switch c {
+	case GatewayRefused, ContentPolicy, RateLimit, NoImage, Unavailable:
+		return true
+	case ContextLength, InvalidImage, UnsupportedParameter, InvalidValue, OtherClient:
+	}
+	return false
+}
+
+// withoutEchoes returns a text without the places in which providers repeat parts of a request: quoted texts, the path of
+// a member at the beginning, and a list of names at the end. A quoted text reaches to the last closing quotation mark of
+// the line, because the quoted words may contain one.
+func withoutEchoes(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if memberPath.MatchString(line) {
+			at := strings.LastIndexByte(line, ':')
+			if at < 0 {
+				at = len(line) - 1
+			}
+			line = line[at+1:]
+		}
+		for _, quoted := range quotedTexts {
+			line = quoted.ReplaceAllString(line, "$1 $2")
+		}
+		lines[i] = namesAtEnd.ReplaceAllString(line, "$1")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// memberPath matches a line that begins with the path of a member, such as "messages.0.content: " and "tools[0].name: ".
+// The text after the last colon is not a part of it.
+var memberPath = regexp.MustCompile(`^\W*[A-Za-z_]+(?:\.\d+|\[\d+\])`)
+
+// quotedTexts match quoted texts. An apostrophe within a word begins and ends none.
+var quotedTexts = []*regexp.Regexp{
+	regexp.MustCompile(`()".*"()`),
+	regexp.MustCompile("()`.*`()"),
+	regexp.MustCompile(`()“.*”()`),
+	regexp.MustCompile(`(^|\W)'.*'(\W|$)`),
+}
+
+// namesAtEnd matches names that are listed without quotation marks, as in "unrecognized request argument supplied: x".
+var namesAtEnd = regexp.MustCompile(`(?i)(\b(?:arguments?|parameters?|fields?|keys?|names?|propert(?:y|ies))(?: supplied| provided| found)?:).*`)
