@@ -1,6 +1,7 @@
 package leasing
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,6 +175,13 @@ func TestEveryMessageIsAnsweredOnce(t *testing.T) {
 	}{
 		{"full queue", func(_ *testing.T, s *Service, _ *fakeStore, r *responses) {
 			for no := range int64(maxQueue + 5) { // the service is not started and takes none out
+				m := request(1, no+1)
+				m.Account = fmt.Sprintf("account %d", no)
+				s.Request(m, r.request)
+			}
+		}, map[wire.Status]int{wire.Unavailable: 5}},
+		{"full share of an account", func(_ *testing.T, s *Service, _ *fakeStore, r *responses) {
+			for no := range int64(maxQueue/4 + 5) {
 				s.Request(request(1, no+1), r.request)
 			}
 		}, map[wire.Status]int{wire.Unavailable: 5}},
