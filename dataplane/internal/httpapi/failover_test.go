@@ -212,6 +212,9 @@ func TestRequestsOfOneAccountDoNotOpenTheBreakerOrRetireTheCredential(t *testing
 					t.Fatalf("got %+v", got)
 				}
 			}
+			if refused := g.picker.RefusedCredentials(func(string) bool { return true }); len(refused) > 0 {
+				t.Errorf("refused credentials: %v", refused)
+			}
 			if n := len(g.sims[0].received()); n != calls {
 				t.Errorf("the provider was called %d times; want %d", n, calls)
 			}

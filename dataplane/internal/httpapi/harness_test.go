@@ -56,6 +56,7 @@ const (
 
 // gateway is the public API with real components, between a simulated control plane and simulated providers.
 type gateway struct {
+	picker  *route.Picker
 	t       *testing.T
 	url     string
 	plane   *controlPlane
@@ -138,6 +139,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.models = catalog.New(g.fleet)
 	reg := prometheus.NewRegistry()
 	g.metrics = reg
+	g.picker = route.New(o.now)
 	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.Current())
 	calls := upstream.New(upstream.Limits{}, false)
@@ -150,7 +152,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
-		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: route.New(o.now), Providers: o.providers, Balances: g.plane,
+		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:   jobs,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
