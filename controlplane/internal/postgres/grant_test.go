@@ -13,7 +13,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/diagnosisstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/recovery"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/rollback"
 )
 
 // insufficientPrivilege and restrictViolation are error codes of Postgres: the second is that of
@@ -47,11 +52,10 @@ func connect(t *testing.T, address string) *pgx.Conn {
 	return conn
 }
 
-// The role of the serving control plane can do its work, but neither change the schema nor rewrite
-// history.
-func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
-	t.Parallel()
-	address := pgtest.URL(t)
+// runtimeURL creates a role with the privileges of the serving control plane, and returns the
+// connection string of the database with it.
+func runtimeURL(t *testing.T, address string) string {
+	t.Helper()
 	owner := connect(t, address)
 	role := fmt.Sprintf("Runtime %d", rand.Uint64()) // quoted wherever it is used
 	if got := code(t, owner, fmt.Sprintf("create role %q login password 'x'", role)); got != "" {
@@ -70,7 +74,72 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	at.User = url.UserPassword(role, "x")
-	runtime := connect(t, at.String())
+	return at.String()
+}
+
+// The role of the serving control plane observes the server, ends the connections of a replica
+// that it fences, declares a loss and ends the recovery wait.
+func TestRuntimeRoleRecoversFromLoss(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(1000, unlimited, 10)
+	address := runtimeURL(t, w.url)
+	open := func(replica string) *postgres.DB {
+		t.Helper()
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: address, Name: postgres.ApplicationName(replica), MaxConnections: 1})
+		check(t, err)
+		t.Cleanup(db.Close)
+		return db
+	}
+	db, stopped := open("other"), open("stopped")
+	store := recoverystore.New(db)
+	for _, replica := range []string{"other", "stopped"} {
+		_, err := store.AddReplica(t.Context(), replica, 1)
+		check(t, err)
+	}
+	tx, err := stopped.Pool().Begin(t.Context())
+	check(t, err)
+	w.in(tx, "select from pools where id = $1 for no key update", c.balance)
+	w.in(tx, "insert into commit_markers (replica_id, number) select id, 1 from replicas where id = 'stopped' for key share")
+	_, err = store.Checkpoint(t.Context(), recovery.Checkpoint{Marker: rollback.CommitMarker{Replica: "other", N: 1}, Fence: []string{"stopped"}})
+	check(t, err)
+	if err := tx.Commit(t.Context()); err == nil {
+		t.Error("the transaction of the fenced replica was committed")
+	}
+	seen, err := store.Observe(t.Context(), []rollback.CommitMarker{{Replica: "other", N: 2}})
+	if err != nil || len(seen.MissingMarkers) != 1 {
+		t.Fatalf("observed %+v, %v; want one missing marker", seen, err)
+	}
+	ahead := seen.Mark
+	ahead.Session, ahead.Pool = ahead.Session+100, ahead.Pool+100
+	mark, err := store.DeclareLoss(t.Context(), 1, ahead, time.Second, recovery.Backup{RevokedKeys: []apikey.Hash{c.hash}})
+	if err != nil || mark.Epoch != 2 {
+		t.Fatalf("declared %+v, %v; want epoch 2", mark, err)
+	}
+	if !scalar[bool](w, "select revoked_at is not null from api_keys where lookup_hash = $1", c.hash[:]) {
+		t.Error("the lost revocation was not restored")
+	}
+	_, err = store.AddReplica(t.Context(), "other", 2)
+	check(t, err)
+	after, err := store.Checkpoint(t.Context(), recovery.Checkpoint{Marker: rollback.CommitMarker{Replica: "other", N: 2}, Recovered: 2})
+	if err != nil || after.Recovering || after.Mark.Pool < ahead.Pool || after.Mark.Session < ahead.Session {
+		t.Errorf("observed %+v, %v; want no recovery wait, and ids above those that were lost", after, err)
+	}
+	check(t, store.RecordNewStream(t.Context()))
+	// The connections of other roles count too.
+	facts, err := diagnosisstore.New(db).Diagnose(t.Context())
+	if err != nil || facts.Connections < 2 {
+		t.Errorf("%d connections, %v; want those of the owner counted", facts.Connections, err)
+	}
+}
+
+// The role of the serving control plane can do its work, but neither change the schema nor rewrite
+// history.
+func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
+	t.Parallel()
+	address := pgtest.URL(t)
+	owner := connect(t, address)
+	runtime := connect(t, runtimeURL(t, address))
 	month := time.Now().UTC().Format("200601")
 	for _, allowed := range []string{
 		"select * from goose_db_version",
@@ -95,7 +164,7 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 		"truncate idempotency_keys", "insert into goose_db_version (version_id, is_applied) values (9, true)",
 		"update ledger_entries set amount = 0", "delete from ledger_transactions", "delete from audit_log", "update audit_log set actor = 'x'",
 		"delete from usage_records", "delete from usage_records_" + month, "delete from usage_records_" + later,
-		"truncate usage_records_" + later, "update model_prices set sheet = '{}'",
+		"truncate usage_records_" + later, "select setval('audit_log_id_seq', 1)", "update model_prices set sheet = '{}'",
 	} {
 		if got := code(t, runtime, refused); got != insufficientPrivilege {
 			t.Errorf("%s: code %q; want it refused for lack of privilege", refused, got)

@@ -44,8 +44,9 @@ func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
 	if _, err := pgx.ForEachRow(rows, []any{&name, &value}, func() error { facts.Settings[name] = value; return nil }); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
+	// The type of a backend of another role is hidden; its database and role are not. Postgres's own processes lack one of them.
 	const about = `select current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('max_connections')::int,
-		(select count(*) from pg_stat_activity where backend_type = 'client backend')`
+		(select count(*) from pg_stat_activity where datid is not null and usesysid is not null)`
 	if err := s.db.Pool().QueryRow(ctx, about).Scan(&facts.Version, &facts.InRecovery, &facts.MaxConnections, &facts.Connections); err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}
