@@ -1,5 +1,5 @@
-// Package account manages customer accounts: name, status, price multipliers and the limit of
-// concurrent requests. Their money is in package ledger, their keys in package key.
+// Package account manages customer accounts: name, status, price multipliers and the limits of
+// concurrent requests and of open video jobs. Their money is in package ledger, their keys in package key.
 //
 // Invariant: an account has exactly one balance pool and one slot pool, created with it; the total
 // of the slot pool is MaxConcurrentRequests.
@@ -33,6 +33,7 @@ const (
 	maxNameLen            = 200
 	maxExternalIDLen      = 200
 	maxConcurrentRequests = 1_000_000
+	maxOpenVideoJobs      = 1_000_000
 )
 
 // ID identifies an account. Its text form is "acc_…".
@@ -80,6 +81,8 @@ type Account struct {
 	Name                  string `json:"name"`
 	Status                Status `json:"status"`
 	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
+	// MaxOpenVideoJobs is how many video jobs may be open at a time; nil for any number.
+	MaxOpenVideoJobs *int `json:"max_open_video_jobs"`
 	// PriceMultiplier applies to all models that are not in ModelMultipliers.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
@@ -110,6 +113,8 @@ type New struct {
 	Name       string
 	// MaxConcurrentRequests is nil for the default; zero admits no request.
 	MaxConcurrentRequests *int
+	// MaxOpenVideoJobs is nil for any number; zero admits no video job.
+	MaxOpenVideoJobs *int
 	// PriceMultiplier is zero for list prices.
 	PriceMultiplier  price.Multiplier
 	ModelMultipliers map[string]price.Multiplier
@@ -125,7 +130,10 @@ type Patch struct {
 	Name                  *string
 	Status                *Status
 	MaxConcurrentRequests *int
-	PriceMultiplier       *price.Multiplier
+	// SetVideoJobs replaces the limit of open video jobs by MaxOpenVideoJobs; nil removes it. Jobs that are open stay so.
+	SetVideoJobs     bool
+	MaxOpenVideoJobs *int
+	PriceMultiplier  *price.Multiplier
 	// ModelMultipliers replaces the whole map.
 	ModelMultipliers *map[string]price.Multiplier
 }
@@ -137,7 +145,8 @@ func (n *New) Validate() error {
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
 		invalid.Add("external_id", "is longer than %d characters", maxExternalIDLen)
 	}
-	checkSlots(&invalid, n.MaxConcurrentRequests)
+	checkLimit(&invalid, "max_concurrent_requests", n.MaxConcurrentRequests, maxConcurrentRequests)
+	checkLimit(&invalid, "max_open_video_jobs", n.MaxOpenVideoJobs, maxOpenVideoJobs)
 	checkMultipliers(&invalid, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
 	return invalid.Err()
 }
@@ -151,7 +160,8 @@ func (p *Patch) Validate() error {
 	if p.Status != nil && *p.Status != Active && *p.Status != Suspended {
 		invalid.Add("status", "must be %q or %q", Active, Suspended)
 	}
-	checkSlots(&invalid, p.MaxConcurrentRequests)
+	checkLimit(&invalid, "max_concurrent_requests", p.MaxConcurrentRequests, maxConcurrentRequests)
+	checkLimit(&invalid, "max_open_video_jobs", p.MaxOpenVideoJobs, maxOpenVideoJobs)
 	own := price.One
 	if p.PriceMultiplier != nil {
 		own = *p.PriceMultiplier
@@ -166,9 +176,9 @@ func checkName(invalid *validation.Errors, name string) {
 	}
 }
 
-func checkSlots(invalid *validation.Errors, slots *int) {
-	if slots != nil && (*slots < 0 || *slots > maxConcurrentRequests) {
-		invalid.Add("max_concurrent_requests", "must be between 0 and %d", maxConcurrentRequests)
+func checkLimit(invalid *validation.Errors, field string, limit *int, most int) {
+	if limit != nil && (*limit < 0 || *limit > most) {
+		invalid.Add(field, "must be between 0 and %d", most)
 	}
 }
 
@@ -211,6 +221,9 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	}
 	if p.MaxConcurrentRequests != nil {
 		after.MaxConcurrentRequests = *p.MaxConcurrentRequests
+	}
+	if p.SetVideoJobs {
+		after.MaxOpenVideoJobs = p.MaxOpenVideoJobs
 	}
 	if p.PriceMultiplier != nil {
 		after.PriceMultiplier = *p.PriceMultiplier

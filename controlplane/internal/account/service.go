@@ -78,7 +78,7 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 		slots = *n.MaxConcurrentRequests
 	}
 	return s.cfg.Store.Create(ctx, Account{
-		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots,
+		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots, MaxOpenVideoJobs: n.MaxOpenVideoJobs,
 		PriceMultiplier: n.PriceMultiplier.Or(price.One), ModelMultipliers: n.ModelMultipliers,
 	})
 }

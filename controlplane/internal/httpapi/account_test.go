@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/shared/wire"
 )
 
@@ -84,6 +85,43 @@ func TestAccountPatchIsAnnounced(t *testing.T) {
 		t.Errorf("wrong fields (-want +got):\n%s", diff)
 	}
 	b.checkLedger()
+}
+
+// The limit of open video jobs stays as it is unless a change names it, and null removes it. Proxies need not know it.
+func TestAccountLimitOfOpenVideoJobsIsSetAndRemoved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Example", MaxOpenVideoJobs: new(2)}))
+	check(t, err)
+	id := made.Value.ID
+	for _, step := range []struct {
+		name  string
+		patch adminclient.AccountPatch
+		want  *int
+	}{
+		{"not named", adminclient.AccountPatch{Name: new("New name")}, new(2)},
+		{"changed", adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(0)}, new(0)},
+		{"removed", adminclient.AccountPatch{MaxOpenVideoJobs: optional.Null[int]()}, nil},
+		{"set", adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(7)}, new(7)},
+	} {
+		patched, err := answered(b.api.UpdateAccount(t.Context(), id, nil, step.patch))
+		check(t, err)
+		read, err := answered(b.api.GetAccount(t.Context(), id))
+		check(t, err)
+		for _, got := range []*adminclient.Account{patched.Value, read.Value} {
+			if diff := cmp.Diff(step.want, got.MaxOpenVideoJobs); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", step.name, diff)
+			}
+		}
+	}
+	if len(b.announcer.told) != 0 {
+		t.Errorf("the limit was announced: %+v", b.announcer.told)
+	}
+	for _, bad := range []int{-1, 1_000_001} {
+		refused, err := answered(b.api.UpdateAccount(t.Context(), id, nil, adminclient.AccountPatch{MaxOpenVideoJobs: optional.Of(bad)}))
+		check(t, err)
+		problem(t, refused.Problem, http.StatusBadRequest, "invalid_input")
+	}
 }
 
 func TestAccountListIsPaged(t *testing.T) {

@@ -54,7 +54,7 @@ func TestAllFieldErrorsAreReported(t *testing.T) {
 	}{
 		{"account", "POST", "/admin/v1/accounts", `{"name":"","max_concurrent_requests":-1,"price_multiplier":"x","model_multipliers":{"m":"y"}}`, []string{"max_concurrent_requests", "model_multipliers[m]", "name", "price_multiplier"}},
 		{"account, changed", "PATCH", account, `{"name":"","status":"x","price_multiplier":"x"}`, []string{"name", "price_multiplier", "status"}},
-		{"account, by null", "PATCH", account, `{"name":null,"max_concurrent_requests":null}`, []string{"max_concurrent_requests", "name"}},
+		{"account, by null", "PATCH", account, `{"name":null,"max_concurrent_requests":null,"max_open_video_jobs":null}`, []string{"max_concurrent_requests", "name"}},
 		{"key", "POST", account + "/keys", `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
 		{"key, changed", "PATCH", "/admin/v1/keys/" + k.ID, `{"name":"","spend_limit":"1e3"}`, []string{"name", "spend_limit"}},
 		{"credit", "POST", account + "/credits", `{"amount":"x","kind":"y","reference":""}`, []string{"amount", "kind", "reference"}},

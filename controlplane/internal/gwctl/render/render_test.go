@@ -32,8 +32,8 @@ func TestResponsesInAllFormats(t *testing.T) {
 	}{
 		{
 			"a list with the columns of its schema", "AccountList", render.Table, nil,
-			`{"data":[{"id":"acc_1","name":"Ä","status":"active","max_concurrent_requests":5,"balance":` + balance + `,"created_at":"2026-01-31T00:00:00Z"}]}`,
-			"ID     NAME  STATUS  BALANCE.BALANCE  BALANCE.AVAILABLE  BALANCE.CURRENCY  MAX_CONCURRENT_REQUESTS  CREATED_AT\nacc_1  Ä     active  12.30            12.30              USD               5                        2026-01-31T00:00:00Z\n",
+			`{"data":[{"id":"acc_1","name":"Ä","status":"active","max_concurrent_requests":5,"max_open_video_jobs":7,"balance":` + balance + `,"created_at":"2026-01-31T00:00:00Z"}]}`,
+			"ID     NAME  STATUS  BALANCE.BALANCE  BALANCE.AVAILABLE  BALANCE.CURRENCY  MAX_CONCURRENT_REQUESTS  MAX_OPEN_VIDEO_JOBS  CREATED_AT\nacc_1  Ä     active  12.30            12.30              USD               5                        7                    2026-01-31T00:00:00Z\n",
 		},
 		{"an empty list", "AccountList", render.Table, nil, `{"data":[]}`, "none\n"},
 		{"an object in the order of its schema", "Balance", render.Table, nil, `{"available":"1","balance":"2","currency":"USD"}`, "currency   USD\nbalance    2\navailable  1\n"},

@@ -15,7 +15,8 @@ func (h *Handlers) CreateAccount(ctx context.Context, call *gen.Call, r gen.Crea
 	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
 	n := account.New{
 		ID: call.OperationID, Name: r.Body.Name, ExternalID: convert.Text(r.Body.ExternalID),
-		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, PriceMultiplier: convert.Value(own), ModelMultipliers: convert.Value(models),
+		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, MaxOpenVideoJobs: r.Body.MaxOpenVideoJobs,
+		PriceMultiplier: convert.Value(own), ModelMultipliers: convert.Value(models),
 	}
 	if err := validation.Merge(err, n.Validate()); err != nil {
 		return nil, err
@@ -84,6 +85,7 @@ func (h *Handlers) UpdateAccount(ctx context.Context, call *gen.Call, r gen.Upda
 		Match: match, Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
 		PriceMultiplier: own, ModelMultipliers: models,
 	}
+	p.MaxOpenVideoJobs, p.SetVideoJobs = r.Body.MaxOpenVideoJobs.Get()
 	if err := validation.Merge(unread, err, p.Validate()); err != nil {
 		return nil, err
 	}
@@ -134,7 +136,7 @@ func (h *Handlers) accounts(ctx context.Context, accounts []account.Account) ([]
 	return convert.All(accounts, func(a *account.Account) gen.Account {
 		return gen.Account{
 			ID: a.ID.String(), ExternalID: convert.Optional(a.ExternalID), Name: a.Name, Status: gen.AccountStatus(a.Status),
-			MaxConcurrentRequests: a.MaxConcurrentRequests, PriceMultiplier: a.PriceMultiplier.String(),
+			MaxConcurrentRequests: a.MaxConcurrentRequests, MaxOpenVideoJobs: a.MaxOpenVideoJobs, PriceMultiplier: a.PriceMultiplier.String(),
 			ModelMultipliers: multipliersView(a.ModelMultipliers), Balance: balanceView(currency, a.Balance),
 			CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 		}

@@ -225,6 +225,9 @@ type Account struct {
 	ID                    string    `json:"id"`
 	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
 
+	// MaxOpenVideoJobs Null for any number.
+	MaxOpenVideoJobs *int `json:"max_open_video_jobs"`
+
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
@@ -247,6 +250,9 @@ type AccountCreate struct {
 	// ExternalID Your own id of the account, unique.
 	ExternalID            *string `json:"external_id,omitempty"`
 	MaxConcurrentRequests *int    `json:"max_concurrent_requests,omitempty"`
+
+	// MaxOpenVideoJobs How many video jobs may be open at a time; absent or null for any number.
+	MaxOpenVideoJobs *int `json:"max_open_video_jobs,omitempty"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
@@ -272,6 +278,10 @@ type AccountList struct {
 // AccountPatch defines model for AccountPatch.
 type AccountPatch struct {
 	MaxConcurrentRequests *int `json:"max_concurrent_requests,omitempty"`
+
+	// MaxOpenVideoJobs How many video jobs may be open at a time, or null for any number. Jobs that are open stay so; an account that has as
+	// many gets 429 for a further one.
+	MaxOpenVideoJobs optional.Value[int] `json:"max_open_video_jobs,omitempty,omitzero"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//

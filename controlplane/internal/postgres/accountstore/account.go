@@ -34,7 +34,7 @@ func (s *Store) Create(ctx context.Context, a account.Account) (made account.Acc
 	err = s.db.InRevision(ctx, "create account", func(q *sqlcgen.Queries, rev int64) error {
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
 			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
-			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), Revision: rev,
+			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(a.MaxOpenVideoJobs), Revision: rev,
 			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMultipliers(a.ModelMultipliers),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -120,7 +120,7 @@ func (s *Store) Update(
 		}
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
 			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
-			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), Revision: rev,
+			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(update.Account.MaxOpenVideoJobs), Revision: rev,
 			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMultipliers(update.Account.ModelMultipliers),
 		}); err != nil {
 			return err
@@ -158,10 +158,21 @@ func toAccount(row *sqlcgen.Account) (account.Account, error) {
 		MaxConcurrentRequests: int(row.MaxConcurrentRequests), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
 		Rev: row.Revision, CreatedAt: row.CreatedAt, UpdatedAt: row.UpdatedAt,
 	}
+	if limit := row.MaxOpenVideoJobs; limit != nil {
+		a.MaxOpenVideoJobs = new(int(*limit))
+	}
 	if err := json.Unmarshal(row.ModelMultipliers, &a.ModelMultipliers); err != nil {
 		return account.Account{}, fmt.Errorf("postgres: read the multipliers of %s: %w", a.ID, err)
 	}
 	return a, nil
+}
+
+// narrow returns a limit as Postgres stores it.
+func narrow(limit *int) *int32 {
+	if limit == nil {
+		return nil
+	}
+	return new(int32(*limit))
 }
 
 func encodeMultipliers(multipliers map[string]price.Multiplier) []byte {

@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- Returns no row if the id or the external id exists already.
-insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
-values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @price_multiplier, @model_multipliers, @revision)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision)
+values (@id, nullif(@external_id::text, ''), @name, @status, @max_concurrent_requests, @max_open_video_jobs, @price_multiplier, @model_multipliers, @revision)
 on conflict do nothing
 returning *;
 
@@ -23,7 +23,8 @@ limit @row_limit;
 
 -- name: UpdateAccount :one
 update accounts
-set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests, price_multiplier = @price_multiplier,
+set name = @name, status = @status, max_concurrent_requests = @max_concurrent_requests,
+    max_open_video_jobs = @max_open_video_jobs, price_multiplier = @price_multiplier,
     model_multipliers = @model_multipliers, revision = @revision, updated_at = now()
 where id = @id
 returning *;

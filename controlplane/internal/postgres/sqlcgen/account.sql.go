@@ -76,8 +76,8 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 }
 
 const insertAccount = `-- name: InsertAccount :one
-insert into accounts (id, external_id, name, status, max_concurrent_requests, price_multiplier, model_multipliers, revision)
-values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision)
+values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8, $9)
 on conflict do nothing
 returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
@@ -88,6 +88,7 @@ type InsertAccountParams struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
+	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
 	Revision              int64
@@ -101,6 +102,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.Name,
 		arg.Status,
 		arg.MaxConcurrentRequests,
+		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
 		arg.Revision,
@@ -207,9 +209,10 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 
 const updateAccount = `-- name: UpdateAccount :one
 update accounts
-set name = $1, status = $2, max_concurrent_requests = $3, price_multiplier = $4,
-    model_multipliers = $5, revision = $6, updated_at = now()
-where id = $7
+set name = $1, status = $2, max_concurrent_requests = $3,
+    max_open_video_jobs = $4, price_multiplier = $5,
+    model_multipliers = $6, revision = $7, updated_at = now()
+where id = $8
 returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
 `
 
@@ -217,6 +220,7 @@ type UpdateAccountParams struct {
 	Name                  string
 	Status                string
 	MaxConcurrentRequests int32
+	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
 	Revision              int64
@@ -228,6 +232,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Name,
 		arg.Status,
 		arg.MaxConcurrentRequests,
+		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
 		arg.Revision,
