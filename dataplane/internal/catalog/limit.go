@@ -16,6 +16,15 @@ func (m *Model) InputLimit(bodyBytes int) int64 {
 	return max(m.ContextWindow, int64(bodyBytes))
 }
 
+// BoundedOutput returns the output limit that a request effectively has: its own, or that of the model if it is lower.
+// requested is zero if the request has none; the result is zero if neither is known.
+func (m *Model) BoundedOutput(requested int64) int64 {
+	if m.MaxOutputTokens > 0 && (requested <= 0 || requested > m.MaxOutputTokens) {
+		return m.MaxOutputTokens
+	}
+	return max(requested, 0)
+}
+
 // OutputLimit returns how many output tokens an answer with n choices can have at
 // most, or zero if that is unknown. requested is the limit in the request, zero if
 // it has none. Image models have no limit in tokens.
@@ -23,7 +32,7 @@ func (m *Model) OutputLimit(requested, n int64) int64 {
 	if m.Type == catalogkv.Image {
 		return 0
 	}
-	for _, limit := range [...]int64{requested, m.MaxOutputTokens, m.ContextWindow} {
+	for _, limit := range [...]int64{m.BoundedOutput(requested), m.ContextWindow} {
 		if limit > math.MaxInt64/max(n, 1) {
 			return 0
 		}

@@ -18,6 +18,7 @@ func TestLimitsOfARequest(t *testing.T) {
 		"unknown window":            {model(catalogkv.Text, 0, 0).InputLimit(9000), 0},
 		"limit of the request":      {model(catalogkv.Text, 8000, 500).OutputLimit(100, 3), 300},
 		"limit of the model":        {model(catalogkv.Text, 8000, 500).OutputLimit(0, 0), 500},
+		"limit above the model's":   {model(catalogkv.Text, 8000, 500).OutputLimit(math.MaxInt64, 2), 1000},
 		"window as limit of output": {model(catalogkv.Text, 8000, 0).OutputLimit(0, 1), 8000},
 		"unknown limit":             {model(catalogkv.Text, 0, 0).OutputLimit(0, 1), 0},
 		"limit beyond every number": {model(catalogkv.Text, 0, 0).OutputLimit(math.MaxInt64, 2), 0},

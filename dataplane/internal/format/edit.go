@@ -14,6 +14,9 @@ type Target struct {
 	Policy *Policy
 	// Rules are the rules that the request was checked with.
 	Rules Rules
+	// MaxOutput is the model's output limit in tokens, zero if it is unknown. A higher limit of the request is lowered
+	// to it: some providers refuse such a limit instead of ignoring it.
+	MaxOutput int64
 	// IdentityFunc returns the replacement of a client's identifier: a hash keyed by the account, at most 64
 	// characters. Nil drops identifiers.
 	IdentityFunc func(value string) string
@@ -82,6 +85,9 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), &t)
 		}
 	}
+	if t.MaxOutput > 0 && r.MaxOutput > t.MaxOutput {
+		r.lowerLimits(e, &t)
+	}
 	for _, row := range t.Policy.forced {
 		e.Set(row.Name, row.raw)
 	}
@@ -100,6 +106,16 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 		return body
 	}
 	return e.Append(dst)
+}
+
+// lowerLimits replaces the output limits of the request, which are above that of the model.
+func (r *Request) lowerLimits(e *Edit, t *Target) {
+	for _, name := range r.spec.Limits {
+		row := t.Policy.params[name]
+		if row != nil && (row.Action == Clamp || row.Action == Forward) && r.Value(name) != nil {
+			e.Set(name, e.Number(row.Clamped(t.MaxOutput)))
+		}
+	}
 }
 
 // apply makes the change of one row.

@@ -205,7 +205,7 @@ func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 	outgoing := buffer.GetSized(outgoingSize(len(a.body.Bytes())))
 	identity := a.server.Identity.Of(a.key.AccountID)
 	out := a.request.AppendUpstream((*outgoing)[:0], format.Target{
-		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), IdentityFunc: identity.Hash,
+		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	})
 	if &out[0] != &a.body.Bytes()[0] {

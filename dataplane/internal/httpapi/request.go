@@ -254,7 +254,7 @@ func mulSaturating(a, b int64) int64 {
 // outputBound is the expected output of one choice, in tokens; it is above zero.
 func (p *pricedRequest) outputBound() int64 {
 	bound := int64(0)
-	for _, limit := range []int64{p.request.MaxOutput, p.model.MaxOutputTokens, p.model.ReserveOutputTokens} {
+	for _, limit := range []int64{p.model.BoundedOutput(p.request.MaxOutput), p.model.ReserveOutputTokens} {
 		if limit > 0 && (bound == 0 || limit < bound) {
 			bound = limit
 		}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 
 	"modelgateway/shared/catalogkv"
@@ -19,5 +20,27 @@ func TestRequestWhoseReservationOverflowsIsRefused(t *testing.T) {
 		if calls := len(g.sims[0].received()); calls != 0 {
 			t.Errorf("n of %d: the provider got %d requests", n, calls)
 		}
+	}
+}
+
+func TestOutputLimitAboveTheModelsIsLoweredBeforeTheReservation(t *testing.T) {
+	t.Parallel()
+	reserved := map[string]int64{}
+	for _, limit := range []string{"100", "100000", "9e99"} {
+		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) { m.MaxOutputTokens = 100 }}, jsonAnswer(http.StatusOK, chatJSON))
+		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[],"max_tokens":`+limit+`}`); got.status != http.StatusOK {
+			t.Fatalf("got %d %s", got.status, got.body)
+		}
+		if body := string(g.sims[0].received()[0].body); !strings.Contains(body, `"max_tokens":100}`) && !strings.Contains(body, `"max_tokens":100,`) {
+			t.Errorf("a limit of %s is sent as %s", limit, body)
+		}
+		e := g.spool.all()[0]
+		if e.MaxOutput != 100 {
+			t.Errorf("a limit of %s: the event has the limit %d; want 100", limit, e.MaxOutput)
+		}
+		reserved[limit] = int64(e.Reservation)
+	}
+	if reserved["100"] == 0 || reserved["100000"] != reserved["100"] || reserved["9e99"] != reserved["100"] {
+		t.Errorf("reserved %v; want the same for all", reserved)
 	}
 }

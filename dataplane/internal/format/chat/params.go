@@ -11,8 +11,8 @@ var policy = format.NewPolicy(
 	// Output.
 	format.Param{Name: "audio", Action: format.Forward},
 	format.Param{Name: "logprobs", Action: format.Forward},
-	format.Param{Name: "max_completion_tokens", Action: format.Forward},
-	format.Param{Name: "max_tokens", Action: format.Forward},
+	format.Param{Name: "max_completion_tokens", Action: format.Clamp},
+	format.Param{Name: "max_tokens", Action: format.Clamp},
 	format.Param{Name: "modalities", Action: format.Forward},
 	format.Param{Name: "n", Action: format.Forward},
 	format.Param{Name: "prediction", Action: format.Forward},

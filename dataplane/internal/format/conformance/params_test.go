@@ -34,7 +34,7 @@ func TestParameterTablesMatchTheIndependentList(t *testing.T) {
 	}
 	actions := map[string][]format.Action{
 		"forward": {format.Forward},
-		"clamp":   {format.Clamp, format.Forward}, // token limits are not clamped: the request reserves for them
+		"clamp":   {format.Clamp, format.Forward}, // some have no bound that the gateway knows
 		"reject":  {format.Reject},
 		"force":   {format.Force},
 		"replace": {format.Replace, format.Drop},
@@ -93,6 +93,73 @@ func TestClassifierKnowsTheSentParameters(t *testing.T) {
 			v := classify.Classify(classify.Answer{Format: string(f), Status: http.StatusBadRequest, Body: body})
 			if v.Param != name {
 				t.Errorf("%s: an error about %s has the param %q; add the name to paramNames in package classify", f, name, v.Param)
+			}
+		}
+	}
+}
+
+func TestOutputLimitsAboveTheModelsAreLowered(t *testing.T) {
+	t.Parallel()
+	const chat, responses, messages = catalogkv.Chat, catalogkv.Responses, catalogkv.Messages
+	override := func(f catalogkv.Format, name, policy string) *format.Policy {
+		return dialects[f].Policy().With(catalogkv.Params{name: {Policy: policy, Value: json.RawMessage("30")}})
+	}
+	tests := []struct {
+		f              catalogkv.Format
+		p              *format.Policy
+		model          int64
+		received, sent string // members of the body
+	}{
+		{chat, nil, 50, `"max_tokens":51`, `"max_tokens":50`},
+		{chat, nil, 50, `"max_completion_tokens":1e30`, `"max_completion_tokens":50`},
+		{chat, nil, 50, `"max_tokens":60,"max_completion_tokens":60`, `"max_tokens":50,"max_completion_tokens":50`},
+		{responses, nil, 50, `"max_output_tokens":51`, `"max_output_tokens":50`},
+		{messages, nil, 50, `"max_tokens":51`, `"max_tokens":50`},
+
+		{chat, nil, 50, `"max_tokens":50`, `"max_tokens":50`},
+		{chat, nil, 50, `"max_tokens":0`, `"max_tokens":0`},
+		{chat, nil, 50, `"max_tokens":null`, ``},
+		{chat, nil, 50, ``, ``},
+		{chat, nil, 0, `"max_tokens":51`, `"max_tokens":51`}, // the model has no known limit
+
+		{chat, override(chat, "max_tokens", "clamp"), 50, `"max_tokens":51`, `"max_tokens":30`},
+		{chat, override(chat, "max_tokens", "clamp"), 20, `"max_tokens":51`, `"max_tokens":20`},
+		{chat, override(chat, "max_tokens", "forward"), 50, `"max_tokens":51`, `"max_tokens":50`},
+		{chat, override(chat, "max_tokens", "drop"), 50, `"max_tokens":51`, ``},
+		{chat, override(chat, "max_tokens", "force"), 50, `"max_tokens":51`, `"max_tokens":30`},
+	}
+	for _, tt := range tests {
+		body := `"messages":[]`
+		if tt.f == responses {
+			body = `"input":"x"`
+		}
+		p := tt.p
+		if p == nil {
+			p = dialects[tt.f].Policy()
+		}
+		send := func(members string, limit int64) map[string]json.RawMessage {
+			r, e := dialects[tt.f].Read(parse(t, strings.TrimSuffix(`{"model":"m",`+body+`,`+members, ",")+"}"))
+			if e != nil {
+				t.Fatal(e)
+			}
+			defer r.Release()
+			if e := r.Check(p, format.Rules{}); e != nil {
+				t.Fatalf("%s: %v", members, e)
+			}
+			var sent map[string]json.RawMessage
+			if err := json.Unmarshal(r.AppendUpstream(nil, format.Target{Model: "m", Policy: p, MaxOutput: limit}), &sent); err != nil {
+				t.Fatal(err)
+			}
+			return sent
+		}
+		sent := send(tt.received, tt.model)
+		var want map[string]json.RawMessage
+		if err := json.Unmarshal([]byte("{"+tt.sent+"}"), &want); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
+			if string(sent[name]) != string(want[name]) {
+				t.Errorf("%s: %s with the model's limit %d: %s is sent as %q; want %q", tt.f, tt.received, tt.model, name, sent[name], want[name])
 			}
 		}
 	}

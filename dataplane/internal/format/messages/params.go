@@ -10,7 +10,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "system", Action: format.Forward, Types: format.String | format.Array},
 
 	// Output.
-	format.Param{Name: "max_tokens", Action: format.Forward, Required: true},
+	format.Param{Name: "max_tokens", Action: format.Clamp, Required: true},
 	format.Param{Name: "output_config", Action: format.Forward},
 	format.Param{Name: "output_format", Action: format.Forward},
 

@@ -13,7 +13,7 @@ var policy = format.NewPolicy(
 
 	// Output.
 	format.Param{Name: "include", Action: format.Forward, Types: format.Array},
-	format.Param{Name: "max_output_tokens", Action: format.Forward},
+	format.Param{Name: "max_output_tokens", Action: format.Clamp},
 	format.Param{Name: "text", Action: format.Forward},
 	format.Param{Name: "top_logprobs", Action: format.Forward},
 
