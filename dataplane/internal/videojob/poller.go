@@ -32,52 +32,61 @@ type Queue interface {
 }
 
 const (
-	// concurrentPolls bounds the jobs that a proxy polls at once.
-	concurrentPolls = 16
 	// minPollInterval is the delay after the first poll of a job. The delay grows up to maxPollInterval.
 	minPollInterval = time.Second
 	maxPollInterval = 30 * time.Second
+	// minPutBackInterval is the least delay of a task that goes back to the queue without a poll.
+	minPutBackInterval = 5 * time.Second
 	// queueRetryInterval is the delay after an error of the queue.
 	queueRetryInterval = time.Second
 )
 
 // Poller polls the jobs of the work queue until they end, whether or not their
-// clients ask for them.
+// clients ask for them. It receives every task at once, so that no account's task
+// waits behind the tasks of another; the accounts take turns, and tasks that are
+// too many go back to the queue.
 type Poller struct {
 	tracker *Tracker
 	queue   Queue
 	log     *slog.Logger
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
-	// receiving has an element while a goroutine waits for a task. Only one may: the queue bounds the waiting requests of
-	// all proxies together.
-	receiving chan struct{}
+	turns   turns
 }
 
 // NewPoller returns a Poller that is not started.
 func NewPoller(t *Tracker, q Queue, log *slog.Logger) *Poller {
-	return &Poller{tracker: t, queue: q, log: log, receiving: make(chan struct{}, 1)}
+	return &Poller{tracker: t, queue: q, log: log, turns: turns{accounts: map[string]*share{}}}
 }
 
 // Start polls jobs until Stop is called.
 func (p *Poller) Start(ctx context.Context) {
 	ctx, p.stop = context.WithCancel(ctx)
-	for range concurrentPolls {
-		p.tasks.Go(func() { p.run(ctx) })
-	}
+	p.tasks.Go(func() { p.receive(ctx) })
 }
 
-// Stop cancels the polls under way and returns when they have ended. Their tasks
-// are delivered again, to any proxy.
+// Stop cancels the polls under way and returns when they have ended. Their tasks,
+// and those that wait for their turn, are delivered again, to any proxy.
 func (p *Poller) Stop() {
 	p.stop()
 	p.tasks.Wait()
+	for _, task := range p.turns.drain() {
+		task.RetryAfter(0)
+	}
 }
 
-func (p *Poller) run(ctx context.Context) {
+// receive takes tasks from the queue. Only one goroutine of a proxy waits for one:
+// the queue bounds the waiting requests of all proxies together.
+func (p *Poller) receive(ctx context.Context) {
 	var repeatedErrors logdedup.Filter
 	for ctx.Err() == nil {
-		task, err := p.nextTask(ctx)
+		task, err := p.queue.NextVideoTask(ctx)
+		if task != nil {
+			if excess := p.turns.add(task); excess != nil {
+				excess.RetryAfter(max(minPutBackInterval, pollInterval(excess.Deliveries)))
+			}
+			p.startPolls(ctx)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -86,20 +95,23 @@ func (p *Poller) run(ctx context.Context) {
 		}
 		if err != nil {
 			sleep.For(ctx, queueRetryInterval)
-			continue
 		}
-		p.poll(ctx, task)
 	}
 }
 
-func (p *Poller) nextTask(ctx context.Context) (*Task, error) {
-	select {
-	case p.receiving <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// startPolls polls the tasks whose turn it is.
+func (p *Poller) startPolls(ctx context.Context) {
+	for ctx.Err() == nil {
+		task := p.turns.next()
+		if task == nil {
+			return
+		}
+		p.tasks.Go(func() {
+			p.poll(ctx, task)
+			p.turns.done(task)
+			p.startPolls(ctx)
+		})
 	}
-	defer func() { <-p.receiving }()
-	return p.queue.NextVideoTask(ctx)
 }
 
 func (p *Poller) poll(ctx context.Context, task *Task) {

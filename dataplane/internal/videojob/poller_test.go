@@ -20,24 +20,9 @@ import (
 type fakeQueue struct {
 	tasks chan *Task
 	mu    sync.Mutex
-	// failures is how many calls of NextVideoTask fail, waiters how many wait for a task.
+	// failures is how many calls of NextVideoTask fail.
 	failures int
-	waiters  int
 	results  []string
-}
-
-// settledWaiters returns how many calls wait for a task once no goroutine can go on.
-func (q *fakeQueue) settledWaiters() int {
-	synctest.Wait()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiters
-}
-
-func (q *fakeQueue) addWaiters(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiters += n
 }
 
 func newQueue() *fakeQueue { return &fakeQueue{tasks: make(chan *Task, 10)} }
@@ -52,8 +37,6 @@ func (q *fakeQueue) NextVideoTask(ctx context.Context) (*Task, error) {
 	if failing {
 		return nil, errNoReply
 	}
-	q.addWaiters(1)
-	defer q.addWaiters(-1)
 	select {
 	case task := <-q.tasks:
 		return task, nil
@@ -131,7 +114,7 @@ func TestPollerRetriesFailedQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f, q := setup(t), newQueue()
-		q.failures = 2 * concurrentPolls
+		q.failures = 2
 		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
 		started := time.Now()
 		p.Start(t.Context())
@@ -146,29 +129,6 @@ func TestPollerRetriesFailedQueue(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"video_9 acknowledged"}, q.takeResults()); diff != "" {
 			t.Errorf("results of the tasks (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// Up to concurrentPolls jobs are polled at once, but only one goroutine waits for
-// a task.
-func TestOnePollerAtATimeWaitsForATask(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f, q := setup(t), newQueue()
-		f.createJob(t, "up_1")
-		f.Tracker.providers = silentProvider{}
-		p := NewPoller(f.Tracker, q, slog.New(slog.DiscardHandler))
-		p.Start(t.Context())
-		defer p.Stop()
-		for range concurrentPolls {
-			if waiters := q.settledWaiters(); waiters != 1 {
-				t.Fatalf("%d goroutines wait for a task; want 1", waiters)
-			}
-			q.put(jobID, 1)
-		}
-		if waiters, left := q.settledWaiters(), len(q.tasks); waiters != 0 || left != 0 {
-			t.Errorf("with %d polls under way, %d goroutines wait and %d tasks are left; want none", concurrentPolls, waiters, left)
 		}
 	})
 }
