@@ -157,6 +157,13 @@ func TestLargeBodyOfAnAccountWithoutMoneyIsNotRead(t *testing.T) {
 	if diff := cmp.Diff(want, g.refusedUpload(limited, 2*mib).apiError(t), ignoreTexts); diff != "" {
 		t.Errorf("a spend limit of zero (-want +got):\n%s", diff)
 	}
+	ended := make(chan struct{})
+	chunked := g.begin(t.Context(), http.MethodPost, "/v1/images/generations", spaces(2*mib, ended))
+	close(ended)
+	_ = chunked.Body.Close()
+	if chunked.StatusCode != http.StatusPaymentRequired {
+		t.Errorf("an unfinished body without a declared length: got %d; want 402", chunked.StatusCode)
+	}
 	// The order of the checks is that of the contract for all other bodies.
 	if got := g.post("/v1/chat/completions", `{"model":"none","x":"`+strings.Repeat("x", mib-100)+`"}`).apiError(t); got.Status != http.StatusNotFound {
 		t.Errorf("a small body: got %+v", got)
