@@ -557,10 +557,13 @@ func TestNewSessionAbortsWaitersOfTheOldOne(t *testing.T) {
 
 // The units are returned at once, because recalls are sent to the next session only, which does
 // not hold them.
+// The control plane has fenced the session, for example because it could not be reached for a while. The next session of
+// the same proxy can use every slot as soon as the requests of the old one have ended.
 func TestUnitsOfAnEndedSessionAreReturnedWhenItsRequestsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		cp := newPlane(t, 1_000_000, 1<<40, 100)
+		const slots = 100
+		cp := newPlane(t, 1_000_000, 1<<40, slots)
 		for id := range cp.allocator.Pools {
 			cp.allocator.Pools[id].EnterEscrow()
 		}
@@ -569,6 +572,7 @@ func TestUnitsOfAnEndedSessionAreReturnedWhenItsRequestsEnd(t *testing.T) {
 		for range 60 {
 			running = append(running, p.mustAcquire(t, 10))
 		}
+		cp.fence(1)
 		p.begin(2)
 		time.Sleep(time.Second)
 		if held := cp.held(slotsPool); held != 60 {
@@ -578,6 +582,15 @@ func TestUnitsOfAnEndedSessionAreReturnedWhenItsRequestsEnd(t *testing.T) {
 			h.charged(0)
 		}
 		time.Sleep(time.Second)
+		drained(t, cp)
+		running = running[:0]
+		for range slots {
+			running = append(running, p.mustAcquire(t, 10))
+		}
+		for _, h := range running {
+			h.charged(0)
+		}
+		time.Sleep(time.Minute) // idle units are kept for a while
 		drained(t, cp)
 		p.stop(t)
 	})

@@ -39,9 +39,11 @@ type plane struct {
 	mu        sync.Mutex
 	allocator *allocator.Allocator
 	last      map[wire.SessionID]wire.LeaseResponse
-	ended     map[wire.SessionID]bool
-	requests  int
-	returned  chan struct{} // closed and replaced at every return
+	// fenced sessions can only repeat a request and return units, ended ones cannot even do that.
+	fenced   map[wire.SessionID]bool
+	ended    map[wire.SessionID]bool
+	requests int
+	returned chan struct{} // closed and replaced at every return
 	// proxies get the recalls.
 	proxies map[wire.SessionID]*proxy
 }
@@ -49,7 +51,7 @@ type plane struct {
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
 	t.Helper()
 	p := &plane{
-		t: t, allocator: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, ended: map[wire.SessionID]bool{},
+		t: t, allocator: allocator.New(), last: map[wire.SessionID]wire.LeaseResponse{}, fenced: map[wire.SessionID]bool{}, ended: map[wire.SessionID]bool{},
 		returned: make(chan struct{}), proxies: map[wire.SessionID]*proxy{},
 	}
 	for kind, total := range map[wire.PoolKind]int64{wire.Balance: balance, wire.KeyLimit: limit, wire.Slots: slots} {
@@ -105,10 +107,10 @@ func (p *plane) decide(request *wire.LeaseRequest, pending *allocator.PendingReq
 	p.requests++
 	last := p.last[request.Session]
 	switch {
-	case p.ended[request.Session]:
-		return wire.LeaseResponse{Number: request.Number, Status: wire.Fenced}, true
-	case request.Number <= last.Number:
+	case !p.ended[request.Session] && request.Number <= last.Number:
 		return last, true
+	case p.fenced[request.Session] || p.ended[request.Session]:
+		return wire.LeaseResponse{Number: request.Number, Status: wire.Fenced}, true
 	}
 	reply, decided := p.allocator.Decide(request, pending)
 	if decided && reply.Status == wire.Done {
@@ -129,6 +131,13 @@ func (p *plane) applyReturn(r *wire.Return) wire.ReturnResponse {
 		return wire.ReturnResponse{Status: wire.Fenced}
 	}
 	return wire.ReturnResponse{Status: wire.Done, Settled: p.allocator.Settled(r.Session, r.Reports)}
+}
+
+// fence ends a session that holds units.
+func (p *plane) fence(s wire.SessionID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fenced[s] = true
 }
 
 // check checks invariant I1 for every pool: total = free + outstanding + settled.

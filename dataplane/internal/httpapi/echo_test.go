@@ -29,7 +29,9 @@ func TestErrorsOfOneAccountDoNotStopAnother(t *testing.T) {
 	openAI := `{"error":{"message":"Invalid value: '%s'. Supported values are: 'system', 'assistant', and 'user'.","type":"invalid_request_error","param":"messages[0].role","code":"invalid_value"}}`
 	anthropic := `{"type":"error","error":{"type":"invalid_request_error","message":"messages: Unexpected role \"%s\". Allowed roles are \"user\" or \"assistant\"."}}`
 	vLLM := `{"object":"error","message":"[{'type': 'literal_error', 'loc': ('body', 'messages', 0, 'role'), 'msg': \"Input should be 'user'\", 'input': '%s'}]","type":"BadRequestError","code":400}`
-	echo := func(format, role string) http.HandlerFunc { return jsonAnswer(http.StatusBadRequest, fmt.Sprintf(format, role)) }
+	echo := func(format, role string) http.HandlerFunc {
+		return jsonAnswer(http.StatusBadRequest, fmt.Sprintf(format, role))
+	}
 	for _, tt := range []struct {
 		name, role string
 		bad        http.HandlerFunc
