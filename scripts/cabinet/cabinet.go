@@ -150,7 +150,9 @@ func (c *Cabinet) revoke(ctx context.Context, key *adminclient.IssuedKey) error 
 			return err
 		}
 		if revoked.StatusCode == http.StatusAccepted {
-			continue // the control plane has already waited for the proxies
+			// The control plane has already waited for the proxies.
+			c.printf("the key is revoked; these proxies have not confirmed yet: %s", strings.Join(revoked.Value.WaitingFor, ", "))
+			continue
 		}
 		c.printf("the key is revoked; %d proxies have confirmed", revoked.Value.ConfirmedBy)
 		break

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -194,10 +193,12 @@ func (o *operation) run(ctx context.Context, args []string) error {
 // or a wait=applied that timed out.
 func pending(answer *http.Response, text []byte) error {
 	var state struct {
-		Effective *bool `json:"effective"`
+		Effective  *bool    `json:"effective"`
+		WaitingFor []string `json:"waiting_for"`
 	}
 	if answer.StatusCode == http.StatusAccepted && json.Unmarshal(text, &state) == nil && state.Effective != nil && !*state.Effective {
-		return &exitError{ExitUnreachable, errors.New("the change is made, but not every proxy has confirmed it; run the command again to wait longer")}
+		names := cmp.Or(strings.Join(state.WaitingFor, ", "), "unknown")
+		return &exitError{ExitUnreachable, fmt.Errorf("the change is made, but these proxies have not confirmed it: %s; run the command again to wait longer", names)}
 	}
 	if answer.Header.Get("Applied") == "false" {
 		names := cmp.Or(answer.Header.Get("Applied-Pending"), "unknown")

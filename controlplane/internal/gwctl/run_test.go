@@ -199,7 +199,7 @@ func TestIncompleteStreamIsAFailure(t *testing.T) {
 func TestChangeThatIsNotEffectiveYetHasItsOwnExitCode(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]http.HandlerFunc{
-		"revocation": answerJSON(202, `{"effective":false,"revision":1}`),
+		"revocation": answerJSON(202, `{"effective":false,"revision":1,"waiting_for":["proxy-1","proxy-3"]}`),
 		"wait": func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Applied", "false")
 			w.Header().Set("Applied-Pending", "proxy-3")
@@ -207,7 +207,7 @@ func TestChangeThatIsNotEffectiveYetHasItsOwnExitCode(t *testing.T) {
 		},
 	} {
 		b := setup(t, answer)
-		if code, out, errs := b.run("keys", "revoke", "key_1"); code != gwctl.ExitUnreachable || !strings.Contains(out, "revision") || !strings.Contains(errs, "the change is made") {
+		if code, out, errs := b.run("keys", "revoke", "key_1"); code != gwctl.ExitUnreachable || !strings.Contains(out, "revision") || !strings.Contains(errs, "the change is made") || !strings.Contains(errs, "proxy-3") {
 			t.Errorf("%s: exit %d, %q, %q", name, code, out, errs)
 		}
 	}
