@@ -114,6 +114,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 		return err
 	}
 	a.closers = append(a.closers, a.adminDB.Close)
+	a.log.InfoContext(ctx, "connected to postgres", "application_name", cfg.Name)
 	a.probes.Add("postgres", a.db.Ping)
 	a.probes.Add("schema", a.db.Migrated)
 	if err := a.db.Migrated(ctx); err != nil {

@@ -1,9 +1,12 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +36,7 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 			mark(t, conn, table)
 			release := awaitStandby(t, r, conn)
 			statuses := crowd(t, r, 1, account.Key, model, 0)
-			killed := awaitCommit(t, conn, table)
+			killed := awaitTransaction(t, r, conn, "wait_event = 'SyncRep' and starts_with(application_name, '"+marked+"')")
 			restarted := r.Kill(t, killed)
 			release()
 			status := <-statuses
@@ -50,15 +53,20 @@ func TestChaos_cp_crash_after_commit(t *testing.T) {
 	}
 }
 
-// mark makes each transaction that writes a table add the table to the application name of its
+// marked begins the application name of a connection with a marked transaction.
+const marked = "chaos "
+
+// mark makes each transaction that writes a table add a mark to the application name of its
 // connection, and makes its commit wait for a standby.
 func mark(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
-	const function = `create or replace function chaos_mark() returns trigger language plpgsql as $$ begin
-		perform set_config('application_name', 'chaos ' || tg_table_name || ' ' || current_setting('application_name'), true);
+	function := fmt.Sprintf(`create or replace function chaos_mark() returns trigger language plpgsql as $$ begin
+		if not starts_with(current_setting('application_name'), '%[1]s') then
+			perform set_config('application_name', '%[1]s' || current_setting('application_name'), true);
+		end if;
 		perform set_config('synchronous_commit', 'on', true);
 		return null;
-	end $$`
+	end $$`, marked)
 	trigger := fmt.Sprintf(`create trigger chaos_mark after insert or update on %s for each statement execute function chaos_mark()`, table)
 	for _, statement := range []string{function, trigger} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
@@ -127,18 +135,34 @@ func commitWaits(ctx context.Context, conn, probe *pgx.Conn) error {
 	}
 }
 
-// awaitCommit waits until a transaction that wrote the table is committed and not yet
-// acknowledged, and returns the control plane of the transaction.
-func awaitCommit(t *testing.T, conn *pgx.Conn, table string) (part string) {
+// awaitTransaction waits until a transaction of a control plane meets a condition on
+// pg_stat_activity, and returns the control plane.
+func awaitTransaction(t *testing.T, r *rig.Rig, conn *pgx.Conn, condition string) (part string) {
 	t.Helper()
-	rig.Await(t, "a commit of "+table+" to wait for the standby", func(ctx context.Context) error {
+	rig.Await(t, "a transaction of which "+condition, func(ctx context.Context) error {
 		var name string
-		err := conn.QueryRow(ctx, `select application_name from pg_stat_activity where wait_event = 'SyncRep' and starts_with(application_name, $1)`,
-			"chaos "+table+" ").Scan(&name)
-		part = name[strings.LastIndexByte(name, ' ')+1:] // each statement adds the table again
+		err := conn.QueryRow(ctx, `select application_name from pg_stat_activity where application_name <> '' and `+condition).Scan(&name)
+		if err != nil {
+			return err
+		}
+		part, err = partOf(r, strings.TrimPrefix(name, marked))
 		return err
 	})
 	return part
+}
+
+// partOf returns the control plane whose connections have a name in Postgres. Each logs its name.
+func partOf(r *rig.Rig, name string) (string, error) {
+	for _, part := range r.ControlPlanes() {
+		log, err := os.ReadFile(filepath.Join(r.Dir(), "log", part+".log"))
+		if err != nil {
+			return "", err
+		}
+		if bytes.Contains(log, []byte(name)) {
+			return part, nil
+		}
+	}
+	return "", fmt.Errorf("no control plane has logged the name %q", name)
 }
 
 // checkGrantedOnce checks that the reservation of the only request of an account was granted

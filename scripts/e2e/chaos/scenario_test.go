@@ -13,31 +13,33 @@ import (
 // scenarios maps each failure scenario of docs/protocol.md to the tests that cover it. The name
 // of a test in another package begins with the directory of the package.
 var scenarios = map[string][]string{
-	"kill9_midstream":                {"TestChaos_kill9_midstream"},
-	"cut_dp_revoke_bound":            {"TestChaos_cut_dp_revoke_bound"},
-	"pause_dp_60s_zombie":            {"TestChaos_pause_dp_60s_zombie"},
-	"nats_powercut_replay":           {"TestChaos_nats_powercut_replay"},
-	"nats_stream_deleted":            {"TestChaos_nats_stream_deleted"},
-	"cp_crash_after_commit":          {"TestChaos_cp_crash_after_commit"},
-	"pg_restart_load":                {"TestChaos_pg_restart_load"},
-	"pg_failover_with_loss":          {"TestChaos_pg_failover_with_loss", "controlplane/internal/bus.TestPostgresLosesCommits"},
-	"dup_shuffle_events":             {"TestChaos_dup_shuffle_events"},
-	"altered_duplicate_quarantined":  {"TestChaos_altered_duplicate_quarantined"},
-	"suspend_clock":                  {"dataplane/internal/session.TestSessionExpiresWhileTheMachineIsSuspended", "TestChaos_pause_dp_60s_zombie"},
-	"limit10_16dps_no_false_429":     {"TestChaos_limit10_16dps_no_false_429"},
-	"last_cent_race":                 {"TestChaos_last_cent_race"},
-	"burst_10k_accounts":             {"TestChaos_burst_10k_accounts"},
-	"disk_full_no_admit":             {"TestChaos_disk_full_no_admit"},
-	"cp_down_30min_fake_time":        {"dataplane/internal/app.TestControlPlaneIsDownForHalfAnHour"},
-	"settle_two_workers_no_deadlock": {"TestChaos_settle_two_workers_no_deadlock"},
-	"revoke_vs_load_race":            {"TestChaos_revoke_vs_load_race"},
-	"restart_fleet_cold":             {"TestChaos_restart_fleet_cold"},
+	"kill9_midstream":                      {"TestChaos_kill9_midstream"},
+	"cut_dp_revoke_bound":                  {"TestChaos_cut_dp_revoke_bound"},
+	"pause_dp_60s_zombie":                  {"TestChaos_pause_dp_60s_zombie"},
+	"nats_powercut_replay":                 {"TestChaos_nats_powercut_replay"},
+	"nats_stream_deleted":                  {"TestChaos_nats_stream_deleted"},
+	"cp_crash_after_commit":                {"TestChaos_cp_crash_after_commit"},
+	"pg_restart_load":                      {"TestChaos_pg_restart_load"},
+	"pg_failover_with_loss":                {"TestChaos_pg_failover_with_loss", "controlplane/internal/bus.TestPostgresLosesCommits"},
+	"dup_shuffle_events":                   {"TestChaos_dup_shuffle_events"},
+	"altered_duplicate_quarantined":        {"TestChaos_altered_duplicate_quarantined"},
+	"suspend_clock":                        {"dataplane/internal/session.TestSessionExpiresWhileTheMachineIsSuspended", "TestChaos_pause_dp_60s_zombie"},
+	"limit10_16dps_no_false_429":           {"TestChaos_limit10_16dps_no_false_429"},
+	"last_cent_race":                       {"TestChaos_last_cent_race"},
+	"burst_10k_accounts":                   {"TestChaos_burst_10k_accounts"},
+	"disk_full_no_admit":                   {"TestChaos_disk_full_no_admit"},
+	"cp_down_30min_fake_time":              {"dataplane/internal/app.TestControlPlaneIsDownForHalfAnHour"},
+	"settle_two_workers_no_deadlock":       {"TestChaos_settle_two_workers_no_deadlock"},
+	"revoke_vs_load_race":                  {"TestChaos_revoke_vs_load_race"},
+	"restart_fleet_cold":                   {"TestChaos_restart_fleet_cold"},
+	"usage_stream_full":                    {"TestChaos_usage_stream_full"},
+	"large_bodies_at_a_small_memory_limit": {"TestChaos_large_bodies_at_a_small_memory_limit"},
 }
 
 // Every scenario has tests, and every test named after a scenario is listed.
 func TestEveryScenarioHasATest(t *testing.T) {
 	t.Parallel()
-	const names = 19
+	const names = 21
 	if len(scenarios) != names {
 		t.Errorf("there are %d names; want %d", len(scenarios), names)
 	}
