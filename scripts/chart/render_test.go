@@ -131,6 +131,9 @@ type object struct {
 		Ingress     []struct{ Ports []port }
 		// ScaleTarget belongs to a HorizontalPodAutoscaler.
 		ScaleTarget struct{ Kind, Name string } `yaml:"scaleTargetRef"`
+		MinReplicas int                         `yaml:"minReplicas"`
+		// TTL belongs to a Job.
+		TTL *int `yaml:"ttlSecondsAfterFinished"`
 		// Endpoints belongs to a ServiceMonitor.
 		Endpoints []port
 	}

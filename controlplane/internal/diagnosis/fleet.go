@@ -30,6 +30,8 @@ func checkFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
 	add.check(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
 		"No requests are served.", "Start a proxy. If one is running, check its log and /readyz.")
+	add.check(f.CatalogRev == 0, Failure, "catalog", "", fmt.Sprintf("catalog at revision %d", f.CatalogRev),
+		"No catalog has been applied, so there are no models and every request is answered with 404.", "Apply one: `gwctl catalog apply FILE`.")
 	for i := range f.RefusedCredentials {
 		c := &f.RefusedCredentials[i]
 		add.check(true, Warning, "credentials", c.Provider+"/"+c.Credential,

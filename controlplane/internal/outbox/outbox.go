@@ -164,17 +164,18 @@ func (p *Publisher) publish(ctx context.Context, entries []catalog.Entry, positi
 
 // repair publishes the whole catalog if the bucket's head differs from the database's, or if it was
 // sealed with another fleet key. The outbox is empty, so the heads differ only if the bucket has
-// lost entries.
+// lost entries, or in a new installation: it gets the head of an empty catalog, because proxies are
+// not ready before they have one.
 func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	entries, rev, err := p.snapshot(ctx)
 	if err != nil {
 		return fmt.Errorf("outbox: read the catalog: %w", err)
 	}
-	published, err := p.head(ctx)
+	published, found, err := p.head(ctx)
 	if err != nil {
 		return err
 	}
-	if published == rev {
+	if found && published == rev {
 		if same, err := p.sameFleetKey(ctx, entries); err != nil || same {
 			return err
 		}
@@ -198,6 +199,10 @@ func (p *Publisher) repair(ctx context.Context, position uint64) error {
 	}
 	if err := p.publish(ctx, append(entries, catalog.Entry{Subject: subject.CatalogHead, Payload: head}), position); err != nil {
 		return err
+	}
+	if rev == 0 {
+		p.log.InfoContext(ctx, "empty catalog published, because none has been applied yet")
+		return nil
 	}
 	p.metrics.republished.Inc()
 	p.log.InfoContext(ctx, "catalog bucket restored", "rev", rev, "found_rev", published, "entries", len(entries))
@@ -234,15 +239,15 @@ func (p *Publisher) sameFleetKey(ctx context.Context, entries []catalog.Entry) (
 	return true, nil
 }
 
-// head returns the revision of the bucket; zero if it is empty.
-func (p *Publisher) head(ctx context.Context) (int64, error) {
+// head returns the revision of the bucket, and whether the bucket has one.
+func (p *Publisher) head(ctx context.Context) (rev int64, found bool, err error) {
 	text, err := p.bucket.Get(ctx, subject.CatalogHead)
 	if err != nil || text == nil {
-		return 0, err
+		return 0, false, err
 	}
 	var head catalogkv.Head
 	if err := json.Unmarshal(text, &head); err != nil {
-		return 0, nil //nolint:nilerr // an invalid head is treated as a missing one: repair replaces it
+		return 0, false, nil //nolint:nilerr // an invalid head is treated as a missing one: repair replaces it
 	}
-	return head.Rev, nil
+	return head.Rev, true, nil
 }

@@ -135,6 +135,9 @@ func setup(store Store, bucket Bucket, snapshot SnapshotFunc) *Publisher {
 
 func nothing(context.Context) ([]catalog.Entry, int64, error) { return nil, 0, nil }
 
+// headOfNothing is the head of the catalog nothing.
+const headOfNothing = `{"v":1,"rev":0}`
+
 func entry(subject, payload string) catalog.Entry {
 	return catalog.Entry{Subject: subject, Payload: []byte(payload)}
 }
@@ -142,7 +145,7 @@ func entry(subject, payload string) catalog.Entry {
 func TestPublishesInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, bucket := newStore(), &fakeBucket{values: map[string]string{}}
+		store, bucket := newStore(), &fakeBucket{values: map[string]string{"head": headOfNothing}}
 		p := setup(store, bucket, nothing)
 		p.Start(t.Context())
 		defer p.Stop()
@@ -152,7 +155,7 @@ func TestPublishesInOrder(t *testing.T) {
 		if diff := cmp.Diff(want, bucket.log); diff != "" {
 			t.Errorf("published (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(map[string]string{"b": "4", "c": "3"}, bucket.content()); diff != "" {
+		if diff := cmp.Diff(map[string]string{"head": headOfNothing, "b": "4", "c": "3"}, bucket.content()); diff != "" {
 			t.Errorf("bucket (-want +got):\n%s", diff)
 		}
 	})
@@ -161,19 +164,19 @@ func TestPublishesInOrder(t *testing.T) {
 func TestPublishesAgainAfterAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store, bucket := newStore(), &fakeBucket{values: map[string]string{}, err: errors.New("the bus is away")}
+		store, bucket := newStore(), &fakeBucket{values: map[string]string{"head": headOfNothing}, err: errors.New("the bus is away")}
 		p := setup(store, bucket, nothing)
 		p.Start(t.Context())
 		defer p.Stop()
 		store.add(entry("a", "1"), entry("b", "2"))
 		synctest.Wait()
-		if got := bucket.content(); len(got) != 0 {
-			t.Fatalf("bucket holds %v; want nothing", got)
+		if got := bucket.content(); len(got) != 1 {
+			t.Fatalf("bucket holds %v; want nothing new", got)
 		}
 		bucket.lose(nil)
 		time.Sleep(2 * retryPause) // of the bubble
 		synctest.Wait()
-		if diff := cmp.Diff(map[string]string{"a": "1", "b": "2"}, bucket.content()); diff != "" {
+		if diff := cmp.Diff(map[string]string{"head": headOfNothing, "a": "1", "b": "2"}, bucket.content()); diff != "" {
 			t.Errorf("bucket (-want +got):\n%s", diff)
 		}
 	})
@@ -273,6 +276,21 @@ func TestLostEntriesAreRestored(t *testing.T) {
 				t.Errorf("bucket (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Proxies are ready when they have a catalog, so a new installation publishes its empty one, once.
+func TestNewInstallationPublishesAnEmptyCatalog(t *testing.T) {
+	t.Parallel()
+	bucket := &fakeBucket{values: map[string]string{}}
+	p := setup(newStore(), bucket, nothing)
+	for range 2 {
+		if _, err := p.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"head": headOfNothing}, bucket.content()); diff != "" || len(bucket.log) != 1 {
+		t.Errorf("published %v; bucket (-want +got):\n%s", bucket.log, diff)
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	"modelgateway/dataplane/internal/format/responses"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -37,6 +38,7 @@ import (
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
 	"modelgateway/shared/platform/settings"
+	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
@@ -125,7 +127,7 @@ func build(
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
-		Metrics: httpapi.NewMetrics(reg), Log: log, Access: access, Budget: budget,
+		Metrics: meter.New(reg), Log: log, Access: access, Budget: budget,
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
 	probes.Add("session", keeper.Ready)
@@ -157,6 +159,8 @@ func build(
 		probes.SetDraining()
 		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
 		defer cancel()
+		api.Drain()
+		sleep.For(drain, cfg.DrainNotice)
 		err := api.Stop(drain)
 		providers.Close()
 		return err

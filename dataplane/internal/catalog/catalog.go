@@ -176,9 +176,9 @@ func (s *Store) Rev() int64 {
 // AppliedAt returns when the newest snapshot was built.
 func (s *Store) AppliedAt() time.Time { return time.Unix(0, s.appliedAt.Load()) }
 
-// Ready returns an error before the first Apply.
+// Ready returns an error before the first Apply. An empty catalog is ready, too: a new installation has none yet.
 func (s *Store) Ready() error {
-	if s.Rev() == 0 {
+	if s.Snapshot() == nil {
 		return errors.New("catalog: not loaded yet")
 	}
 	return nil

@@ -80,6 +80,15 @@ func names(models []*Model) []string {
 	return names
 }
 
+// A new installation has an empty catalog, and its proxies are ready.
+func TestAnEmptyCatalogIsReady(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	if got := s.apply(0); s.store.Ready() != nil || len(got.Visible("")) != 0 {
+		t.Errorf("ready: %v, models %v; want ready without models", s.store.Ready(), names(got.Visible("")))
+	}
+}
+
 func TestSnapshotChangesWithTheHeadOnly(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

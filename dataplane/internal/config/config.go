@@ -25,6 +25,7 @@ type Config struct {
 	Upstream        Upstream      `mapstructure:"upstream"`
 	Log             Log           `mapstructure:"log"`
 	DrainTimeout    time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT."`
+	DrainNotice     time.Duration `mapstructure:"drain_notice" usage:"Part of drain_timeout, at its start, in which new requests are still served and each answer asks its client to close the connection, so that no reused connection is cut."`
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time after draining for returning leases and publishing usage."`
 }
 
@@ -111,6 +112,7 @@ func Default() Config {
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
 		DrainTimeout:    30 * time.Second,
+		DrainNotice:     2 * time.Second,
 		ShutdownTimeout: 10 * time.Second,
 	}
 }
@@ -170,6 +172,7 @@ func (c *Config) Validate() error {
 	v.Reject(a.BodyBudget != 0 && a.BodyBudget < 80<<20, "api.body_budget is below 80 MiB")
 	v.Reject(a.AccountBodyPercent <= 0 || a.AccountBodyPercent > 100, "api.account_body_percent is not between 1 and 100")
 	v.Reject(c.DrainTimeout < 0, "drain_timeout is negative")
+	v.Reject(c.DrainNotice < 0, "drain_notice is negative")
 	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
 	return v.Err()
 }

@@ -93,6 +93,7 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *Config) { c.API.BodyBudget = 1 << 20 }, "api.body_budget"},
 		{func(c *Config) { c.API.AccountBodyPercent = 101 }, "api.account_body_percent"},
 		{func(c *Config) { c.DrainTimeout = -1 }, "drain_timeout"},
+		{func(c *Config) { c.DrainNotice = -1 }, "drain_notice"},
 		{func(c *Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
 	}
 	for _, tt := range tests {

@@ -119,7 +119,7 @@ func failureOf(err error) *provider.Failure {
 
 // recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it.
 func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) {
-	s.Metrics.recordAttempt(choice.Provider.ID, f.Class)
+	s.Metrics.RecordAttempt(choice.Provider.ID, f.Class)
 	account, confirmed := x.key.AccountID, true
 	switch {
 	case f.RouteCooldown > 0:
@@ -196,7 +196,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 		}
 		return g.endOfCall(err)
 	}
-	g.server.Metrics.recordAttempt(choice.Provider.ID, "ok")
+	g.server.Metrics.RecordAttempt(choice.Provider.ID, "ok")
 	return nil
 }
 

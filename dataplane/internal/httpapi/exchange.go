@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/ident"
 )
@@ -46,6 +47,7 @@ type exchange struct {
 	// discard, whether the rest is discarded after the answer.
 	unread, reading, discard bool
 	end                      string // why a stream ended; empty for non-streaming answers
+	truncated                bool   // whether the connection is closed before the answer is complete
 	failure                  error
 }
 
@@ -76,9 +78,12 @@ func (x *exchange) WriteHeader(status int) {
 // connection then serves further requests.
 const maxDrained = 64 << 10
 
-// keepOrClose decides about a connection whose request body was not read to its end. If much may be left, the answer is
-// sent first, the rest is discarded, and the connection is closed.
+// keepOrClose decides whether the connection serves further requests. During a drain it does not. If much may be left of
+// a request body, the answer is sent first, the rest is discarded, and the connection is closed.
 func (x *exchange) keepOrClose() {
+	if x.server.draining.Load() {
+		x.Header()["Connection"] = []string{"close"}
+	}
 	if length := x.request.ContentLength; !x.unread || (length >= 0 && length <= maxDrained) {
 		return
 	}
@@ -144,7 +149,7 @@ func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 // begun before a panic, the connection is closed: a truncated answer must not look complete.
 func (s *Server) finishExchange(x *exchange) {
 	v := recover()
-	truncated := v != nil && x.wrote
+	x.truncated = v != nil && x.wrote
 	if v != nil && v != http.ErrAbortHandler { //nolint:errorlint // the value that panics with this meaning
 		s.Log.Error("request handler panicked", slog.Any("panic", v), slog.String("request_id", x.id), slog.String("stack", string(debug.Stack())))
 		if !x.wrote {
@@ -152,8 +157,35 @@ func (s *Server) finishExchange(x *exchange) {
 		}
 	}
 	s.record(x)
-	if truncated {
+	if x.truncated {
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// The outcomes of a request, in the metrics and in the access log. A request is refused if the client has to change
+// something: the request, the key, the balance or the rate.
+const (
+	outcomeCompleted  = "completed"
+	outcomeFailed     = "failed"
+	outcomeClientGone = "client_gone"
+	outcomeRefused    = "refused"
+)
+
+// outcome tells how a request ended. The status of an answer that has begun cannot tell it.
+func (x *exchange) outcome() string {
+	switch {
+	case x.status == errClientGone.Status, x.end == endClientGone, errors.Is(x.failure, errSlowClient):
+		return outcomeClientGone
+	case x.truncated && x.request.Context().Err() != nil:
+		return outcomeClientGone
+	case x.end == endRevoked:
+		return outcomeRefused
+	case x.truncated, x.end != "" && x.end != endCompleted, x.status >= http.StatusInternalServerError:
+		return outcomeFailed
+	case x.status >= http.StatusBadRequest:
+		return outcomeRefused
+	default:
+		return outcomeCompleted
 	}
 }
 
@@ -161,11 +193,16 @@ func (s *Server) finishExchange(x *exchange) {
 func (s *Server) record(x *exchange) {
 	now := time.Now()
 	took := now.Sub(x.started)
-	s.Metrics.recordRequest(x, took)
-	level := slog.LevelInfo
-	var room [16]slog.Attr
+	outcome, level := x.outcome(), slog.LevelInfo
+	s.Metrics.RecordRequest(&meter.Request{
+		Endpoint: x.endpoint, Status: x.status, Code: x.code, Outcome: outcome, End: x.end, Took: took, Upstream: x.upstream,
+	})
+	if outcome == outcomeFailed {
+		level = slog.LevelWarn
+	}
+	var room [17]slog.Attr
 	attrs := append(room[:0],
-		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status),
+		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status), slog.String("outcome", outcome),
 		slog.Int64("duration_us", took.Microseconds()))
 	if x.key != nil {
 		attrs = append(attrs, slog.String("account_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
@@ -185,9 +222,6 @@ func (s *Server) record(x *exchange) {
 	}
 	if x.failure != nil {
 		attrs = append(attrs, slog.String("error", x.failure.Error()))
-		if x.status >= http.StatusInternalServerError {
-			level = slog.LevelWarn
-		}
 	}
 	s.Access.Line(level, now, "request", attrs)
 }

@@ -108,7 +108,7 @@ func (g *generationRequest) finish(o outcome) {
 		e.FirstByteMS = g.x.firstByte.Milliseconds()
 		if o.rule != event.RuleNone {
 			g.charge(e)
-			g.server.Metrics.recordUsage(&e.Usage)
+			g.server.Metrics.RecordUsage(&e.Usage)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func (g *generationRequest) charge(e *event.Usage) {
 // alarmUnpriced tells the operator that a provider has reported something that was not offered and has no price. Either
 // a request can ask for it in a way that the gateway does not know, or the provider uses it unasked.
 func (g *generationRequest) alarmUnpriced(kind string) {
-	g.server.Metrics.unpriced.WithLabelValues(kind).Inc()
+	g.server.Metrics.RecordUnpriced(kind)
 	g.server.Log.Error("provider reported usage that has no price",
 		"request_id", g.x.id, "model", g.model.ID, "provider", g.x.provider, "route", g.x.route, "kind", kind)
 }

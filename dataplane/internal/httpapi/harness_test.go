@@ -33,6 +33,7 @@ import (
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -155,7 +156,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:   jobs,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
-		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: httpapi.NewMetrics(reg), Log: log,
+		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)

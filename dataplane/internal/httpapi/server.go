@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -25,6 +26,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
@@ -54,7 +56,7 @@ type Dependencies struct {
 	Dialects []format.Dialect
 	// Identity replaces the identifiers of clients.
 	Identity Identity
-	Metrics  *Metrics
+	Metrics  *meter.Metrics
 	Log      *slog.Logger
 	Access   *accesslog.Log
 	// Budget bounds the memory of bodies.
@@ -98,6 +100,8 @@ type Server struct {
 	balances *balance.Reader
 	// reading counts the large bodies that are being read, downloads those of videos.
 	reading, downloads bytebudget.PerAccount
+	// draining is set by Drain.
+	draining atomic.Bool
 }
 
 const (
@@ -152,6 +156,11 @@ func (s *Server) Serve(listener net.Listener) error {
 	}
 	return nil
 }
+
+// Drain announces the stop to clients that reuse connections: until Stop, requests are served, and each answer that
+// begins closes its connection with "Connection: close". Stop closes idle connections without notice, so a request that
+// is sent on one at that moment fails.
+func (s *Server) Drain() { s.draining.Store(true) }
 
 // Stop accepts no new requests and waits for the running ones until ctx ends; it then closes their connections.
 func (s *Server) Stop(ctx context.Context) error {

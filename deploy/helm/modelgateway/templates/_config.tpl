@@ -300,3 +300,41 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- end }}
 {{- include "modelgateway.secretSources.tls" .Values.dataplane }}
 {{- end }}
+
+{{/* The keys of Secrets that the pods mount, as a JSON list of {name, key}. */}}
+{{- define "modelgateway.secretKeys" -}}
+{{- $sources := concat
+  (include "modelgateway.secretSources.controlplane" . | fromYamlArray)
+  (include "modelgateway.secretSources.dataplane" . | fromYamlArray) }}
+{{- if .Values.migrate.enabled }}
+{{- $sources = concat (include "modelgateway.secretSources.migrate" . | fromYamlArray) $sources }}
+{{- end }}
+{{- $keys := list }}
+{{- range $sources }}
+{{- $name := .secret.name }}
+{{- range .secret.items }}
+{{- $keys = append $keys (dict "name" $name "key" .key) }}
+{{- end }}
+{{- end }}
+{{- uniq $keys | toJson }}
+{{- end }}
+
+{{/*
+Fails with the names of all keys of Secrets that are missing. Otherwise the migration waits for them and the install ends
+with a timeout. Every namespace has the service account "default", so without it nothing is known about the cluster: helm
+template does not ask it, and a namespace that the install creates does not exist yet.
+*/}}
+{{- define "modelgateway.requireSecrets" -}}
+{{- if lookup "v1" "ServiceAccount" .Release.Namespace "default" }}
+{{- $missing := list }}
+{{- range fromJsonArray (include "modelgateway.secretKeys" .) }}
+{{- $secret := lookup "v1" "Secret" $.Release.Namespace .name }}
+{{- if not (hasKey ($secret.data | default dict) .key) }}
+{{- $missing = append $missing (printf "%s: %s" .name .key) }}
+{{- end }}
+{{- end }}
+{{- if $missing }}
+{{- fail (printf "the namespace %s lacks these keys of Secrets, which the README of the chart describes:\n  %s" .Release.Namespace (join "\n  " $missing)) }}
+{{- end }}
+{{- end }}
+{{- end }}

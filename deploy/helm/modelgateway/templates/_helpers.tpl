@@ -60,3 +60,18 @@ helm.sh/chart: {{ printf "%s-%s" (first .).Chart.Name (first .).Chart.Version | 
 {{- define "modelgateway.fourFifths" -}}
 {{- div (mul (include "modelgateway.bytes" . | int64) 8) 10 }}
 {{- end }}
+
+{{/*
+Replicas of the data plane. With autoscaling, the number of the running StatefulSet: without one, Kubernetes would set 1
+and end all other replicas when autoscaling is enabled, and another number would override the autoscaler at every upgrade.
+*/}}
+{{- define "modelgateway.dataplaneReplicas" -}}
+{{- $plane := .Values.dataplane }}
+{{- if not $plane.autoscaling.enabled }}
+{{- $plane.replicas }}
+{{- else }}
+{{- $running := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "modelgateway.componentName" (list . "dataplane")) }}
+{{- $count := dig "spec" "replicas" $plane.autoscaling.minReplicas $running | int }}
+{{- max $count (int $plane.autoscaling.minReplicas) }}
+{{- end }}
+{{- end }}

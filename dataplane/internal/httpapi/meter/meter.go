@@ -1,6 +1,8 @@
-package httpapi
+// Package meter owns the metrics of the public API: its requests, calls of providers and usage.
+package meter
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"time"
@@ -30,16 +32,17 @@ type requestLabels struct {
 	endpoint string
 	status   int
 	code     apierr.Code
+	outcome  string
 }
 
 type attemptLabels struct{ provider, outcome string }
 
-// NewMetrics registers the metrics.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// New registers the metrics.
+func New(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_requests_total", Help: "Answered requests by endpoint, HTTP status and error code.",
-	}, []string{"endpoint", "status", "code"})
+		Name: "mgw_requests_total", Help: "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. A stream that breaks off has the status 200 and the outcome failed.",
+	}, []string{"endpoint", "status", "code", "outcome"})
 	durations := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "mgw_request_duration_seconds", Help: "Time from the arrival of a request's headers to the end of its answer.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
@@ -49,7 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"provider", "outcome"})
 	m := &Metrics{
 		requests: childcache.New(func(l requestLabels) prometheus.Counter {
-			return requests.WithLabelValues(l.endpoint, strconv.Itoa(l.status), string(l.code))
+			return requests.WithLabelValues(l.endpoint, strconv.Itoa(l.status), string(l.code), l.outcome)
 		}),
 		durations: childcache.New(func(endpoint string) prometheus.Observer { return durations.WithLabelValues(endpoint) }),
 		attempts:  childcache.New(func(l attemptLabels) prometheus.Counter { return attempts.WithLabelValues(l.provider, l.outcome) }),
@@ -81,28 +84,43 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // tokenKinds is the number of kinds of tokens that the metrics distinguish.
 const tokenKinds = 4
 
-// recordRequest records an answered request.
-func (m *Metrics) recordRequest(x *exchange, took time.Duration) {
-	endpoint := x.endpoint
-	if endpoint == "" {
-		endpoint = "none"
-	}
-	m.requests.Of(requestLabels{endpoint, x.status, x.code}).Inc()
-	m.durations.Of(endpoint).Observe(took.Seconds())
-	if x.end != "" {
-		m.streamEnds.WithLabelValues(x.end).Inc()
-	} else if x.upstream > 0 && x.status == http.StatusOK {
-		m.overhead.Observe((took - x.upstream).Seconds())
+// Request is an answered request.
+type Request struct {
+	// Endpoint is empty for a path that does not exist, Code for an answer that is no error.
+	Endpoint string
+	Status   int
+	Code     apierr.Code
+	// Outcome tells how the request ended, End why its stream did; End is empty for an answer in one piece.
+	Outcome, End string
+	// Took is its whole duration, Upstream the time spent waiting for providers.
+	Took, Upstream time.Duration
+}
+
+// RecordRequest records an answered request.
+func (m *Metrics) RecordRequest(r *Request) {
+	endpoint := cmp.Or(r.Endpoint, "none")
+	m.requests.Of(requestLabels{endpoint, r.Status, r.Code, r.Outcome}).Inc()
+	m.durations.Of(endpoint).Observe(r.Took.Seconds())
+	if r.End != "" {
+		m.streamEnds.WithLabelValues(r.End).Inc()
+	} else if r.Upstream > 0 && r.Status == http.StatusOK {
+		m.overhead.Observe((r.Took - r.Upstream).Seconds())
 	}
 }
 
-func (m *Metrics) recordFirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
+// RecordFirstToken records the time from a request's arrival to the first bytes of its stream.
+func (m *Metrics) RecordFirstToken(d time.Duration) { m.firstToken.Observe(d.Seconds()) }
 
-func (m *Metrics) recordAttempt(provider, outcome string) {
+// RecordAttempt records a call to a provider. The outcome is ok or the class of the failure.
+func (m *Metrics) RecordAttempt(provider, outcome string) {
 	m.attempts.Of(attemptLabels{provider, outcome}).Inc()
 }
 
-func (m *Metrics) recordUsage(u *price.Usage) {
+// RecordUnpriced records usage without a price.
+func (m *Metrics) RecordUnpriced(kind string) { m.unpriced.WithLabelValues(kind).Inc() }
+
+// RecordUsage records what a generation request used.
+func (m *Metrics) RecordUsage(u *price.Usage) {
 	written := u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
 	for i, n := range [tokenKinds]int64{u.Input, u.CachedInput, written, u.Output} {
 		if n > 0 {
