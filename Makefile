@@ -15,6 +15,11 @@ SEEDS    ?= 2000
 # Narrow a run: make test PACKAGES=./dataplane/internal/sse TESTFLAGS='-run Split'
 TESTFLAGS ?=
 
+# OFFLINE=1 leaves out what needs packages of the npm registry: the linters of the API documents and of the migrations, and
+# the tests in JavaScript. It is for a machine without a network; CI does not accept it (.ci/run).
+OFFLINE ?=
+export OFFLINE
+
 export PATH := $(TOOLS):$(PATH)
 
 .PHONY: help
@@ -43,6 +48,9 @@ build: ## build every binary into bin/
 
 ## check
 
+# with_node puts a suitable Node.js into PATH for the rest of a recipe's line, which fails if there is none.
+with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh $(CURDIR)/.cache/node); export PATH="$${node:+$$node:}$$PATH";)
+
 .PHONY: test
 test: test/build test/vet test/costs test/race ## build, vet, cost tests, and all tests with the race detector
 
@@ -63,14 +71,9 @@ test/costs: ## tests of the allocations per request and the memory of a waiting 
 # packages; each test clones a database of its own. Results are not cached
 # (-count=1), because the cache does not see the programs that tests build.
 .PHONY: test/race
-test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform ## all tests, with the race detector and a real Postgres
+test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
-	@if node=$$(scripts/node.sh $(CURDIR)/.cache/node); then \
-		export PATH="$${node:+$$node:}$$PATH"; \
-	else \
-		echo "the tests in JavaScript are skipped: there is no suitable Node.js" >&2; export WITHOUT_NODE=1; \
-	fi; \
-	withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
+	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
@@ -85,33 +88,37 @@ test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgre
 	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./scripts/testkit/pgcluster/... ./controlplane/...
 
 .PHONY: lint
-lint: lint/go lint/api lint/migrations ## all linters: Go, the API documents, migrations
+lint: lint/go lint/api lint/migrations lint/secrets lint/vulnerabilities ## all linters: Go, the API documents, migrations, secrets, vulnerabilities
 
 .PHONY: lint/go
 lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
 	@golangci-lint run $(PACKAGES)
 
-# npm_tool installs the linter of a folder with npm. If Node.js or the linter
-# cannot be installed, it prints a message and ends the recipe.
-define npm_tool
-node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH" && \
-	npm install --no-audit --no-fund --ignore-scripts --loglevel=error --prefix $(1) $(2) || \
-	{ echo "$@ is skipped: its linter cannot be installed" >&2; exit 0; }
-endef
-
 .PHONY: lint/api
 lint/api: ## check the documents of both APIs with redocly
-	@$(call npm_tool,scripts/tools/redocly); \
+ifneq ($(OFFLINE),)
+	@echo "NOT CHECKED: the API documents, because of OFFLINE=$(OFFLINE)" >&2
+else
+	@$(with_node) scripts/npmci.sh scripts/tools/redocly node_modules/.bin/redocly; \
 	scripts/tools/redocly/node_modules/.bin/redocly lint --config scripts/tools/redocly/redocly.yaml controlplane/api/openapi.yaml dataplane/api/openapi.yaml
-
-# The lock file has only the hash of squawk's program for Linux on x64. Other
-# machines install the same version without the lock file.
-squawk_lock := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),,--no-package-lock)
+endif
 
 .PHONY: lint/migrations
 lint/migrations: ## check with squawk that migrations do not stop a running product
-	@$(call npm_tool,scripts/tools/squawk,$(squawk_lock)); \
+ifneq ($(OFFLINE),)
+	@echo "NOT CHECKED: the migrations, because of OFFLINE=$(OFFLINE)" >&2
+else
+	@$(with_node) scripts/npmci.sh scripts/tools/squawk 'node_modules/@squawk-cli/*/bin/squawk'; \
 	scripts/tools/squawk/lint.sh migrations/*.sql
+endif
+
+.PHONY: lint/secrets
+lint/secrets: $(TOOLS)/gitleaks ## search the files in git for keys, tokens and passwords (.gitleaks.toml)
+	@scripts/secrets.sh
+
+.PHONY: lint/vulnerabilities
+lint/vulnerabilities: $(TOOLS)/govulncheck ## report known vulnerabilities in what the code calls, from the database GOVULNDB
+	@scripts/vulncheck.sh $(MODULES)
 
 .PHONY: fmt
 fmt: $(TOOLS)/golangci-lint ## format all Go files
@@ -175,6 +182,13 @@ verify: ## regenerate, tidy and format, and fail if that changes a file
 	@$(tree) | diff .cache/verify.before - || { \
 		echo "make verify: files were not up to date; commit the changes of make generate, make tidy and make fmt" >&2; exit 1; }
 
+# The document of a commit is the same on every machine. GOOS and GOARCH choose the platform of the programs.
+.PHONY: sbom
+sbom: ## write the software bill of materials (CycloneDX) of each program of the product into bin/sbom/
+	@go run ./scripts/cmd/sbom -out bin/sbom -version "$$(git describe --tags --always --dirty)" \
+		-time "$$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)" \
+		./controlplane/cmd/controlplane ./controlplane/cmd/gwctl ./dataplane/cmd/dataplane
+
 .PHONY: generated
 generated: ## print the share of generated lines in all Go
 	@git ls-files '*.go' | xargs awk 'FNR == 1 { generated = /^\/\/ Code generated/ } { all++; sum += generated } \
@@ -191,6 +205,11 @@ $(TOOLS)/gotestsum: PACKAGE := gotest.tools/gotestsum
 $(TOOLS)/golangci-lint $(TOOLS)/gotestsum: MODULE := lint
 $(TOOLS)/golangci-lint $(TOOLS)/gotestsum: scripts/tools/lint/go.mod scripts/tools/lint/go.sum
 
+$(TOOLS)/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
+$(TOOLS)/gitleaks: PACKAGE := github.com/zricethezav/gitleaks/v8
+$(TOOLS)/govulncheck $(TOOLS)/gitleaks: MODULE := audit
+$(TOOLS)/govulncheck $(TOOLS)/gitleaks: scripts/tools/audit/go.mod scripts/tools/audit/go.sum
+
 $(TOOLS)/sqlc: PACKAGE := github.com/sqlc-dev/sqlc/cmd/sqlc
 $(TOOLS)/oapi-codegen: PACKAGE := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
 $(TOOLS)/sqlc $(TOOLS)/oapi-codegen: MODULE := gen
@@ -201,7 +220,7 @@ $(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
 $(TOOLS)/helm $(TOOLS)/kubeconform: MODULE := helm
 $(TOOLS)/helm $(TOOLS)/kubeconform: scripts/tools/helm/go.mod scripts/tools/helm/go.sum
 
-$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform:
+$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform:
 	@echo "building $(@F) (once per version)"
 	@GOWORK=off go build -C scripts/tools/$(MODULE) -o $@ $(PACKAGE)
 	@touch $@

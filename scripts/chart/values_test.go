@@ -61,7 +61,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"space in the address", `{"nats":{"url":"tls://a:4222, nats://b:4222"}}`, "at '/nats/url'"},
 		{"one NATS server without TLS", `{"nats":{"url":"tls://a:4222,nats://b:4222"}}`, `"nats://b:4222" must begin with tls://`},
 		{"password in the address", `{"nats":{"url":"tls://user:password@nats:4222"}}`, "at '/nats/url'"},
-		{"token among settings", `{"controlplane":{"config":{"admin":{"bootstrap_token":"0123456789abcdef"}}}}`, "admin.bootstrap_token is a secret"},
+		{"token among settings", `{"controlplane":{"config":{"admin":{"bootstrap_token":"0123456789abcdef"}}}}`, "admin.bootstrap_token is a secret"}, // gitleaks:allow (made up)
 		{"fleet key among settings", `{"dataplane":{"config":{"secrets":{"previous_fleet_keys":"x"}}}}`, "secrets.previous_fleet_keys is a secret"},
 		{"runtime role without an owner", `{"postgres":{"runtimeRole":"gateway"}}`, "belong together"},
 		{"pepper among settings", `{"dataplane":{"config":{"secrets":{"pepper":"0123456789abcdef"}}}}`, "secrets.pepper is a secret"},

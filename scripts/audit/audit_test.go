@@ -1,0 +1,90 @@
+package audit
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// scripts is the folder of the checks' scripts.
+const scripts = ".."
+
+// repository makes a git repository with the files, which git tracks or would track.
+func repository(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// scan runs the search for secrets with gitleaks in the version of its go.mod.
+func scan(t *testing.T, dir string) (string, error) {
+	t.Helper()
+	tools, err := filepath.Abs(filepath.Join(scripts, "..", ".cache", "bin"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(tools, "gitleaks"), "github.com/zricethezav/gitleaks/v8")
+	build.Dir = filepath.Join(scripts, "tools", "audit")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build gitleaks: %v\n%s", err, out)
+	}
+	cmd := exec.Command(filepath.Join(scripts, "secrets.sh"), dir)
+	cmd.Env = append(os.Environ(), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// The secrets are written in two parts, so that this file has none.
+func TestSecretsInTrackedFilesAreFound(t *testing.T) {
+	random := "Zk3vQ9sXw2Lr8TbN5yHc7JdM4pFg6A1eUoRiB0xKaVtCqWnEzGhSlYjDmPfOu"
+	secrets := map[string]string{
+		"private-key":              "-----BEGIN EC PRIVATE" + " KEY-----\n" + random + "\n" + random + "\n-----END EC PRIVATE" + " KEY-----\n",
+		"aws-access-token":         "AKIA" + "Q3EGRZ7XWNTKVB5P\n",
+		"github-pat":               "ghp_" + random[:36] + "\n",
+		"modelgateway-api-key":     "mgw_" + random[:38] + "\n",
+		"modelgateway-admin-token": "mgwa_" + random[:43] + "\n",
+	}
+	out, err := scan(t, repository(t, secrets))
+	if err == nil {
+		t.Error("the scan succeeds")
+	}
+	for rule, content := range secrets {
+		if !strings.Contains(out, rule) {
+			t.Errorf("%s is not found", rule)
+		}
+		if strings.Contains(out, strings.TrimSpace(content)) {
+			t.Errorf("the report shows the secret of %s", rule)
+		}
+	}
+}
+
+func TestIgnoredFilesAndAllowedExamplesAreNoSecrets(t *testing.T) {
+	key := "mgw_" + "Zk3vQ9sXw2Lr8TbN5yHc7JdM4pFg6A1eUoRiB0"
+	out, err := scan(t, repository(t, map[string]string{
+		".gitignore":   "state.json\n",
+		"state.json":   key + "\n",
+		"example file": key + " gitleaks:allow (made up)\n",
+	}))
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestAnUnreadableVulnerabilityDatabaseThatIsDemandedIsAnError(t *testing.T) {
+	cmd := exec.Command(filepath.Join(scripts, "vulncheck.sh"), "./shared")
+	cmd.Env = append(os.Environ(), "GOVULNDB=file://"+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "cannot be read") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
