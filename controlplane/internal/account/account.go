@@ -30,10 +30,10 @@ var (
 const DefaultMaxConcurrentRequests = 100
 
 const (
-	maxNameLen            = 200
-	maxExternalIDLen      = 200
-	maxConcurrentRequests = 1_000_000
-	maxOpenVideoJobs      = 1_000_000
+	maxNameLen       = 200
+	maxExternalIDLen = 200
+	// maxLimit is the highest limit of concurrent requests and of open video jobs.
+	maxLimit = 1_000_000
 )
 
 // ID identifies an account. Its text form is "acc_…".
@@ -145,8 +145,8 @@ func (n *New) Validate() error {
 	if utf8.RuneCountInString(n.ExternalID) > maxExternalIDLen {
 		invalid.Add("external_id", "is longer than %d characters", maxExternalIDLen)
 	}
-	checkLimit(&invalid, "max_concurrent_requests", n.MaxConcurrentRequests, maxConcurrentRequests)
-	checkLimit(&invalid, "max_open_video_jobs", n.MaxOpenVideoJobs, maxOpenVideoJobs)
+	checkLimit(&invalid, "max_concurrent_requests", n.MaxConcurrentRequests)
+	checkLimit(&invalid, "max_open_video_jobs", n.MaxOpenVideoJobs)
 	checkMultipliers(&invalid, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
 	return invalid.Err()
 }
@@ -160,8 +160,8 @@ func (p *Patch) Validate() error {
 	if p.Status != nil && *p.Status != Active && *p.Status != Suspended {
 		invalid.Add("status", "must be %q or %q", Active, Suspended)
 	}
-	checkLimit(&invalid, "max_concurrent_requests", p.MaxConcurrentRequests, maxConcurrentRequests)
-	checkLimit(&invalid, "max_open_video_jobs", p.MaxOpenVideoJobs, maxOpenVideoJobs)
+	checkLimit(&invalid, "max_concurrent_requests", p.MaxConcurrentRequests)
+	checkLimit(&invalid, "max_open_video_jobs", p.MaxOpenVideoJobs)
 	own := price.One
 	if p.PriceMultiplier != nil {
 		own = *p.PriceMultiplier
@@ -176,9 +176,9 @@ func checkName(invalid *validation.Errors, name string) {
 	}
 }
 
-func checkLimit(invalid *validation.Errors, field string, limit *int, most int) {
-	if limit != nil && (*limit < 0 || *limit > most) {
-		invalid.Add(field, "must be between 0 and %d", most)
+func checkLimit(invalid *validation.Errors, field string, limit *int) {
+	if limit != nil && (*limit < 0 || *limit > maxLimit) {
+		invalid.Add(field, "must be between 0 and %d", maxLimit)
 	}
 }
 
