@@ -278,7 +278,8 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 }
 
 // charge charges a completed job under the request id of its creation. If the
-// provider reports no length or no size, that of the request is charged.
+// provider reports no length or no size, that of the request is charged. Usage without a
+// price is reported with the expected cost.
 func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	rule := event.RuleReported
 	if usage.Seconds == 0 {
@@ -289,13 +290,14 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	if usage.Size == "" {
 		usage.Size = v.Size
 	}
-	sheet := v.Sheet
-	if sheet == nil {
-		return fmt.Errorf("videojob: job %s has no price sheet", v.ID)
-	}
+	sheet := cmp.Or(v.Sheet, &price.Sheet{})
 	cost, err := price.Cost(&usage, sheet)
 	if err != nil {
-		return fmt.Errorf("videojob: price job %s: %w", v.ID, err)
+		// Settlement has no price either and puts the event into quarantine, where operators see it. A job that stayed open
+		// instead would end uncharged, and its client would never get the video.
+		cost = v.ExpectedCost
+		t.log.Error("the usage of a completed video has no price: its charge goes into quarantine",
+			slog.String("video_id", v.ID), slog.String("model", v.Model), slog.Int64("seconds", usage.Seconds), slog.String("size", usage.Size), slog.Any("error", err))
 	}
 	if err := t.charger.Charge(event.Usage{
 		V: event.Version, RequestID: v.RequestID, AccountID: v.AccountID, KeyID: v.KeyID, Model: v.Model, Format: string(catalogkv.Videos),

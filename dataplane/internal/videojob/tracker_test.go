@@ -160,6 +160,36 @@ func TestCompletedJobIsCharged(t *testing.T) {
 	}
 }
 
+// A completed job of a size or length without a price ends all the same, and its usage is reported for the quarantine.
+func TestCompletedJobWithoutAPriceIsReported(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, more string
+		sheet      *price.Sheet
+		want       price.Usage
+	}{
+		{"size without a price", `,"seconds":"8","size":"huge"`, &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Size: "720x1280", Price: 10}}}, price.Usage{Seconds: 8, Size: "huge"}},
+		{"no sheet", ``, nil, price.Usage{Seconds: 4, Size: "720x1280"}},
+		{"more than any amount", `,"seconds":"8"`, &price.Sheet{Version: 3, Seconds: []price.UnitPrice{{Price: 1 << 62}}}, price.Usage{Seconds: 8, Size: "720x1280"}},
+	} {
+		f := setup(t)
+		v := newJob("up_1")
+		v.Sheet, v.ExpectedCost = tt.sheet, 40
+		v, err := f.Create(t.Context(), v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.providers.body = providerObject("completed", tt.more)
+		got, err := f.Refresh(t.Context(), v)
+		if err != nil || got.Status != event.VideoCompleted {
+			t.Errorf("%s: got %s, %v; want a completed job", tt.name, got.Status, err)
+		}
+		if len(f.charger.events) != 1 || f.charger.events[0].Cost != 40 || f.charger.events[0].Usage != tt.want {
+			t.Errorf("%s: got the charges %+v; want %+v for the expected cost", tt.name, f.charger.events, tt.want)
+		}
+	}
+}
+
 // A job is charged before its record says that it is completed. If the record cannot
 // be written, the job stays open, and the same charge is made again.
 func TestJobIsChargedBeforeItsRecordIsWritten(t *testing.T) {
@@ -357,8 +387,13 @@ func TestClientsPollAJobOnceASecond(t *testing.T) {
 		at   time.Duration
 		want bool
 	}{
-		{"video_1", 0, true}, {"video_1", 0, false}, {"video_2", 0, true}, {"video_1", lookInterval - 1, false}, {"video_1", lookInterval, true},
-		{"video_1", 2*lookInterval - 1, false}, {"video_2", 2*lookInterval - 1, true},
+		{"video_1", 0, true},
+		{"video_1", 0, false},
+		{"video_2", 0, true},
+		{"video_1", lookInterval - 1, false},
+		{"video_1", lookInterval, true},
+		{"video_1", 2*lookInterval - 1, false},
+		{"video_2", 2*lookInterval - 1, true},
 	} {
 		if got := l.begin(step.id, createdAt.Add(step.at)); got != step.want {
 			t.Errorf("step %d: got %v; want %v", i, got, step.want)
