@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/adminclient/optional"
 	"modelgateway/scripts/e2e/rig"
 )
 
@@ -48,6 +50,51 @@ func TestRefusedVideoCreatesNoJob(t *testing.T) {
 	a.refusedPost(t, videos.path, videos.body(model), refusal{400, "content_policy_violation", ""})
 	if balance := a.balance(t, 0, a.account.Key); balance.Balance != "100.00" {
 		t.Errorf("the balance is %s; want nothing charged", balance.Balance)
+	}
+}
+
+// A further job is refused while the ones that are not billed yet need the rest of balance or key limit, or the account
+// has as many open ones as it may have. No provider is called.
+func TestFurtherVideoIsRefusedBecauseOfOpenJobs(t *testing.T) {
+	a := newAPI(t)
+	model := a.Model(t, rig.Model{Type: "video", Directives: "polls=1000000"})
+	poor, bounded := a.Account(t, rig.AccountSpec{Credit: "0.40"}), a.Account(t, rig.AccountSpec{})
+	_, limited := a.account.NewKey(t, "0.40")
+	limitVideos := func(to optional.Value[int]) {
+		t.Helper()
+		if _, err := a.Admin.UpdateAccount(t.Context(), bounded.ID, nil, adminclient.AccountPatch{MaxOpenVideoJobs: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limitVideos(optional.Of(1))
+	create := func(proxy int, key string) rig.Request {
+		return rig.Request{Proxy: proxy, Path: videos.path, Key: key, Body: videos.body(model)}
+	}
+	tests := []struct {
+		key     string
+		want    refusal
+		message string
+	}{
+		{poor.Key, refusal{402, "insufficient_quota", ""}, "The rest of the balance is needed for open video jobs: 0.40 remains, they are expected to cost 0.40."},
+		{limited, refusal{403, "spend_limit_exceeded", ""}, "The rest of this API key's spend limit is needed for its open video jobs: 0.40 remains, they are expected to cost 0.40."},
+		{bounded.Key, refusal{429, "rate_limit_exceeded", ""}, "This account has as many open video jobs as it may have, 1. Please try again when one of them has ended."},
+	}
+	for _, tt := range tests {
+		if first := a.Do(t, create(0, tt.key)); first.Status != http.StatusAccepted {
+			t.Fatalf("without an open job: got %s; want 202", first)
+		}
+		for proxy := range a.Proxies {
+			if message := a.refused(t, create(proxy, tt.key), tt.want); message != tt.message {
+				t.Errorf("the message is %q; want %q", message, tt.message)
+			}
+		}
+	}
+	if made := len(a.upstream(t, model)); made != len(tests) {
+		t.Errorf("the provider was called %d times; want %d", made, len(tests))
+	}
+	limitVideos(optional.Null[int]())
+	if further := a.Do(t, create(0, bounded.Key)); further.Status != http.StatusAccepted {
+		t.Errorf("without the limit: got %s; want 202", further)
 	}
 }
 

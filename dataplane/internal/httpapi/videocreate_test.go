@@ -142,7 +142,7 @@ func TestVideoIsRefusedBecauseOfOpenJobs(t *testing.T) {
 		want    apiError
 		text    string
 	}{
-		{event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 3}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "10"}, "3 open video jobs"},
+		{event.VideoRefusal{Reason: event.VideoTooMany, MaxOpen: 3}, apiError{Status: 429, Code: "rate_limit_exceeded", RetryAfter: "10"}, "as many open video jobs as it may have, 3."},
 		{event.VideoRefusal{Reason: event.VideoKeyLimit, Left: 2e9, Expected: 3e9}, apiError{Status: 403, Code: "spend_limit_exceeded", Final: true}, "2.00 remains, they are expected to cost 3.00"},
 		{event.VideoRefusal{Reason: event.VideoBalance, Left: -1, Expected: 3e9}, apiError{Status: 402, Code: "insufficient_quota", Final: true}, "0.00 remains, they are expected to cost 3.00"},
 		{event.VideoRefusal{Reason: "of a later release"}, apiError{Status: 503, Code: "service_unavailable", RetryAfter: "1"}, ""},

@@ -24,7 +24,7 @@ func (e *RefusedError) Public() *apierr.Error {
 	switch e.Reason {
 	case event.VideoTooMany:
 		public := apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
-			fmt.Sprintf("This account has %d open video jobs, which is its limit. Please try again when one of them has ended.", e.MaxOpen))
+			fmt.Sprintf("This account has as many open video jobs as it may have, %d. Please try again when one of them has ended.", e.MaxOpen))
 		public.RetryAfter = retryAfter
 		return public
 	case event.VideoKeyLimit:

@@ -33,16 +33,17 @@ func failOver(t *testing.T, lost int) {
 	l := startLoadOn(t, r, clients)
 	viewer := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Type: "video", Directives: "takes=2s,polls=0"})
-	jobs := acceptedVideos(t, r, viewer, model, 3)
+	made := new(creations)
+	acceptVideos(t, r, viewer, model, made, 3)
 	l.await(t, 60, answered)
 	copied := filepath.Join(t.TempDir(), "postgres")
 	r.RestartPostgres(t, func(dir string) error { return copyTree(t, dir, copied) })
 	before := l.settled(t, 0)
-	jobs = append(jobs, acceptedVideos(t, r, viewer, model, 5)...)
+	acceptVideos(t, r, viewer, model, made, 5)
 	l.settled(t, before+lost)
-	viewer.AwaitUsage(t, len(jobs))
-	jobs = append(jobs, acceptedVideos(t, r, viewer, model, 8)...) // these are still running when Postgres is replaced
-	stopWatching := watchVideos(t, r, viewer, jobs)
+	viewer.AwaitUsage(t, len(made.accepted))
+	acceptVideos(t, r, viewer, model, made, 8) // these are still running when Postgres is replaced
+	stopWatching := watchVideos(t, r, viewer, made.accepted)
 	r.RestartPostgres(t, func(dir string) error { return errors.Join(os.RemoveAll(dir), copyTree(t, copied, dir)) })
 	l.await(t, 20, on(0))
 	l.await(t, 20, on(1))
@@ -53,7 +54,7 @@ func failOver(t *testing.T, lost int) {
 	asked := l.finish()
 	checkOnlyUnavailable(t, asked)
 	checkBills(t, l, asked, credit)
-	checkVideos(t, r, viewer, model, jobs)
+	checkVideos(t, r, viewer, model, made)
 }
 
 // settled waits until the account has usage records, and returns their number.
@@ -78,15 +79,14 @@ func copyTree(t *testing.T, from, to string) error {
 	return nil
 }
 
-// acceptedVideos creates jobs until a number of them was accepted.
-func acceptedVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, n int) (ids []string) {
+// acceptVideos creates jobs until a number of them was accepted.
+func acceptVideos(t *testing.T, r *rig.Rig, account *rig.Account, model string, made *creations, n int) {
 	t.Helper()
-	for len(ids) < n {
-		if id := makeVideo(t, r, account, model); id != "" {
-			ids = append(ids, id)
+	for accepted := 0; accepted < n; {
+		if made.make(t.Context(), r, 0, account, model) != "" {
+			accepted++
 		}
 	}
-	return ids
 }
 
 // watchVideos polls jobs like their clients. The returned function waits until each has been
