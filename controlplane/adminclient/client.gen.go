@@ -516,10 +516,13 @@ type CatalogGrant struct {
 
 // CatalogModel defines model for CatalogModel.
 type CatalogModel struct {
+	// ContextWindow The most tokens of a prompt and its answer together.
 	ContextWindow *int64 `json:"context_window,omitempty"`
 
 	// DefaultSeconds The length of a video if the request states none.
-	DefaultSeconds  *int64  `json:"default_seconds,omitempty"`
+	DefaultSeconds *int64 `json:"default_seconds,omitempty"`
+
+	// DisplayName The name that people read.
 	DisplayName     *string `json:"display_name,omitempty"`
 	Enabled         *bool   `json:"enabled,omitempty"`
 	ID              string  `json:"id"`
@@ -550,10 +553,13 @@ type CatalogModelList struct {
 
 // CatalogModelPatch defines model for CatalogModelPatch.
 type CatalogModelPatch struct {
+	// ContextWindow The most tokens of a prompt and its answer together.
 	ContextWindow *int64 `json:"context_window,omitempty"`
 
 	// DefaultSeconds The length of a video if the request states none.
-	DefaultSeconds  *int64  `json:"default_seconds,omitempty"`
+	DefaultSeconds *int64 `json:"default_seconds,omitempty"`
+
+	// DisplayName The name that people read.
 	DisplayName     *string `json:"display_name,omitempty"`
 	Enabled         *bool   `json:"enabled,omitempty"`
 	ID              *string `json:"id,omitempty"`
@@ -679,6 +685,7 @@ type CatalogPrice struct {
 
 // CatalogProvider defines model for CatalogProvider.
 type CatalogProvider struct {
+	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
 	// Auth How a credential is sent: as a bearer token, or in the header of that name.
@@ -687,25 +694,35 @@ type CatalogProvider struct {
 	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL string `json:"base_url"`
 
-	// ConnectTimeout Examples: 5s
-	ConnectTimeout   *string             `json:"connect_timeout,omitempty"`
-	Credentials      []CatalogCredential `json:"credentials,omitempty"`
-	Enabled          *bool               `json:"enabled,omitempty"`
-	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
+	// ConnectTimeout The time limit of connecting.
+	//
+	// Examples: 5s
+	ConnectTimeout *string             `json:"connect_timeout,omitempty"`
+	Credentials    []CatalogCredential `json:"credentials,omitempty"`
+	Enabled        *bool               `json:"enabled,omitempty"`
+
+	// FirstByteTimeout The time limit until the answer begins.
+	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
 	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
-	Headers     map[string]string `json:"headers,omitempty"`
-	Http2       *bool             `json:"http2,omitempty"`
-	ID          string            `json:"id"`
-	IdleTimeout *string           `json:"idle_timeout,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+
+	// Http2 Whether HTTP/2 is used.
+	Http2 *bool  `json:"http2,omitempty"`
+	ID    string `json:"id"`
+
+	// IdleTimeout The time limit between two parts of an answer.
+	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
-	RecognisesRepeats *bool   `json:"recognises_repeats,omitempty"`
-	TotalTimeout      *string `json:"total_timeout,omitempty"`
+	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
+
+	// TotalTimeout The time limit of a whole call.
+	TotalTimeout *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
@@ -722,6 +739,7 @@ type CatalogProviderList struct {
 
 // CatalogProviderPatch defines model for CatalogProviderPatch.
 type CatalogProviderPatch struct {
+	// AnthropicVersion The value of the header anthropic-version.
 	AnthropicVersion *string `json:"anthropic_version,omitempty"`
 
 	// Auth How a credential is sent: as a bearer token, or in the header of that name.
@@ -730,25 +748,35 @@ type CatalogProviderPatch struct {
 	// BaseURL The address of the provider before /v1. When it changes to another server, the secrets of all credentials must be given again.
 	BaseURL *string `json:"base_url,omitempty"`
 
-	// ConnectTimeout Examples: 5s
-	ConnectTimeout   *string             `json:"connect_timeout,omitempty"`
-	Credentials      []CatalogCredential `json:"credentials,omitempty"`
-	Enabled          *bool               `json:"enabled,omitempty"`
-	FirstByteTimeout *string             `json:"first_byte_timeout,omitempty"`
+	// ConnectTimeout The time limit of connecting.
+	//
+	// Examples: 5s
+	ConnectTimeout *string             `json:"connect_timeout,omitempty"`
+	Credentials    []CatalogCredential `json:"credentials,omitempty"`
+	Enabled        *bool               `json:"enabled,omitempty"`
+
+	// FirstByteTimeout The time limit until the answer begins.
+	FirstByteTimeout *string `json:"first_byte_timeout,omitempty"`
 
 	// Headers Headers that are sent with every request. They can be read by everybody who may read the catalog, so headers for secrets are refused: use `auth`.
-	Headers     map[string]string `json:"headers,omitempty"`
-	Http2       *bool             `json:"http2,omitempty"`
-	ID          *string           `json:"id,omitempty"`
-	IdleTimeout *string           `json:"idle_timeout,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+
+	// Http2 Whether HTTP/2 is used.
+	Http2 *bool   `json:"http2,omitempty"`
+	ID    *string `json:"id,omitempty"`
+
+	// IdleTimeout The time limit between two parts of an answer.
+	IdleTimeout *string `json:"idle_timeout,omitempty"`
 
 	// KeepsBilling The provider bills cancelled streams in full.
 	KeepsBilling *bool   `json:"keeps_billing,omitempty"`
 	Name         *string `json:"name,omitempty"`
 
 	// RecognisesRepeats The provider recognises a repeated creation of a video job by its Idempotency-Key. A creation whose answer was lost is repeated once.
-	RecognisesRepeats *bool   `json:"recognises_repeats,omitempty"`
-	TotalTimeout      *string `json:"total_timeout,omitempty"`
+	RecognisesRepeats *bool `json:"recognises_repeats,omitempty"`
+
+	// TotalTimeout The time limit of a whole call.
+	TotalTimeout *string `json:"total_timeout,omitempty"`
 
 	// WantsUser Requests to the provider carry a pseudonym of the account.
 	WantsUser *bool `json:"wants_user,omitempty"`
@@ -2421,6 +2449,7 @@ type CheckLedgerParams struct {
 
 // ExportLedgerParams defines parameters for ExportLedger.
 type ExportLedgerParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// From Booked at or after this time.
@@ -2807,9 +2836,14 @@ type CreateTokenParams struct {
 
 // ListUsageParams defines parameters for ListUsage.
 type ListUsageParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
@@ -2826,9 +2860,14 @@ type ListUsageParams struct {
 
 // ExportUsageParams defines parameters for ExportUsage.
 type ExportUsageParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
@@ -2860,10 +2899,16 @@ type MarkUsageMonthExportedParams struct {
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
 type GetUsageTotalsParams struct {
 	// GroupBy Dimensions of the totals.
-	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
-	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string      `form:"model,omitempty" json:"model,omitempty"`
+	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From The first day.
 	From *Day `form:"from,omitempty" json:"from,omitempty"`
@@ -2880,6 +2925,7 @@ type GetUsageTotalsParams struct {
 
 // ListVideoJobsParams defines parameters for ListVideoJobs.
 type ListVideoJobsParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Status The status that the client sees.

@@ -19,6 +19,9 @@ type Schema struct {
 	Default     any              `yaml:"default"`
 	Examples    []any            `yaml:"examples"`
 	Pattern     string           `yaml:"pattern"`
+	Minimum     *int64           `yaml:"minimum"`
+	Maximum     *int64           `yaml:"maximum"`
+	WriteOnly   bool             `yaml:"writeOnly"` //nolint:tagliatelle // OpenAPI's name
 	Required    []string         `yaml:"required"`
 	Properties  members[*Schema] `yaml:"properties"`
 	Items       *Schema          `yaml:"items"`

@@ -22,7 +22,15 @@ func (o *operation) example(group, verb string) string {
 			words = append(words, "--"+in.flag+"="+quote(exampleText(o.exampleOf(in), "text")))
 		}
 	}
-	return "  " + strings.Join(append(words, o.bodyExample()...), " ")
+	line := "  " + strings.Join(append(words, o.bodyExample()...), " ")
+	if o.body == nil || o.body.Example == nil || !strings.Contains(line, "--data=@") {
+		return line
+	}
+	body, err := json.MarshalIndent(o.body.Example, "  ", "  ")
+	if err != nil {
+		return line
+	}
+	return line + "\n\n  The file, in YAML or JSON:\n  " + string(body)
 }
 
 // bodyExample returns flags for the members of the body's example, or --data if a member is not a scalar.
@@ -48,6 +56,10 @@ func (o *operation) bodyExample() []string {
 		}
 		if !in.isPlain() && in.kind != "array" {
 			return []string{"--data=@" + kebab(o.op.ID) + ".yaml"}
+		}
+		if in.isSecret() {
+			words = append(words, "--"+in.flag+"-file="+in.flag+".txt")
+			continue
 		}
 		words = append(words, "--"+in.flag+"="+quote(exampleText(value, "null")))
 	}

@@ -70,6 +70,9 @@ func exitCode(err error) int {
 		return ExitAuth
 	}
 	if problem, ok := errors.AsType[*call.ProblemError](err); ok {
+		if problem.Foreign && problem.Status == http.StatusNotFound {
+			return ExitFailure // it does not tell that the object does not exist
+		}
 		return statusCode(problem.Status)
 	}
 	if _, ok := errors.AsType[*call.UnreachableError](err); ok || errors.Is(err, context.DeadlineExceeded) {
@@ -104,6 +107,9 @@ func report(w io.Writer, err error) {
 	if problem, ok := errors.AsType[*call.ProblemError](err); ok {
 		for _, field := range problem.Fields {
 			fmt.Fprintf(w, "  %s %s\n", orWhole(field.Field), field.Detail)
+		}
+		if problem.Foreign && problem.Status == http.StatusNotFound {
+			fmt.Fprintln(w, "  The answer does not come from the admin API. Check the address of the server.")
 		}
 		if problem.RetryAfter > 0 {
 			fmt.Fprintf(w, "  retry after %v\n", problem.RetryAfter)

@@ -58,6 +58,37 @@ func (i *input) isPlain() bool {
 	return slices.Contains([]string{"string", "integer", "number", "boolean"}, i.kind)
 }
 
+// isSecret reports whether the value is a secret, which can be given by a file, too: other users of the machine see command
+// lines, and shells store them.
+func (i *input) isSecret() bool { return i.schema.WriteOnly && i.kind == "string" }
+
+// secretFile is the flag that reads a secret from a file.
+type secretFile struct{ *input }
+
+var errTwice = errors.New("the secret is given twice")
+
+// Type implements pflag.Value.
+func (secretFile) Type() string { return "path" }
+
+// Set implements pflag.Value. It reads the file without the line break at its end.
+func (f secretFile) Set(name string) error {
+	if f.set {
+		return errTwice
+	}
+	content, err := f.read(name)
+	if err != nil {
+		return err
+	}
+	text := strings.TrimRight(string(content), "\r\n")
+	if text == "" {
+		return errors.New("the file is empty")
+	}
+	if f.value, err = json.Marshal(text); err == nil {
+		f.set = true
+	}
+	return err
+}
+
 // Type implements pflag.Value. Help shows it.
 func (i *input) Type() string {
 	switch {
@@ -83,6 +114,9 @@ func (i *input) String() string { return string(i.value) }
 func (i *input) Set(text string) error {
 	if i.kind == "array" {
 		return i.add(text)
+	}
+	if i.isSecret() && i.set {
+		return errTwice
 	}
 	value, err := i.parse(text)
 	if err == nil {
@@ -144,6 +178,9 @@ func (i *input) parse(text string) (json.RawMessage, error) {
 }
 
 func (i *input) parseString(text string) (json.RawMessage, error) {
+	if i.isSecret() && strings.HasPrefix(text, "@") {
+		return nil, fmt.Errorf("begins with @; --%s-file reads a file", i.flag)
+	}
 	if words := i.words(); len(words) > 0 && !slices.Contains(words, text) {
 		return nil, fmt.Errorf("must be one of %s", strings.Join(words, ", "))
 	}

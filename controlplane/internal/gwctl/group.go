@@ -9,19 +9,48 @@ import (
 // groups has the help texts of command groups that correspond to no tag of the API document. A group with one command
 // has the text of that command.
 var groups = map[string]string{ //nolint:gosec // G101: help texts
-	"alerts":      "Thresholds of events about low balances and spend limits",
-	"credentials": "Provider credentials",
-	"deliveries":  "Webhook deliveries and their attempts",
-	"master-key":  "The master key, which encrypts stored secrets, and its rotation",
-	"models":      "Models and the accounts that may use them",
-	"pepper":      "The pepper of the API key hashes, and its rotation",
-	"prices":      "Prices of models: past, current and scheduled",
-	"providers":   "Providers",
-	"quarantined": "Single usage events in quarantine",
-	"routes":      "Routes from models to providers",
-	"settings":    "System-wide settings",
-	"system":      "System-wide maintenance",
-	"video-jobs":  "Video jobs",
+	"alerts":       "Thresholds of events about low balances and spend limits",
+	"credentials":  "Provider credentials",
+	"deliveries":   "Webhook deliveries and their attempts",
+	"master-key":   "The master key, which encrypts stored secrets, and its rotation",
+	"models":       "Models and the accounts that may use them",
+	"pepper":       "The pepper of the API key hashes, and its rotation",
+	"prices":       "Prices of models: past, current and scheduled",
+	"providers":    "Providers",
+	"quarantine":   "Usage events that could not be settled",
+	"usage-months": "Closed months of usage, and whether they were exported",
+	"routes":       "Routes from models to providers",
+	"settings":     "System-wide settings",
+	"system":       "System-wide maintenance",
+	"video-jobs":   "Video jobs",
+}
+
+// section is a part of the list of commands in the help.
+type section struct {
+	id, title string
+	commands  []string
+}
+
+var sections = []section{
+	{"customers", "Customers:", []string{"accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "receipts", "statements", "usage", "usage-months", "usage-totals"}},
+	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
+	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
+	{"security", "Security:", []string{"audit", "hash-only-keys", "master-key", "pepper", "tokens"}},
+	{"tool", "This tool:", []string{"completion", "context", "help", "version"}},
+}
+
+// arrange puts the commands into sections. A command without one is listed at the end.
+func arrange(root *cobra.Command) {
+	for _, s := range sections {
+		root.AddGroup(&cobra.Group{ID: s.id, Title: s.title})
+		for _, name := range s.commands {
+			if cmd := find(root, name); cmd != nil {
+				cmd.GroupID = s.id
+			}
+		}
+	}
+	root.SetHelpCommandGroupID("tool")
+	root.SetCompletionCommandGroupID("tool")
 }
 
 // describe sets the help texts of the groups.
@@ -38,7 +67,7 @@ func singular(name string) string {
 	if stem, ok := strings.CutSuffix(name, "ies"); ok {
 		return stem + "y"
 	}
-	if strings.HasSuffix(name, "ss") {
+	if strings.HasSuffix(name, "ss") || strings.HasSuffix(name, "is") {
 		return name
 	}
 	return strings.TrimSuffix(name, "s")

@@ -11,6 +11,16 @@ import (
 // commandName is the name of a command: `gwctl GROUP VERB`.
 type commandName struct{ group, verb string }
 
+// betterNames has the names of operations whose ids give a group of their own beside the group of the same objects.
+var betterNames = map[string]commandName{
+	"getQuarantined":         {"quarantine", "get"},
+	"releaseQuarantined":     {"quarantine", "release"},
+	"dismissQuarantined":     {"quarantine", "dismiss"},
+	"markUsageMonthExported": {"usage-months", "mark-exported"},
+	"rotateWebhookSecret":    {"webhooks", "rotate-secret"},
+	"redeliverFailed":        {"webhooks", "redeliver-failed"},
+}
+
 // names derives the names of all commands from operation ids: createAccount becomes `accounts create`. An id consists of
 // a verb and a noun. If the document has the plural of the noun, the plural names the group, so that listKeys and
 // revokeKey are in one group.
@@ -24,6 +34,9 @@ func names(doc *apidoc.Document) map[string]commandName {
 			noun = op.Tag
 		}
 		name := commandName{plural(noun, known), verb}
+		if better, found := betterNames[op.ID]; found {
+			name = better
+		}
 		if taken[name] { // for example getKey beside getKeys
 			name.group = noun
 		}

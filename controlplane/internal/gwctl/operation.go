@@ -44,6 +44,9 @@ type operation struct {
 // operationAnnotation is the annotation of a command with the operation's id.
 const operationAnnotation = "operation"
 
+// readsAnnotation marks a command that changes nothing and needs no argument.
+const readsAnnotation = "reads"
+
 // command returns the command of an operation.
 func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	o := &operation{tool: t, op: op, args: op.PathParams()}
@@ -56,8 +59,11 @@ func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 		Short:       op.Summary,
 		Long:        o.long(),
 		Annotations: map[string]string{operationAnnotation: op.ID},
-		Args:        cobra.ExactArgs(len(o.args)),
+		Args:        o.checkArgs,
 		RunE:        func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	if op.Method == http.MethodGet && len(o.args) == 0 {
+		cmd.Annotations[readsAnnotation] = "yes"
 	}
 	cmd.ValidArgsFunction = o.completeArg
 	o.addFlags(cmd)
@@ -65,11 +71,36 @@ func (t *tool) command(op *apidoc.Operation, name commandName) *cobra.Command {
 	return cmd
 }
 
+// checkArgs checks the number of arguments.
+func (o *operation) checkArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > len(o.args) {
+		text := "takes no argument"
+		if len(o.args) > 0 {
+			text = "has too many arguments: " + cmd.Use
+		}
+		if cmd.Flags().Lookup("account-id") != nil {
+			text += "; --account-id selects an account"
+		}
+		return fmt.Errorf("%q: the command %s", args[len(o.args)], text)
+	}
+	var missing []string
+	for _, arg := range o.args[len(args):] {
+		missing = append(missing, "<"+arg.Name+">")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("required: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
 // long returns the help text.
 func (o *operation) long() string {
 	text := o.op.Summary + ".\n"
 	if o.op.Description != "" {
 		text += "\n" + o.op.Description + "\n"
+	}
+	if o.op.ID == "getDiagnosis" {
+		text += "\n`gwctl doctor` runs the same checks; it shows the problems only, with advice, and its exit code tells of failures.\n"
 	}
 	text += "\n" + o.op.Method + " " + o.op.Path
 	if o.op.Scope != "" {
@@ -117,6 +148,9 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 		name = in.in + "-" + name
 	}
 	in.flag = name
+	if in.in == "query" {
+		help = cmp.Or(waitHelp[in.name], help)
+	}
 	help = strings.TrimSuffix(strings.Join(strings.Fields(strings.ReplaceAll(help, "`", "")), " "), ".")
 	words := in.words()
 	var notes []string
@@ -129,6 +163,9 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	if in.nullable {
 		notes = append(notes, "null: none")
 	}
+	if low, high := in.schema.Minimum, in.schema.Maximum; low != nil && high != nil {
+		notes = append(notes, fmt.Sprintf("%d to %d", *low, *high))
+	}
 	if d := in.schema.Default; d != nil {
 		notes = append(notes, fmt.Sprintf("default %v", d))
 	}
@@ -139,8 +176,20 @@ func (o *operation) add(cmd *cobra.Command, in *input, help string) {
 	if in.kind == "boolean" && !in.nullable {
 		flag.NoOptDefVal = "true"
 	}
+	if in.in == "query" && len(words) == 1 {
+		flag.NoOptDefVal = words[0]
+	}
+	if in.isSecret() {
+		cmd.Flags().Var(secretFile{in}, name+"-file", "read it from a file; - for standard input")
+	}
 	o.inputs = append(o.inputs, in)
 	o.completeFlag(cmd, name, in, words)
+}
+
+// waitHelp replaces the descriptions of the parameters of a wait, which are those of the API.
+var waitHelp = map[string]string{
+	"wait":    "return when every live proxy uses the change, or after --timeout; the change is made in either case",
+	"timeout": "with --wait: how long the server waits, up to 1m",
 }
 
 // answerTypes returns the media types of a successful response.
@@ -182,11 +231,23 @@ func (o *operation) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if len(text) == 0 {
-		o.tool.printErr("done")
+		o.tool.printErr("done: %s", strings.Join(append([]string{o.op.Summary}, args...), " "))
 	} else if err := o.tool.writer().Show(o.schema(answer.StatusCode), text); err != nil {
 		return err
 	}
+	o.note(answer)
 	return pending(answer, text)
+}
+
+// note prints what the body of a response does not tell.
+func (o *operation) note(answer *http.Response) {
+	repeatable := slices.ContainsFunc(o.op.Responses, func(r apidoc.Response) bool { return r.Status == "201" })
+	if answer.Header.Get("Idempotent-Replayed") == "true" || (o.op.Method == http.MethodPost && repeatable && answer.StatusCode == http.StatusOK) {
+		o.tool.printErr("nothing new: the same request was carried out before, and this is its result")
+	}
+	if answer.Header.Get("Applied") == "true" {
+		o.tool.printErr("applied: every live proxy uses the change")
+	}
 }
 
 // pending returns an error with an exit code if some proxy has not applied a change yet: a revocation with the status 202
@@ -255,7 +316,7 @@ func (o *operation) request(args []string) (call.Request, error) {
 	if accept != "" {
 		r.Header.Set("Accept", accept)
 	}
-	return r, o.fill(&r)
+	return r, o.fill(&r, args)
 }
 
 // accepted returns the media type that --accept names. A part of its name is enough.
@@ -276,7 +337,7 @@ func (o *operation) accepted() (string, error) {
 }
 
 // fill builds the body from --data and the flags.
-func (o *operation) fill(r *call.Request) error {
+func (o *operation) fill(r *call.Request, args []string) error {
 	if o.op.Body == nil {
 		return nil
 	}
@@ -302,6 +363,7 @@ func (o *operation) fill(r *call.Request) error {
 		}
 		r.Body = whole
 	}
+	o.nameObject(members, args)
 	given, err := o.overlay(members)
 	if err != nil {
 		return err
@@ -315,6 +377,23 @@ func (o *operation) fill(r *call.Request) error {
 		r.Header.Set("Content-Type", mediaJSON)
 	}
 	return nil
+}
+
+// nameObject sets the member of a PUT's body that repeats the last argument, unless the body has it.
+func (o *operation) nameObject(members map[string]json.RawMessage, args []string) {
+	if o.op.Method != http.MethodPut || len(args) == 0 {
+		return
+	}
+	for _, in := range o.inputs {
+		_, present := members[in.name]
+		if in.in != "body" || !in.required || present || (in.name != "id" && in.name != "name") {
+			continue
+		}
+		// A credential can also be addressed by its generated id, which is not its name.
+		if last := args[len(args)-1]; in.name == "id" || !strings.HasPrefix(last, "crd_") {
+			members[in.name], _ = json.Marshal(last) // a string can always be encoded
+		}
+	}
 }
 
 // overlay sets the members that have flags and reports whether there were any.

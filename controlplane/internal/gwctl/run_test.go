@@ -20,7 +20,7 @@ func TestExitCodesOfStatuses(t *testing.T) {
 		{400, gwctl.ExitRefused},
 		{401, gwctl.ExitAuth},
 		{403, gwctl.ExitAuth},
-		{404, gwctl.ExitNotFound},
+		{410, gwctl.ExitNotFound},
 		{405, gwctl.ExitRefused},
 		{409, gwctl.ExitConflict},
 		{412, gwctl.ExitConflict},
@@ -58,7 +58,8 @@ func TestResponseOfALoadBalancer(t *testing.T) {
 		_, _ = io.WriteString(w, "<html>\nno such host")
 	})
 	code, _, errs := b.run("accounts", "list")
-	if want := "gwctl: Not Found (404): <html>\n"; code != gwctl.ExitNotFound || errs != want {
+	want := "gwctl: Not Found (404): <html>\n  The answer does not come from the admin API. Check the address of the server.\n"
+	if code != gwctl.ExitFailure || errs != want {
 		t.Errorf("exit %d, %q; want %q", code, errs, want)
 	}
 }

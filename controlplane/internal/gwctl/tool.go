@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -78,8 +77,9 @@ func Run(ctx context.Context, cfg Config, args []string) int {
 func newTool(cfg Config) *tool {
 	t := &tool{cfg: cfg, doc: cfg.Document}
 	t.root = &cobra.Command{
-		Use:   "gwctl",
-		Short: "Operate a model gateway",
+		Use:     "gwctl",
+		Version: cfg.Version,
+		Short:   "Operate a model gateway",
 		Long: "Operate a model gateway over its admin API.\n\n" +
 			"Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 invalid input, 5 not authorized, 6 conflict, " +
 			"7 server unavailable or change not yet effective, 10 `catalog diff` found a difference.",
@@ -94,6 +94,7 @@ func newTool(cfg Config) *tool {
 	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.versionCommand())
 	t.addOperations()
 	describe(t.root)
+	arrange(t.root)
 	return t
 }
 
@@ -146,28 +147,7 @@ func (t *tool) addOperations() {
 		if find(group, name.verb) == nil {
 			group.AddCommand(t.command(op, name))
 		}
-		for _, other := range aliases {
-			if other.matches(op) {
-				t.group(other.name.group, op).AddCommand(t.command(op, other.name))
-			}
-		}
 	}
-}
-
-// alias is a second name of an operation.
-type alias struct {
-	name commandName
-	// words occur in the id of the operation.
-	words []string
-}
-
-var aliases = []alias{
-	{commandName{"keys", "rotate-master"}, []string{"rotate", "master"}},
-}
-
-func (a *alias) matches(op *apidoc.Operation) bool {
-	id := strings.Split(kebab(op.ID), "-")
-	return op.Method != http.MethodGet && !slices.ContainsFunc(a.words, func(word string) bool { return !slices.Contains(id, word) })
 }
 
 // group returns the group of a name; it adds the group if there is none.
@@ -183,11 +163,17 @@ func (t *tool) group(name string, op *apidoc.Operation) *cobra.Command {
 	return cmd
 }
 
-// newGroup returns a command that only prints its help.
+// newGroup returns a command that runs its only command, if that only reads and needs no argument, or prints its help.
 func newGroup(name, about string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: about, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if children := cmd.Commands(); len(children) == 1 && children[0].Annotations[readsAnnotation] != "" {
+				children[0].SetContext(cmd.Context())
+				return children[0].RunE(children[0], nil)
+			}
+			return cmd.Help()
+		},
 	}
 }
 

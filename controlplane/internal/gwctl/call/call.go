@@ -186,6 +186,9 @@ func traits(h http.Header) string {
 }
 
 func (c *Client) unreachable(ctx context.Context, r Request, err error) error {
+	if lost, ok := errors.AsType[*UnreachableError](err); ok {
+		err = lost.Err
+	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}

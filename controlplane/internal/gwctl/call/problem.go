@@ -19,6 +19,8 @@ type ProblemError struct {
 	// Instance is the id of the request.
 	Instance string
 	Fields   []FieldError
+	// Foreign is set if the response has not the form of the admin API's errors.
+	Foreign bool
 	// RetryAfter is the pause that the server asks for; zero for none.
 	RetryAfter time.Duration
 }
@@ -54,7 +56,7 @@ func newProblem(answer *http.Response, text []byte) *ProblemError {
 	p := &ProblemError{Status: answer.StatusCode, Title: http.StatusText(answer.StatusCode), RetryAfter: retryAfter(answer.Header)}
 	if json.Unmarshal(text, &doc) != nil || doc.Title == "" {
 		// The response comes from a load balancer or another server.
-		p.Detail = firstLine(string(text))
+		p.Foreign, p.Detail = true, firstLine(string(text))
 		return p
 	}
 	p.Kind = doc.Type[strings.LastIndexAny(doc.Type, ":/")+1:]

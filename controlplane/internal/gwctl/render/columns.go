@@ -7,16 +7,16 @@ import (
 	"modelgateway/shared/apidoc"
 )
 
-// UnknownColumns returns the names that no entry of a list can have. Where the schema leaves members open, every name is
+// UnknownColumns returns the names that no entry of a list, or the object, can have. Where the schema leaves members open, every name is
 // known.
 func UnknownColumns(doc *apidoc.Document, list *apidoc.Schema, names []string) []string {
-	data := doc.Member(list, "data")
-	if data == nil {
-		return nil
+	item := list
+	if data := doc.Member(list, "data"); data != nil {
+		item = doc.Resolve(data).Items
 	}
 	var unknown []string
 	for _, name := range names {
-		at := doc.Resolve(data).Items
+		at := item
 		for part := range strings.SplitSeq(name, ".") {
 			if len(doc.Members(at)) == 0 {
 				break

@@ -125,12 +125,25 @@ func (w *Writer) table(schema *apidoc.Schema, text []byte) error {
 func (w *Writer) value(out *bytes.Buffer, schema *apidoc.Schema, value any) {
 	switch v := value.(type) {
 	case map[string]any:
+		if _, list := v["data"].([]any); len(w.Columns) > 0 && !list {
+			w.members(out, v)
+			return
+		}
 		w.object(out, schema, v)
 	case []any:
 		w.rows(out, w.Doc.Resolve(schema).Items, v)
 	default:
 		fmt.Fprintln(out, plain(v))
 	}
+}
+
+// members writes the members of an object that the user chose.
+func (w *Writer) members(out *bytes.Buffer, object map[string]any) {
+	lines := make([][]string, 0, len(w.Columns))
+	for _, column := range w.Columns {
+		lines = append(lines, []string{column, plain(lookup(object, column))})
+	}
+	align(out, lines)
 }
 
 // sublist is a list in an object. It is written as a table of its own.

@@ -25,7 +25,11 @@ var defaultColumns = map[string][]string{
 	"CatalogChange": {"action", "kind", "id"},
 	"UsageTotal":    {"day", "account_id", "key_id", "model", "requests", "input", "cached_input", "output", "images", "seconds", "cost"},
 	"VideoJob":      {"id", "account_id", "model", "provider", "status", "state", "error", "created_at", "ended_at"},
-	"ReceiptLine":   {"line", "quantity", "unit_price", "per", "amount"},
+	"PriceVersion": {
+		"version", "status", "effective_from", "price.input", "price.cached_input", "price.cache_write_5m", "price.cache_write_1h", "price.output",
+		"price.images", "price.seconds", "created_at",
+	},
+	"ReceiptLine": {"line", "quantity", "unit_price", "per", "amount"},
 }
 
 // maxColumns bounds a table whose schema has no default columns.

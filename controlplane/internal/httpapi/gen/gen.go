@@ -1977,6 +1977,7 @@ type CheckLedgerParams struct {
 
 // ExportLedgerParams defines parameters for ExportLedger.
 type ExportLedgerParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// From Booked at or after this time.
@@ -2363,9 +2364,14 @@ type CreateTokenParams struct {
 
 // ListUsageParams defines parameters for ListUsage.
 type ListUsageParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
@@ -2382,9 +2388,14 @@ type ListUsageParams struct {
 
 // ExportUsageParams defines parameters for ExportUsage.
 type ExportUsageParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From Requests that began at or after this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
@@ -2416,10 +2427,16 @@ type MarkUsageMonthExportedParams struct {
 // GetUsageTotalsParams defines parameters for GetUsageTotals.
 type GetUsageTotalsParams struct {
 	// GroupBy Dimensions of the totals.
-	GroupBy   []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
-	AccountID *string      `form:"account_id,omitempty" json:"account_id,omitempty"`
-	KeyID     *string      `form:"key_id,omitempty" json:"key_id,omitempty"`
-	Model     *string      `form:"model,omitempty" json:"model,omitempty"`
+	GroupBy []UsageGroup `form:"group_by,omitempty" json:"group_by,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only of this API key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only of this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
 
 	// From The first day.
 	From *Day `form:"from,omitempty" json:"from,omitempty"`
@@ -2436,6 +2453,7 @@ type GetUsageTotalsParams struct {
 
 // ListVideoJobsParams defines parameters for ListVideoJobs.
 type ListVideoJobsParams struct {
+	// AccountID Only of this account.
 	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
 
 	// Status The status that the client sees.
