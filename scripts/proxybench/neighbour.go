@@ -3,6 +3,7 @@ package proxybench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -33,28 +34,39 @@ func (l *Latencies) Quantile(share float64) time.Duration {
 	return l.Times[min(int(share*float64(len(l.Times))), len(l.Times)-1)]
 }
 
-// MeasureNeighbour measures the latencies of a quiet account for the duration d without other
-// load, and for d while a noisy account sends a flood.
-func MeasureNeighbour(ctx context.Context, noisy, quiet Target, flood Scenario, d time.Duration) (alone, beside Latencies, err error) {
-	alone = measureLatencies(ctx, quiet, d)
-	ctx, stop := context.WithCancel(ctx)
+// RunFlood sends a flood until ctx ends, and calls began after the first answer. It returns the
+// number of complete answers and that of the others.
+func RunFlood(ctx context.Context, t Target, flood Scenario, began func()) (complete, refused int64) {
 	transport := &http.Transport{MaxIdleConnsPerHost: flood.Conns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
-	l := &load{scenario: flood, target: noisy, client: &http.Client{Transport: transport}, body: prompt(flood), answered: make(chan struct{})}
+	l := &load{scenario: flood, target: t, client: &http.Client{Transport: transport}, body: prompt(flood), answered: make(chan struct{})}
 	var workers sync.WaitGroup
 	for range flood.Conns {
 		workers.Go(func() { l.work(ctx) })
 	}
-	defer workers.Wait()
-	defer stop()
 	select {
-	case <-l.answered: // the flood has begun
+	case <-l.answered:
+		began()
 	case <-ctx.Done():
+	}
+	workers.Wait()
+	return l.complete.Load(), l.failures.Load()
+}
+
+// MeasureNeighbour measures the latencies of a quiet account for the duration d without other
+// load, and for d beside the flood of a noisy account. start starts the flood and returns after
+// its first answer; the flood must not share the scheduler of this process, because its
+// goroutines would delay the measurement itself.
+func MeasureNeighbour(ctx context.Context, quiet Target, start func() (stop func() error, err error), d time.Duration) (alone, beside Latencies, err error) {
+	alone = measureLatencies(ctx, quiet, d)
+	stop, err := start()
+	if err != nil {
+		return alone, beside, err
 	}
 	pause(ctx, warmUp)
 	beside = measureLatencies(ctx, quiet, d)
-	if ctx.Err() != nil {
-		return alone, beside, fmt.Errorf("measure the neighbour: %w", ctx.Err())
+	if err := errors.Join(stop(), ctx.Err()); err != nil {
+		return alone, beside, fmt.Errorf("measure the neighbour: %w", err)
 	}
 	return alone, beside, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -31,14 +32,17 @@ type options struct {
 	child  string
 	// neighbour selects the measurement of one account beside another's flood.
 	neighbour bool
+	// apart gives the gateway a processor of its own.
+	apart bool
 }
 
 func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
-	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\" or \"plain=URL\" of the provider")
+	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
 	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
+	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -51,6 +55,9 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.child != "" {
+		if url, ok := strings.CutPrefix(o.child, "flood="); ok {
+			return flood(ctx, url)
+		}
 		return serve(ctx, o.child)
 	}
 	provider, err := start(ctx, "provider")
@@ -70,7 +77,7 @@ func run(ctx context.Context, o options) error {
 	defer clean()
 	state := stack.State()
 	if o.neighbour {
-		return neighbour(ctx, o, &state)
+		return neighbour(ctx, o, &state, provider.cmd.Process.Pid)
 	}
 	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
@@ -142,16 +149,18 @@ func serve(ctx context.Context, what string) error {
 // child is a child process that runs this program.
 type child struct {
 	cmd *exec.Cmd
+	out io.Reader
 	url string
 }
 
-func start(ctx context.Context, what string) (*child, error) {
+func start(ctx context.Context, what string, environment ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, "-child", what)
 	cmd.Stderr = os.Stderr
+	cmd.Env = append(os.Environ(), environment...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -159,7 +168,7 @@ func start(ctx context.Context, what string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", what, err)
 	}
-	c := &child{cmd: cmd}
+	c := &child{cmd: cmd, out: out}
 	if _, err := fmt.Fscanln(out, &c.url); err != nil {
 		c.end()
 		return nil, fmt.Errorf("start %s: it printed no URL: %w", what, err)

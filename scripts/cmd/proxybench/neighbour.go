@@ -4,6 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/devstack"
@@ -11,28 +15,80 @@ import (
 )
 
 // neighbour prints the latencies of a quiet account alone and beside a noisy one.
-func neighbour(ctx context.Context, o options, state *devstack.State) error {
+func neighbour(ctx context.Context, o options, state *devstack.State, provider int) error {
 	key, err := newAccount(ctx, state)
 	if err != nil {
 		return err
 	}
-	noisy := proxybench.Target{Name: "noisy", BaseURL: state.BaseURL, Key: state.APIKey}
+	if o.apart {
+		if err := separate(ctx, state.PIDs[devstack.DataPlaneName(0)], provider); err != nil {
+			return err
+		}
+	}
 	quiet := proxybench.Target{Name: "quiet", BaseURL: state.BaseURL, Key: key}
-	if _, _, err := proxybench.MeasureNeighbour(ctx, noisy, quiet, proxybench.Scenario{Prompt: 1000, Conns: 1}, warmUpTime); err != nil {
+	none := func() (func() error, error) { return func() error { return nil }, nil }
+	if _, _, err := proxybench.MeasureNeighbour(ctx, quiet, none, warmUpTime); err != nil {
 		return err
 	}
 	for range o.rounds {
-		alone, beside, err := proxybench.MeasureNeighbour(ctx, noisy, quiet, proxybench.Flood(), o.each)
+		var counts string
+		alone, beside, err := proxybench.MeasureNeighbour(ctx, quiet, func() (func() error, error) { return startFlood(ctx, state, &counts) }, o.each)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stdout, "p50 alone %s, beside %s; p99 alone %s, beside %s (× %.2f); %d answers, %d failures beside\n",
+		fmt.Fprintf(os.Stdout, "p50 alone %s, beside %s; p99 alone %s, beside %s (× %.2f); %d answers, %d failures beside; flood: %s\n",
 			alone.Quantile(.5), beside.Quantile(.5), alone.Quantile(.99), beside.Quantile(.99),
-			float64(beside.Quantile(.99))/float64(alone.Quantile(.99)), len(beside.Times), beside.Failures)
+			float64(beside.Quantile(.99))/float64(alone.Quantile(.99)), len(beside.Times), beside.Failures, counts)
 	}
 	return nil
 }
 
+// separate runs the gateway on the first processor, and this process, its children to come and the provider on the
+// second one.
+func separate(ctx context.Context, gateway, provider int) error {
+	for pid, processor := range map[int]string{gateway: "0", provider: "1", os.Getpid(): "1"} {
+		if out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processor, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+			return fmt.Errorf("assign processors: %w: %s", err, out)
+		}
+	}
+	return nil
+}
+
+// keyVariable names the environment variable with the key of the noisy account.
+const keyVariable = "PROXYBENCH_KEY"
+
+// startFlood starts the flood as a process of its own. stop ends it, and sets counts to the numbers of its answers.
+func startFlood(ctx context.Context, state *devstack.State, counts *string) (stop func() error, err error) {
+	c, err := start(ctx, "flood="+state.BaseURL, keyVariable+"="+state.APIKey)
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		defer c.end()
+		if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
+			return fmt.Errorf("end the flood: %w", err)
+		}
+		var complete, refused int64
+		if _, err := fmt.Fscanln(c.out, &complete, &refused); err != nil {
+			return fmt.Errorf("end the flood: %w", err)
+		}
+		*counts = fmt.Sprintf("%d complete, %d refused", complete, refused)
+		return nil
+	}, nil
+}
+
+// flood sends the flood with the least priority until the process is interrupted: beside it the quiet account's client
+// must get the processor at once, or its own waiting would be measured.
+func flood(ctx context.Context, url string) error {
+	const least = 19
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, least); err != nil {
+		return fmt.Errorf("lower the priority: %w", err)
+	}
+	target := proxybench.Target{Name: "noisy", BaseURL: url, Key: os.Getenv(keyVariable)}
+	complete, refused := proxybench.RunFlood(ctx, target, proxybench.Flood(), func() { fmt.Fprintln(os.Stdout, strings.TrimPrefix(url, "http://")) })
+	fmt.Fprintln(os.Stdout, complete, refused)
+	return nil
+}
 // newAccount creates an account with a balance and returns its key.
 func newAccount(ctx context.Context, state *devstack.State) (key string, err error) {
 	admin, err := adminclient.New(state.AdminURL, state.AdminToken)
