@@ -32,6 +32,8 @@ type Scenario struct {
 	Paced bool
 	// Prompt is the size of the prompt in bytes, Conns the number of connections.
 	Prompt, Conns int
+	// Model is the model that is asked for; empty: "bench".
+	Model string
 }
 
 // JSON returns the most common load: small requests at the maximum rate.

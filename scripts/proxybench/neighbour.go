@@ -12,9 +12,10 @@ import (
 )
 
 // Flood is the load of a noisy account: a thousand connections with the dearest requests,
-// repeated at once when they are refused.
+// repeated at once when they are refused. Its model has a provider of its own, which should not
+// serve the quiet account.
 func Flood() Scenario {
-	return Scenario{Name: "flood, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 1000}
+	return Scenario{Name: "flood, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 1000, Model: "flood"}
 }
 
 // quietConns is the number of connections of the quiet account.

@@ -2,6 +2,7 @@ package proxybench
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -65,5 +66,5 @@ func prompt(s Scenario) []byte {
 	if s.Paced {
 		text += paced
 	}
-	return fmt.Appendf(nil, `{"model":"bench","stream":%v,"messages":[{"role":"user","content":"%s"}]}`, s.Stream, text)
+	return fmt.Appendf(nil, `{"model":"%s","stream":%v,"messages":[{"role":"user","content":"%s"}]}`, cmp.Or(s.Model, "bench"), s.Stream, text)
 }

@@ -127,7 +127,7 @@ func build(
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
-		Metrics: meter.New(reg), Log: log, Access: access, Budget: budget,
+		Metrics: meter.New(reg), Log: log, Access: access, Budget: budget, Turns: newTurns(reg),
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
 	probes.Add("session", keeper.Ready)

@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/turns"
 )
 
 const (
@@ -43,6 +44,15 @@ func newBudget(cfg *config.API, reg prometheus.Registerer) *bytebudget.Budget {
 	budget := bytebudget.New(bodyBudget(cfg.BodyBudget), float64(cfg.AccountBodyPercent)/100)
 	reg.MustRegister(budget)
 	return budget
+}
+
+// newTurns makes the turns of large bodies and registers their metric.
+func newTurns(reg prometheus.Registerer) *turns.Turns {
+	all := turns.New(turns.Processors())
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_body_turns_waiting", Help: "Large request bodies that wait for their turns at the processors now.",
+	}, func() float64 { return float64(all.Waiting()) }))
+	return all
 }
 
 // listenerConfig returns the settings of the public listener.

@@ -100,15 +100,26 @@ func bodyLimit(f catalogkv.Format) int64 {
 
 // readBody reads the request body. The caller calls its Done.
 func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Body, error) {
-	x.reading = true
+	x.reading, x.turn = true, s.Turns.Of(x.key.AccountID)
 	body, err := s.uploads.Read(upload.Request{
-		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Began: x.started, Limit: limit,
+		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Turn: &x.turn, MostTurns: mostTurns(x.key), Began: x.started, Limit: limit,
 	})
 	if err != nil {
 		return nil, bodyError(err, limit)
 	}
 	x.unread = false
 	return body, nil
+}
+
+// spareTurns is how many bodies of an account may wait for their turns beyond the number of its slots.
+const spareTurns = 8
+
+// mostTurns returns how many bodies of the key's account may wait for their turns. More of them could not have slots.
+func mostTurns(key *auth.Key) int {
+	if key.MaxConcurrent <= 0 || key.MaxConcurrent > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(key.MaxConcurrent) + spareTurns
 }
 
 // bodyError returns the error for a body that was not read.
@@ -122,6 +133,8 @@ func bodyError(err error, limit int64) error {
 	switch {
 	case errors.As(err, &public), errors.As(err, &refused), errors.Is(err, admission.ErrKey), isBusy(err):
 		return err
+	case errors.Is(err, upload.ErrTurns):
+		return errReading.WithCause(err)
 	case errors.Is(err, buffer.ErrTooLarge):
 		return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest,
 			fmt.Sprintf("The request body is larger than the limit of %d MiB.", limit>>20)).WithCause(err)

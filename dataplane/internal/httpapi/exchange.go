@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/turns"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/ident"
 )
@@ -33,7 +34,9 @@ type exchange struct {
 	endpoint string
 	messages bool // whether errors use the envelope of the messages format
 
-	key    *auth.Key
+	key *auth.Key
+	// turn runs while a body that is not small is read and checked.
+	turn   turns.Turn
 	model  string
 	stream bool
 	// provider and route are those of the last attempt. upstream is the time spent waiting for providers.

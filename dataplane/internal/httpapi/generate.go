@@ -21,6 +21,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		x := exchangeOf(c)
 		x.endpoint = endpoint
+		defer x.turn.End()
 		received, err := s.receive(x, c.Request(), d)
 		if err != nil {
 			return err
@@ -34,6 +35,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		}
 		defer parsed.request.Release()
 		priced, err := parsed.price()
+		x.turn.End() // what follows waits for others
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
@@ -70,6 +71,7 @@ type gateway struct {
 	server  *httptest.Server
 	stop    func()
 	budget  *bytebudget.Budget
+	turns   *turns.Turns
 	api     *httpapi.Server
 	handler http.Handler
 	admit   *admission.Admission
@@ -150,6 +152,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	for _, answer := range answers {
 		g.sims = append(g.sims, newSim(t, answer))
 	}
+	g.turns = turns.New(1)
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
@@ -157,7 +160,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Videos:   jobs,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
-		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget,
+		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget, Turns: g.turns,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

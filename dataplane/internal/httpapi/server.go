@@ -32,6 +32,7 @@ import (
 	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
@@ -61,6 +62,8 @@ type Dependencies struct {
 	Access   *accesslog.Log
 	// Budget bounds the memory of bodies.
 	Budget *bytebudget.Budget
+	// Turns shares the processors among the large bodies of accounts.
+	Turns *turns.Turns
 }
 
 // Config holds the settings of the listener.
@@ -135,7 +138,7 @@ func (s *Server) Start(failed func(error)) error {
 		return fmt.Errorf("httpapi: listen: %w", err)
 	}
 	plain := listener
-	listener, err = certfile.Listen(plain, s.cfg.TLS, func(err error) { s.Log.Warn("reading the new certificate failed", "error", err) })
+	listener, err = certfile.Listen(clientconn.Sockets(plain), s.cfg.TLS, func(err error) { s.Log.Warn("reading the new certificate failed", "error", err) })
 	if err != nil {
 		_ = plain.Close()
 		return fmt.Errorf("httpapi: listen: %w", err)
@@ -222,7 +225,12 @@ func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.echo.ServeHTTP(x, r)
 	if x.discard {
 		_ = http.NewResponseController(w).Flush() // a failed connection has no body to discard either
-		upload.Discard(x.conn, r.Body)
+		if x.key != nil {                         // clients without a valid key take their turns together
+			x.turn = f.server.Turns.Of(x.key.AccountID)
+		} else {
+			x.turn = f.server.Turns.Of("")
+		}
+		upload.Discard(x.conn, r.Body, &x.turn)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/shared/certfile"
 )
 
@@ -52,7 +53,7 @@ func TestPublicAPIServesTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := certfile.Listen(plain, files, func(err error) { t.Error(err) })
+	listener, err := certfile.Listen(clientconn.Sockets(plain), files, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +74,7 @@ func TestPublicAPIServesTLS(t *testing.T) {
 		want      int
 	}{
 		{g.key, `{"model":"text","messages":[{"role":"user","content":"hi"}]}`, http.StatusOK},
+		{g.key, largeBody, http.StatusOK},
 		{"wrong", strings.Repeat("x", 1<<20), http.StatusUnauthorized},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+plain.Addr().String()+"/v1/chat/completions", strings.NewReader(tt.body))

@@ -30,6 +30,7 @@ const maxVideoObject = 1 << 20
 func (s *Server) createVideo(c echo.Context) error {
 	x := exchangeOf(c)
 	x.endpoint = catalogkv.Videos.Path()
+	defer x.turn.End()
 	received, err := s.receive(x, c.Request(), videos.Dialect{})
 	if err != nil {
 		return err
@@ -43,6 +44,7 @@ func (s *Server) createVideo(c echo.Context) error {
 	}
 	defer parsed.request.Release()
 	priced, err := parsed.price()
+	x.turn.End() // what follows waits for others
 	if err != nil {
 		return err
 	}

@@ -70,14 +70,19 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer plain.end()
-	stack, clean, err := startStack(ctx, provider.url)
+	other, err := start(ctx, "provider")
+	if err != nil {
+		return err
+	}
+	defer other.end()
+	stack, clean, err := startStack(ctx, provider.url, other.url)
 	if err != nil {
 		return err
 	}
 	defer clean()
 	state := stack.State()
 	if o.neighbour {
-		return neighbour(ctx, o, &state, provider.cmd.Process.Pid)
+		return neighbour(ctx, o, &state, provider.cmd.Process.Pid, other.cmd.Process.Pid)
 	}
 	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
@@ -205,6 +210,7 @@ func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 const catalog = `currency: USD
 providers:
   - {id: bench, name: Bench, base_url: "%s", auth: bearer, credentials: [{name: main, secret: any}]}
+  - {id: flood, name: Flood, base_url: "%s", auth: bearer, credentials: [{name: main, secret: any}]}
 models:
   - id: bench
     type: text
@@ -214,13 +220,21 @@ models:
     max_output_tokens: 4096
     price: {input: "0.01", output: "0.02"}
     routes: [{provider: bench, upstream_model: bench, formats: [chat]}]
+  - id: flood
+    type: text
+    display_name: Flood
+    owned_by: bench
+    context_window: 1000000
+    max_output_tokens: 4096
+    price: {input: "0.01", output: "0.02"}
+    routes: [{provider: flood, upstream_model: flood, formats: [chat]}]
 `
 
 // portOffset avoids the ports of a stack that may be running.
 const portOffset = "21000"
 
 // startStack starts a stack with one data plane in its own directory.
-func startStack(ctx context.Context, providerURL string) (*devstack.Stack, func(), error) {
+func startStack(ctx context.Context, provider, flood string) (*devstack.Stack, func(), error) {
 	layout, err := devstack.FindLayout(".", filepath.Join(".dev", "bench"))
 	if err != nil {
 		return nil, nil, err
@@ -229,7 +243,7 @@ func startStack(ctx context.Context, providerURL string) (*devstack.Stack, func(
 		return nil, nil, fmt.Errorf("make directory: %w", err)
 	}
 	file := filepath.Join(layout.Dir, "catalog.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, providerURL), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, provider, flood), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write catalog: %w", err)
 	}
 	if err := os.Setenv(devstack.CatalogVariable, file); err != nil {

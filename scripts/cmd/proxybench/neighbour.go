@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,13 +17,13 @@ import (
 )
 
 // neighbour prints the latencies of a quiet account alone and beside a noisy one.
-func neighbour(ctx context.Context, o options, state *devstack.State, provider int) error {
+func neighbour(ctx context.Context, o options, state *devstack.State, provider, floodProvider int) error {
 	key, err := newAccount(ctx, state)
 	if err != nil {
 		return err
 	}
 	if o.apart {
-		if err := separate(ctx, state.PIDs[devstack.DataPlaneName(0)], provider); err != nil {
+		if err := separate(ctx, state.PIDs[devstack.DataPlaneName(0)], provider, floodProvider); err != nil {
 			return err
 		}
 	}
@@ -43,13 +45,33 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider i
 	return nil
 }
 
-// separate runs the gateway on the first processor, and this process, its children to come and the provider on the
-// second one.
-func separate(ctx context.Context, gateway, provider int) error {
-	for pid, processor := range map[int]string{gateway: "0", provider: "1", os.Getpid(): "1"} {
+// separate runs the gateway on the first processor, and this process, its children to come and the providers on the
+// second one; all but the flood and its provider run before other programs, as far as this user may do that.
+func separate(ctx context.Context, gateway, provider, floodProvider int) error {
+	for pid, processor := range map[int]string{gateway: "0", provider: "1", floodProvider: "1", os.Getpid(): "1"} {
 		if out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processor, strconv.Itoa(pid)).CombinedOutput(); err != nil {
 			return fmt.Errorf("assign processors: %w: %s", err, out)
 		}
+		if pid == floodProvider {
+			continue
+		}
+		const high = -10
+		if err := setPriority(pid, high); err != nil && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
+			return err
+		}
+	}
+	return nil
+}
+
+// setPriority sets the priority of all threads of a process.
+func setPriority(pid, priority int) error {
+	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name()) // always a number
+		err = errors.Join(err, syscall.Setpriority(syscall.PRIO_PROCESS, id, priority))
+	}
+	if err != nil {
+		return fmt.Errorf("set the priority: %w", err)
 	}
 	return nil
 }
@@ -81,14 +103,15 @@ func startFlood(ctx context.Context, state *devstack.State, counts *string) (sto
 // must get the processor at once, or its own waiting would be measured.
 func flood(ctx context.Context, url string) error {
 	const least = 19
-	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, least); err != nil {
-		return fmt.Errorf("lower the priority: %w", err)
+	if err := setPriority(os.Getpid(), least); err != nil {
+		return err
 	}
 	target := proxybench.Target{Name: "noisy", BaseURL: url, Key: os.Getenv(keyVariable)}
 	complete, refused := proxybench.RunFlood(ctx, target, proxybench.Flood(), func() { fmt.Fprintln(os.Stdout, strings.TrimPrefix(url, "http://")) })
 	fmt.Fprintln(os.Stdout, complete, refused)
 	return nil
 }
+
 // newAccount creates an account with a balance and returns its key.
 func newAccount(ctx context.Context, state *devstack.State) (key string, err error) {
 	admin, err := adminclient.New(state.AdminURL, state.AdminToken)

@@ -4,7 +4,6 @@ package clientconn
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/turns"
 )
 
 // Config configures a Listener.
@@ -42,11 +42,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err //nolint:wrapcheck // passed through
 		}
-		conn := &Conn{Conn: c, listener: l}
+		conn := &Conn{Conn: c, listener: l, socket: socketOf(c)}
+		if conn.socket != nil && !isTLS(c) {
+			conn.Conn = conn.socket
+		}
 		if l.open.Add(1) <= l.cfg.MaxConns || l.cfg.MaxConns == 0 {
 			return conn, nil
 		}
-		if _, encrypted := c.(*tls.Conn); encrypted { // an answer would wait for the handshake
+		if isTLS(c) { // an answer would wait for the handshake
 			_ = conn.Close()
 			continue
 		}
@@ -63,7 +66,10 @@ const ownAnswerTimeout = time.Second
 type Conn struct {
 	net.Conn
 	listener *listener
-	closed   atomic.Bool
+	// socket is below TLS; nil if the connection has none, as in tests. turn is that of the body that is being read.
+	socket *socket
+	turn   *turns.Turn
+	closed atomic.Bool
 	// answering is true from the beginning of a handler to the end of its answer.
 	answering bool
 	// corked collects writes while it is not nil; otherwise writes go to the network at once.

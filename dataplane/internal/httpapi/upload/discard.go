@@ -6,6 +6,7 @@ import (
 
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/turns"
 )
 
 // The bounds of Discard: in bytes, in time without a byte, and in time altogether.
@@ -16,10 +17,15 @@ const (
 )
 
 // Discard reads the rest of a body whose request has been answered, within bounds. Many clients send their whole request
-// before they read; if the connection were closed at once, the client's system would drop the answer.
-func Discard(conn *clientconn.Conn, body io.Reader) {
+// before they read; if the connection were closed at once, the client's system would drop the answer. It reads in the turn.
+func Discard(conn *clientconn.Conn, body io.Reader, turn *turns.Turn) {
 	if conn == nil {
 		return // without deadlines there is no bound
+	}
+	if conn.ReadInTurn(turn) {
+		turn.Begin()
+		defer turn.End()
+		defer conn.ReadInTurn(nil)
 	}
 	const size = 32 << 10
 	b := buffer.GetSized(size)

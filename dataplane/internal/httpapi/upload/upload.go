@@ -12,10 +12,14 @@ import (
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/turns"
 )
 
 // Large is the size in bytes from which on a body needs the consent of its Gate.
 const Large = 1 << 20
+
+// ErrTurns says that as many bodies of the account wait for their turns as may wait.
+var ErrTurns = errors.New("upload: too many bodies of the account wait for their turns")
 
 // Gate decides whether a large body may be read. Its errors are those of Read.
 type Gate interface {
@@ -52,6 +56,10 @@ type Request struct {
 	Conn  *clientconn.Conn
 	Gate  Gate
 	Grant bytebudget.Grant
+	// Turn is taken for a body that is not small. It runs when Read returns without an error.
+	Turn *turns.Turn
+	// MostTurns is how many turns of the account may wait for the body to be read.
+	MostTurns int
 	// Began is when the headers had come, Limit the limit of the decompressed body in bytes.
 	Began time.Time
 	Limit int64
@@ -62,6 +70,8 @@ type Request struct {
 type Body struct {
 	buffer *[]byte
 	grant  bytebudget.Grant
+	turn   *turns.Turn
+	most   int
 	gate   Gate
 	large  bool
 	done   bool
@@ -70,14 +80,16 @@ type Body struct {
 }
 
 // Read reads the body. The caller calls Done. The error is buffer.ErrTooLarge, an EncodingError, ErrCompressed, an error
-// of the budget or of the gate, or that of the connection.
+// of the budget or of the gate, ErrTurns, or that of the connection.
 func (l *Limits) Read(q Request) (*Body, error) {
 	if q.HTTP.ContentLength > q.Limit {
 		return nil, buffer.ErrTooLarge
 	}
-	b := &Body{grant: q.Grant, gate: q.Gate, source: source{limits: l, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
+	b := &Body{grant: q.Grant, turn: q.Turn, most: q.MostTurns, gate: q.Gate, source: source{limits: l, turn: q.Turn, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
 	b.users.Store(1)
+	b.source.aside = !q.Conn.ReadInTurn(q.Turn)
 	err := b.read(&q)
+	q.Conn.ReadInTurn(nil)
 	if b.large {
 		b.gate.LargeDone()
 	}
@@ -112,6 +124,9 @@ func (b *Body) Grow(to int64) error {
 		}
 		b.large = true
 	}
+	if to > bytebudget.Small && !b.turn.Running() && !b.turn.BeginWithin(b.most) {
+		return ErrTurns
+	}
 	return b.grant.Grow(to) //nolint:wrapcheck // its errors are part of Read's
 }
 
@@ -142,12 +157,15 @@ type source struct {
 	limits   *Limits
 	conn     *clientconn.Conn
 	body     io.Reader
+	turn     *turns.Turn
 	began    time.Time
 	received int64
 	// extended is the value of received when the deadline was last moved.
 	extended int64
 	// failed reports whether the connection, not the decompression, has failed.
 	failed bool
+	// aside says that the connection cannot read in the turn, which must not run while the client sends nothing.
+	aside bool
 }
 
 // step is the number of bytes after which the deadline is moved.
@@ -155,6 +173,10 @@ const step = 64 << 10
 
 // Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
+	if s.aside && s.turn.Running() {
+		s.turn.End()
+		defer s.turn.Begin()
+	}
 	n, err := s.body.Read(p)
 	if s.received += int64(n); s.received-s.extended >= step {
 		s.extended = s.received
