@@ -13,7 +13,6 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
-	"modelgateway/dataplane/internal/httpapi/buffer"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
@@ -102,59 +101,19 @@ func bodyLimit(f catalogkv.Format) int64 {
 func (s *Server) readBody(x *exchange, r *http.Request, limit int64) (*upload.Body, error) {
 	x.reading, x.turn = true, s.Turns.Of(x.key.AccountID)
 	body, err := s.uploads.Read(upload.Request{
-		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Turn: &x.turn, MostTurns: mostTurns(x.key), Began: x.started, Limit: limit,
+		HTTP: r, Conn: x.conn, Gate: x, Grant: s.Budget.Begin(x.key.AccountID), Turn: &x.turn, Slots: x.key.MaxConcurrent, Began: x.started, Limit: limit,
 	})
 	if err != nil {
-		return nil, bodyError(err, limit)
+		return nil, err
 	}
 	x.unread = false
 	return body, nil
-}
-
-// spareTurns is how many bodies of an account may wait for their turns beyond the number of its slots.
-const spareTurns = 8
-
-// mostTurns returns how many bodies of the key's account may wait for their turns. More of them could not have slots.
-func mostTurns(key *auth.Key) int {
-	if key.MaxConcurrent <= 0 || key.MaxConcurrent > math.MaxInt32 {
-		return math.MaxInt32
-	}
-	return int(key.MaxConcurrent) + spareTurns
-}
-
-// bodyError returns the error for a body that was not read.
-func bodyError(err error, limit int64) error {
-	invalid := func(message string) error {
-		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, message).WithCause(err)
-	}
-	var encoding *upload.EncodingError
-	var refused *admission.RefusedError
-	var public *apierr.Error
-	switch {
-	case errors.As(err, &public), errors.As(err, &refused), errors.Is(err, admission.ErrKey), isBusy(err):
-		return err
-	case errors.Is(err, upload.ErrTurns):
-		return errReading.WithCause(err)
-	case errors.Is(err, buffer.ErrTooLarge):
-		return apierr.New(http.StatusRequestEntityTooLarge, apierr.InvalidRequest,
-			fmt.Sprintf("The request body is larger than the limit of %d MiB.", limit>>20)).WithCause(err)
-	case errors.As(err, &encoding):
-		return invalid("Request bodies with the content encoding '" + shorten(encoding.Encoding) + "' are not accepted: send gzip, zstd or none.")
-	case errors.Is(err, upload.ErrCompressed):
-		return invalid("The request body is not valid in its content encoding.")
-	default:
-		return invalid("The request body could not be read completely.")
-	}
 }
 
 // isBusy reports whether a body had no room in the budget.
 func isBusy(err error) bool {
 	return errors.Is(err, bytebudget.ErrFull) || errors.Is(err, bytebudget.ErrShare) || errors.Is(err, bytebudget.ErrTooLarge)
 }
-
-// errReading is the error for an account that sends as many large bodies as it has slots.
-var errReading = apierr.New(http.StatusTooManyRequests, apierr.RateLimitExceeded,
-	"This account sends too many large requests at the same time. Please try again when one of them has been received.")
 
 // AdmitLarge implements upload.Gate: a large body is read only if its account has units left, and no more of them at the
 // same time than the account has slots. It reserves nothing. If the control plane does not decide, the body is read: the
@@ -166,7 +125,7 @@ func (x *exchange) AdmitLarge() error {
 		most = math.MaxInt64
 	}
 	if !s.reading.Enter(key.AccountID, most) {
-		return errReading
+		return upload.ErrCrowded
 	}
 	reservation, err := s.Admission.Acquire(x.request.Context(), admission.Request{Key: key})
 	var refused *admission.RefusedError

@@ -5,6 +5,7 @@ package upload
 import (
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -17,9 +18,6 @@ import (
 
 // Large is the size in bytes from which on a body needs the consent of its Gate.
 const Large = 1 << 20
-
-// ErrTurns says that as many bodies of the account wait for their turns as may wait.
-var ErrTurns = errors.New("upload: too many bodies of the account wait for their turns")
 
 // Gate decides whether a large body may be read. Its errors are those of Read.
 type Gate interface {
@@ -58,8 +56,9 @@ type Request struct {
 	Grant bytebudget.Grant
 	// Turn is taken for a body that is not small. It runs when Read returns without an error.
 	Turn *turns.Turn
-	// MostTurns is how many turns of the account may wait for the body to be read.
-	MostTurns int
+	// Slots is how many requests the account may run at the same time, zero: any number. While so many of its bodies and
+	// some more wait for their turns, the body is refused: not all of them could be admitted.
+	Slots int64
 	// Began is when the headers had come, Limit the limit of the decompressed body in bytes.
 	Began time.Time
 	Limit int64
@@ -71,21 +70,23 @@ type Body struct {
 	buffer *[]byte
 	grant  bytebudget.Grant
 	turn   *turns.Turn
-	most   int
+	slots  int64
 	gate   Gate
 	large  bool
 	done   bool
-	users  atomic.Int32
-	source source
+	// refused says that the gate has refused the body, or that its account is crowded.
+	refused bool
+	users   atomic.Int32
+	source  source
 }
 
-// Read reads the body. The caller calls Done. The error is buffer.ErrTooLarge, an EncodingError, ErrCompressed, an error
-// of the budget or of the gate, ErrTurns, or that of the connection.
+// Read reads the body. The caller calls Done. The error is for the client, or one of the budget
+// or of the gate.
 func (l *Limits) Read(q Request) (*Body, error) {
 	if q.HTTP.ContentLength > q.Limit {
-		return nil, buffer.ErrTooLarge
+		return nil, (&Body{}).refusal(buffer.ErrTooLarge, q.Limit)
 	}
-	b := &Body{grant: q.Grant, turn: q.Turn, most: q.MostTurns, gate: q.Gate, source: source{limits: l, turn: q.Turn, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
+	b := &Body{grant: q.Grant, turn: q.Turn, slots: q.Slots, gate: q.Gate, source: source{limits: l, turn: q.Turn, conn: q.Conn, body: q.HTTP.Body, began: q.Began}}
 	b.users.Store(1)
 	b.source.aside = !q.Conn.ReadInTurn(q.Turn)
 	err := b.read(&q)
@@ -95,7 +96,7 @@ func (l *Limits) Read(q Request) (*Body, error) {
 	}
 	if err != nil {
 		b.grant.Release()
-		return nil, err
+		return nil, b.refusal(err, q.Limit)
 	}
 	q.Conn.DeadlineRead(time.Time{}) // otherwise net/http would take a missed deadline for a client that has gone
 	return b, nil
@@ -120,14 +121,26 @@ func (b *Body) read(q *Request) (err error) {
 func (b *Body) Grow(to int64) error {
 	if to > Large && !b.large {
 		if err := b.gate.AdmitLarge(); err != nil {
+			b.refused = true
 			return err //nolint:wrapcheck // the caller's own
 		}
 		b.large = true
 	}
-	if to > bytebudget.Small && !b.turn.Running() && !b.turn.BeginWithin(b.most) {
-		return ErrTurns
+	if to > bytebudget.Small && !b.turn.Running() && !b.turn.BeginWithin(mostTurns(b.slots)) {
+		b.refused = true
+		return ErrCrowded
 	}
 	return b.grant.Grow(to) //nolint:wrapcheck // its errors are part of Read's
+}
+
+// spareTurns is how many bodies of an account may wait for their turns beyond the number of its slots.
+const spareTurns = 8
+
+func mostTurns(slots int64) int {
+	if slots <= 0 || slots > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(slots) + spareTurns
 }
 
 // Bytes returns the body. It must not be read without a reference.
