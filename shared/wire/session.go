@@ -215,6 +215,10 @@ type DescribeResponse struct {
 	FleetKey string   `json:"fleet_key"`
 	// PreviousFleetKeys are the fingerprints of further keys that decrypt provider credentials.
 	PreviousFleetKeys []string `json:"previous_fleet_keys,omitempty"`
+	// NotReady has the reasons for which it is not ready, by the name of the check.
+	NotReady map[string]string `json:"not_ready,omitempty"`
+	// FailingRoutes are the ids of the routes whose last calls have all failed.
+	FailingRoutes []string `json:"failing_routes,omitempty"`
 }
 
 // BalanceRequest asks for the amounts of GET /v1/balance.

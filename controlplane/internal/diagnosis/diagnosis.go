@@ -32,7 +32,7 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	// Area is "postgres", "nats", "secrets", "proxies" or "ledger"; Check is a stable name of the check in its area.
+	// Area is "postgres", "catalog", "nats", "secrets", "proxies" or "ledger"; Check is a stable name of the check in its area.
 	Area  string
 	Check string
 	// Subject is the checked object, such as a stream or a proxy; empty if the check has only one.
@@ -146,7 +146,7 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	if err != nil {
 		return []Finding{unreachable("postgres", err)}
 	}
-	findings := checkPostgres(&facts)
+	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
 	if s.cfg.Secrets != nil {
 		findings = append(findings, checkMasterKeys(facts.SecretsByMasterKey, s.cfg.Secrets.KnowsFunc))
 	}

@@ -127,6 +127,13 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"one server that syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &yes }, ""},
 		{"no control plane", func(w *world) { w.postgres.ControlPlanes = 0 }, "failure postgres control_planes"},
 		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
+		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
+		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
+		{"calls fail", func(w *world) { w.said[0].FailingRoutes = []string{"r"} }, "warning catalog calls"},
+		{"proxy without a catalog", func(w *world) { w.said[0].NotReady = map[string]string{"catalog": "no snapshot"} }, "failure proxies ready"},
+		{"draining proxy", func(w *world) {
+			w.said[0].NotReady, w.fleet.Proxies[0].Draining = map[string]string{"process": "draining"}, true
+		}, ""},
 		{"lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Minute) }, "warning nats usage_lag"},
 		{"long lag", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now().Add(-time.Hour) }, "failure nats usage_lag"},
 		{"work", func(w *world) { w.nats.Streams[0].Waiting, w.nats.Streams[0].Oldest = 3, time.Now() }, ""},

@@ -96,6 +96,7 @@ func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 	}
 	add := collect("secrets")
 	clocks := collect("proxies")
+	failing := map[string][]string{}
 	for i := range f.Proxies {
 		d := &f.Proxies[i]
 		if d.State != fleet.Active {
@@ -113,9 +114,42 @@ func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		add.check(!opens, Failure, "fleet_key", d.Name, comparison(opens, "fleet key"),
 			"The proxy cannot decrypt provider credentials, so it can call no provider.",
 			"Configure the same secrets.fleet_key in both planes, or add the control plane's to secrets.previous_fleet_keys of the proxy.")
+		clocks.add(ready(d, it.NotReady))
+		for _, route := range it.FailingRoutes {
+			failing[route] = append(failing[route], d.Name)
+		}
 		clocks.skew(d.Name, it.Skew, it.Uncertainty, "The times of requests, and the days on which they are billed, are wrong.")
 	}
-	return append(add.findings, clocks.findings...)
+	return slices.Concat(add.findings, clocks.findings, checkCalls(failing))
+}
+
+// ready judges the reasons for which a proxy is not ready. A draining proxy is not ready on purpose.
+func ready(d *fleet.Proxy, reasons map[string]string) Finding {
+	f := Finding{Area: "proxies", Check: "ready", Subject: d.Name, Status: OK, Detail: "ready"}
+	if len(reasons) == 0 || d.Draining {
+		return f
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		texts = append(texts, name+": "+reasons[name])
+	}
+	f.Status, f.Detail = Failure, "not ready: "+strings.Join(texts, "; ")
+	f.Meaning, f.Advice = "The proxy serves no requests.", "See the reason and the log of the proxy."
+	return f
+}
+
+// checkCalls reports the routes whose last calls have failed, with the names of the proxies that made them.
+func checkCalls(failing map[string][]string) []Finding {
+	add := collect("catalog")
+	for _, route := range slices.Sorted(maps.Keys(failing)) {
+		add.check(true, Warning, "calls", route, "the last calls have all failed, at "+strings.Join(failing[route], ", "),
+			"Proxies use the other routes of the model, if there are any, and try this one again from time to time.",
+			"Check the provider and its address. The log lines of failed attempts name the error.")
+	}
+	if len(failing) == 0 {
+		add.check(false, OK, "calls", "", "no route fails at every call", "", "")
+	}
+	return add.findings
 }
 
 // peppers compares a proxy's peppers with ours, the current one first. Their order at the proxy

@@ -31,6 +31,9 @@ type Postgres struct {
 	Recovering    bool
 	// Quarantined is the number of open quarantined usage events.
 	Quarantined int64
+	// UnusableModels are the enabled models without a usable route, RefusingProviders the providers that refuse every
+	// enabled credential.
+	UnusableModels, RefusingProviders []string
 }
 
 const (
@@ -75,6 +78,23 @@ func checkPostgres(p *Postgres) []Finding {
 	add.add(outbox(p.OutboxAge))
 	add.check(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d quarantined usage events are open", p.Quarantined),
 		"These events could not be read or settled, so they are not billed.", "Read the reason of each event. Remove the cause and release the event, or dismiss it.")
+	return add.findings
+}
+
+// checkCatalog checks that each model can be served.
+func checkCatalog(p *Postgres) []Finding {
+	add := collect("catalog")
+	for _, id := range p.RefusingProviders {
+		add.check(true, Failure, "usable_credential", id, "the provider refuses every enabled credential",
+			"No request can be sent to this provider.", "Check the account at the provider, then replace the secret: `gwctl credentials put`.")
+	}
+	for _, id := range p.UnusableModels {
+		add.check(true, Failure, "usable_route", id, "the model has no enabled route to an enabled provider with a usable credential",
+			"Clients see the model in the list, and every request for it fails.", "Enable or add a route, a provider or a credential, or disable the model.")
+	}
+	if len(add.findings) == 0 {
+		add.check(false, OK, "usable_route", "", "every model has a route to a provider with a usable credential", "", "")
+	}
 	return add.findings
 }
 

@@ -42,11 +42,11 @@ const clockLimit = time.Minute
 
 func (t *tool) doctorCommand() *cobra.Command {
 	var direct Direct
-	var all bool
+	var all, strict bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check all parts of the system and give advice on problems", Args: cobra.NoArgs,
 		Long: "Check database, NATS, proxies, secrets and ledger. Every problem is printed with its consequence and advice.\n" +
-			"The exit code is 1 if there is a failure; warnings do not count.\n\n" +
+			"The exit code is 1 if there is a failure, with --strict also if there is a warning.\n\n" +
 			"If no control plane runs, --postgres-url and --nats-url check the servers directly.",
 		Example: "  gwctl doctor",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,13 +59,14 @@ func (t *tool) doctorCommand() *cobra.Command {
 			} else {
 				t.showReport(report, all)
 			}
-			if err == nil && report.Status == diagnosis.Failure {
+			if err == nil && (report.Status == diagnosis.Failure || strict && report.Status == diagnosis.Warning) {
 				return &exitError{code: ExitFailure}
 			}
 			return err
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show the checks that found no problem, too")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 on warnings, too")
 	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "check this database directly, without a control plane")
 	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "check this NATS server directly, without a control plane")
 	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring address of the NATS server, to check its sync settings")

@@ -37,6 +37,11 @@ func TestDoctorPrintsProblemsWithAdvice(t *testing.T) {
 		if all := b.okOr(want, "doctor", "--all"); !strings.Contains(all, "ok       nats consumer S: c exists\n") {
 			t.Errorf("all: %s", all)
 		}
+		strict := want
+		if status == "warning" {
+			strict = gwctl.ExitFailure
+		}
+		b.okOr(strict, "doctor", "--strict")
 		var report struct{ Status string }
 		if err := json.Unmarshal([]byte(b.okOr(want, "doctor", "-o", "json")), &report); err != nil || report.Status != status {
 			t.Errorf("json: %+v, %v", report, err)

@@ -30,9 +30,23 @@ func TestDiagnose(t *testing.T) {
 	exec("insert into webhook_secrets (id, endpoint_id, sealed, cipher_key_id) select gen_random_uuid(), id, '', 'm8' from webhook_endpoints")
 	exec("insert into data_keys (id, sealed, master_key_id) values ('dk_1', '', 'm9')")
 	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_2', 'sim', 'spare', '', 'dk_1'), ('crd_3', 'sim', 'lost', '', 'dk_2')")
+	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled) values ('crd_4', 'sim', 'off', '', 'dk_1', false)")
+	exec(`insert into providers (id, name, spec, revision) values ('off', 'Off', '{"enabled": false}', 1), ('refusing', 'Refusing', '{"enabled": true}', 1)`)
+	exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled, refused_at) values
+		('crd_5', 'off', 'main', '', 'dk_1', true, null), ('crd_6', 'refusing', 'main', '', 'dk_1', true, now()), ('crd_7', 'refusing', 'spare', '', 'dk_1', false, null)`)
+	exec(`insert into models (id, type, enabled, public, spec, revision, deleted_at) select id, 'text', id <> 'disabled', true, '{}', 1, case when id = 'deleted' then now() end
+		from unnest(array['served', 'no routes', 'disabled', 'deleted', 'route off', 'provider off', 'refused', 'two routes']) as id`)
+	exec(`insert into routes (id, model_id, provider_id, spec) values ('1', 'served', 'sim', '{"enabled": true}'), ('2', 'route off', 'sim', '{"enabled": false}'),
+		('3', 'provider off', 'off', '{}'), ('4', 'refused', 'refusing', '{}'), ('5', 'two routes', 'refusing', '{}'), ('6', 'two routes', 'sim', '{}')`)
 	facts, err := store.Diagnose(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"no routes", "provider off", "refused", "route off"}, facts.UnusableModels); diff != "" {
+		t.Errorf("unusable models, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"refusing"}, facts.RefusingProviders); diff != "" {
+		t.Errorf("refusing providers, -want +got:\n%s", diff)
 	}
 	if facts.Migration != facts.Newest || facts.Newest == 0 || facts.InRecovery || facts.Version < 130000 || facts.Connections < 1 || facts.MaxConnections < facts.Connections {
 		t.Errorf("server: %+v", facts)
@@ -43,7 +57,7 @@ func TestDiagnose(t *testing.T) {
 	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 {
 		t.Errorf("contents: %+v", facts)
 	}
-	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 1, "dk_2": 1}, facts.SecretsByMasterKey); diff != "" {
+	if diff := cmp.Diff(map[string]int64{"m7": 1, "m8": 1, "m9": 5, "dk_2": 1}, facts.SecretsByMasterKey); diff != "" {
 		t.Errorf("secrets by master key, -want +got:\n%s", diff)
 	}
 	if facts.Uncertainty < 0 || facts.Skew.Abs() > facts.Uncertainty+time.Second { // it is this machine's clock

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -139,7 +140,11 @@ func build(
 	c.Add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, secrets.description(cfg.Name))
+		return subscribe(nats, events, keeper, admit, func() wire.DescribeResponse {
+			self := secrets.description(cfg.Name)
+			self.NotReady, self.FailingRoutes = notReady(probes), picker.Failing()
+			return self
+		})
 	}, func(context.Context) error {
 		nats.Close()
 		keys.Close()
@@ -200,8 +205,17 @@ type secrets struct {
 	previousFleetKeyFingerprints []string
 }
 
-// description returns the part of the answer to a describe request that does not change; session and clock are added to
-// each answer.
+// notReady returns the reasons for which the proxy is not ready, by the name of the check; nil if it is ready.
+func notReady(probes *ops.Probes) map[string]string {
+	ready, results := probes.Run(context.Background())
+	if ready {
+		return nil
+	}
+	maps.DeleteFunc(results, func(_, result string) bool { return result == "ok" })
+	return results
+}
+
+// description returns the part of the answer to a describe request that does not change.
 func (s *secrets) description(name string) wire.DescribeResponse {
 	return wire.DescribeResponse{
 		V: wire.Version, Name: name, Peppers: s.pepperFingerprints,
@@ -253,7 +267,7 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 
 // subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of
 // earlier sessions whose usage is not settled.
-func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, self wire.DescribeResponse) error {
+func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, describe func() wire.DescribeResponse) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
 	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()
@@ -267,7 +281,7 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 		if s == nil {
 			return wire.DescribeResponse{}, false
 		}
-		description := self
+		description := describe()
 		description.Session, description.ClockMS = s.ID, time.Now().UnixMilli()
 		return description, true
 	}

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -124,6 +125,21 @@ var (
 	breakerOpeningsDesc = prometheus.NewDesc("mgw_route_breaker_openings_total",
 		"Number of times that the circuit breaker of a route has opened.", []string{"route"}, nil)
 )
+
+// Failing returns the ids of the routes whose circuit breaker is not closed: their last calls
+// have all failed, and none has succeeded since.
+func (p *Picker) Failing() (ids []string) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	now := p.now()
+	for id, b := range p.breakers {
+		if b.state(now) != stateClosed {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
 
 // Describe implements prometheus.Collector.
 func (p *Picker) Describe(descriptions chan<- *prometheus.Desc) {

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,9 @@ func TestOpenRouteIsNotOfferedAndHalfOpenRouteGetsOneProbe(t *testing.T) {
 	if got := order(); got != "" {
 		t.Errorf("with both open: %q", got)
 	}
+	if got := p.Failing(); !slices.Equal(got, []string{"r0", "r1"}) {
+		t.Errorf("failing: %q; want both", got)
+	}
 	if got := p.RetryAfter(routes); got != firstCooldown {
 		t.Errorf("wait %s", got)
 	}
@@ -112,7 +116,13 @@ func TestOpenRouteIsNotOfferedAndHalfOpenRouteGetsOneProbe(t *testing.T) {
 	if probe, ok = p.Begin("r0"); !ok {
 		t.Fatal("no second probe")
 	}
+	if got := p.Failing(); !slices.Equal(got, []string{"r0", "r1"}) {
+		t.Errorf("failing, before a call has succeeded: %q; want both", got)
+	}
 	probe.Succeeded()
+	if got := p.Failing(); !slices.Equal(got, []string{"r1"}) {
+		t.Errorf("failing: %q; want the route that has not succeeded", got)
+	}
 	for range 3 {
 		if _, ok := p.Begin("r0"); !ok {
 			t.Error("the breaker is closed again but allows no request")

@@ -99,6 +99,7 @@ const (
 
 // Defines values for FindingArea.
 const (
+	FindingAreaCatalog  FindingArea = "catalog"
 	FindingAreaLedger   FindingArea = "ledger"
 	FindingAreaNATS     FindingArea = "nats"
 	FindingAreaPostgres FindingArea = "postgres"

@@ -78,6 +78,12 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 		return err
 	}
 	facts.Recovering = loss.Recovering
+	if facts.UnusableModels, err = s.db.Queries().UnusableModels(ctx); err != nil {
+		return err
+	}
+	if facts.RefusingProviders, err = s.db.Queries().RefusingProviders(ctx); err != nil {
+		return err
+	}
 	sealed, err := s.db.Queries().CountSecretsByMasterKey(ctx)
 	if err != nil {
 		return err

@@ -30,6 +30,26 @@ order by m.id;
 -- name: ListRoutes :many
 select id, model_id, spec from routes order by id;
 
+-- name: UnusableModels :many
+-- The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse.
+select m.id from models m
+where m.enabled and m.deleted_at is null and not exists (
+    select from routes r
+    join providers p on p.id = r.provider_id
+    join provider_credentials c on c.provider_id = p.id
+    where r.model_id = m.id and coalesce((r.spec ->> 'enabled')::boolean, true) and coalesce((p.spec ->> 'enabled')::boolean, true)
+        and c.enabled and c.refused_at is null)
+order by m.id;
+
+-- name: RefusingProviders :many
+-- The enabled providers that refuse every enabled credential.
+select p.id from providers p
+join provider_credentials c on c.provider_id = p.id and c.enabled
+where coalesce((p.spec ->> 'enabled')::boolean, true)
+group by p.id
+having bool_and(c.refused_at is not null)
+order by p.id;
+
 -- name: ListGrants :many
 select account_id, model_id from model_grants order by account_id, model_id;
 

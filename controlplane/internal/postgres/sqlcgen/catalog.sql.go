@@ -670,6 +670,36 @@ func (q *Queries) PutSetting(ctx context.Context, arg PutSettingParams) error {
 	return err
 }
 
+const refusingProviders = `-- name: RefusingProviders :many
+select p.id from providers p
+join provider_credentials c on c.provider_id = p.id and c.enabled
+where coalesce((p.spec ->> 'enabled')::boolean, true)
+group by p.id
+having bool_and(c.refused_at is not null)
+order by p.id
+`
+
+// The enabled providers that refuse every enabled credential.
+func (q *Queries) RefusingProviders(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, refusingProviders)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const removeCredentials = `-- name: RemoveCredentials :exec
 delete from provider_credentials where id = any($1::text[])
 `
@@ -743,4 +773,36 @@ func (q *Queries) TryLockOutbox(ctx context.Context) (bool, error) {
 	var pg_try_advisory_xact_lock bool
 	err := row.Scan(&pg_try_advisory_xact_lock)
 	return pg_try_advisory_xact_lock, err
+}
+
+const unusableModels = `-- name: UnusableModels :many
+select m.id from models m
+where m.enabled and m.deleted_at is null and not exists (
+    select from routes r
+    join providers p on p.id = r.provider_id
+    join provider_credentials c on c.provider_id = p.id
+    where r.model_id = m.id and coalesce((r.spec ->> 'enabled')::boolean, true) and coalesce((p.spec ->> 'enabled')::boolean, true)
+        and c.enabled and c.refused_at is null)
+order by m.id
+`
+
+// The enabled models without any enabled route to an enabled provider with a credential that the provider does not refuse.
+func (q *Queries) UnusableModels(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, unusableModels)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
