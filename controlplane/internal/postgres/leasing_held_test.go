@@ -1,12 +1,14 @@
 package postgres_test
 
 import (
+	"slices"
 	"testing"
 
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
+	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/wire"
 )
@@ -102,5 +104,55 @@ func TestConnectionsOfAFencedReplicaAreClosed(t *testing.T) {
 	w.exec("select from pools where id = $1 for no key update nowait", c.balance)
 	if n := scalar[int](w, "select count(*) from replicas where id = 'stopped'"); n != 0 {
 		t.Error("the replica is not fenced")
+	}
+}
+
+// An account has used many keys with spend limits in a session. A request of one key neither waits for the rows of the
+// others nor is its stored response larger for them.
+func TestLeaseRequestUsesOnlyTheRowsOfItsKey(t *testing.T) {
+	t.Parallel()
+	const keys, batch = 640, 64
+	w := newLeaseWorld(t)
+	db := w.replica()
+	store, service := leasestore.New(db), w.service(db)
+	c := w.customer(1_000_000, 1000, 5)
+	s := w.session(store, "proxy")
+	w.exec(`with k as (insert into api_keys (id, account_id, name, lookup_hash, spend_limit, revision)
+			select gen_random_uuid(), $1, 'k', sha256(gen_random_uuid()::text::bytea), 1000, 1 from generate_series(1, $2::int) returning id)
+		insert into pools (account_id, kind, key_id, total, free) select $1, 2, id, 1000, 1000 from k`, c.account, keys)
+	limits := scalar[[]int64](w, "select array_agg(id order by id) from pools where account_id = $1 and kind = 2 and id <> $2", c.account, c.limit)
+	needs := func(limit int64) []wire.Need {
+		return []wire.Need{{Pool: c.balance, Kind: wire.Balance, Amount: 10}, {Pool: wire.PoolID(limit), Kind: wire.KeyLimit, Amount: 10}}
+	}
+	h := holder.NewHolder(s, "proxy", c.accountID())
+	for some := range slices.Chunk(limits, batch) {
+		var waiters []*holder.Waiter
+		for _, limit := range some {
+			waiters = append(waiters, h.Reserve(needs(limit)))
+		}
+		response := ask(service, h.NextRequest())
+		h.HandleResponse(&response)
+		for _, waiter := range waiters {
+			if !waiter.Granted() {
+				t.Fatalf("a request was refused: %+v", response)
+			}
+			h.Release(waiter, 1)
+		}
+		for ret := h.NextReturn(); ret != nil; ret = h.NextReturn() {
+			h.ReturnDelivered(returnUnits(service, ret).Settled)
+		}
+	}
+	others := w.begin()
+	w.in(others, "select from pools where account_id = $1 and kind = 2 and id <> $2 for no key update", c.account, c.limit)
+	waiter := h.Reserve(needs(int64(c.limit)))
+	answer := make(chan wire.LeaseResponse, 1)
+	service.Request(h.NextRequest(), func(r wire.LeaseResponse) { answer <- r })
+	response := <-answer
+	if h.HandleResponse(&response); !waiter.Granted() {
+		t.Errorf("a request while the rows of the other keys are held: %+v; want a grant", response)
+	}
+	w.commit(others)
+	if size := scalar[int](w, "select length(response) from lease_responses where account_id = $1", c.account); size > 1000 {
+		t.Errorf("the stored response has %d bytes; want it independent of the %d keys", size, keys)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -146,6 +147,22 @@ func TestOpenHidesThePassword(t *testing.T) {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: url})
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("got %v; want an error without the password", err)
+		}
+	}
+}
+
+// A control plane that is stopped, or cut off, inside a transaction holds rows that all others need. Postgres ends the
+// transaction long before the sessions of proxies, which last 30 s by default, would end.
+func TestPostgresEndsTransactionsOfAStoppedReplica(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.URL(t)})
+	check(t, err)
+	t.Cleanup(db.Close)
+	for setting, most := range map[string]time.Duration{"idle_in_transaction_session_timeout": 5 * time.Second, "tcp_user_timeout": 15 * time.Second} {
+		var ms int64
+		check(t, db.Pool().QueryRow(t.Context(), "select setting::bigint from pg_settings where name = $1 and unit = 'ms'", setting).Scan(&ms))
+		if got := time.Duration(ms) * time.Millisecond; got <= 0 || got > most {
+			t.Errorf("%s is %s; want at most %s", setting, got, most)
 		}
 	}
 }

@@ -7,17 +7,16 @@ import (
 	"testing"
 )
 
-// providerSpoiledBy returns a provider that answers requests with a certain role by bad and all others properly.
-func providerSpoiledBy(role string, bad http.HandlerFunc) func(g **gateway, i int) http.HandlerFunc {
-	return func(g **gateway, i int) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			calls := (*g).sims[i].received()
-			if strings.Contains(calls[len(calls)-1].body, role) {
-				bad(w, r)
-				return
-			}
-			jsonAnswer(http.StatusOK, chatJSON)(w, r)
+// providerSpoiledBy returns provider i of a gateway, which answers requests with a certain role by bad and all others
+// properly.
+func providerSpoiledBy(g **gateway, i int, role string, bad http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		calls := (*g).sims[i].received()
+		if strings.Contains(calls[len(calls)-1].body, role) {
+			bad(w, r)
+			return
 		}
+		jsonAnswer(http.StatusOK, chatJSON)(w, r)
 	}
 }
 
@@ -53,7 +52,7 @@ func TestErrorsOfOneAccountDoNotStopAnother(t *testing.T) {
 				var g *gateway
 				var providers []http.HandlerFunc
 				for i := range routes {
-					providers = append(providers, providerSpoiledBy(tt.role, tt.bad)(&g, i))
+					providers = append(providers, providerSpoiledBy(&g, i, tt.role, tt.bad))
 				}
 				g = newGatewayWith(t, options{}, providers...)
 				g.plane.open("acc_2", 1_000_000, 1_000_000, 10)

@@ -318,7 +318,7 @@ func (g *gateway) checkInvariants() {
 			g.t.Errorf("request %s has two events", e.RequestID)
 		}
 		seen[e.RequestID] = true
-		if e.VideoJob == "" { // videos have no reservation
+		if e.VideoJob == "" && e.Implausible() == "" { // videos have no reservation, and quarantined events hold nothing
 			costs[e.AccountID] += min(int64(e.Cost), max(int64(e.Reservation), 1)) // settlement charges the excess
 		}
 	}
