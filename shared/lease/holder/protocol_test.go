@@ -745,9 +745,9 @@ func TestReturningUnitsAdmitWaiters(t *testing.T) {
 	response, _ := b.Decide(h.NextRequest(), &allocator.PendingRequest{})
 	h.HandleResponse(&response)
 	second := h.Reserve(slot)
-	first, later := h.Reserve(slot), (*Waiter)(nil)
+	first := h.Reserve(slot)
 	request := h.NextRequest()
-	later = h.Reserve(slot)
+	later := h.Reserve(slot)
 	if !second.Granted() || first.Granted() || later.Granted() {
 		t.Fatalf("granted: %t, %t, %t; want only the request that the allotment covers", second.Granted(), first.Granted(), later.Granted())
 	}

@@ -47,7 +47,7 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 
 // Mutations lists all mutations.
 func Mutations() []Mutation {
-	return slices.Concat(leaseMutations(), holdingMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations())
+	return slices.Concat(leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations())
 }
 
 // mutateReports changes the lease reports of returns and lease requests.
@@ -275,6 +275,11 @@ func holdingMutations() []Mutation {
 				return &copied
 			}
 		}},
+	}
+}
+
+func grantMutations() []Mutation {
+	return []Mutation{
 		{"a batch fails as a whole if one of its rows is locked", 60, func(r *Rules) {
 			r.Profile = "row locks"
 			r.SkipsLockedRows = false
