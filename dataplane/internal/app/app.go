@@ -162,15 +162,20 @@ func build(
 	})
 	c.Add("public API", func(context.Context) error { return api.Start(failed) }, func(ctx context.Context) error {
 		probes.SetDraining()
-		drain, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
-		defer cancel()
-		api.Drain()
-		sleep.For(drain, cfg.DrainNotice)
-		err := api.Stop(drain)
+		err := drain(ctx, cfg, api)
 		providers.Close()
 		return err
 	})
 	return c, nil
+}
+
+// drain tells clients to connect elsewhere, then lets the requests finish.
+func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
+	ctx, cancel := context.WithTimeout(ctx, cfg.DrainTimeout)
+	defer cancel()
+	api.Drain()
+	sleep.For(ctx, cfg.DrainNotice)
+	return api.Stop(ctx)
 }
 
 // closeSession returns all leases, publishes the remaining usage and closes the session. All requests must have ended.

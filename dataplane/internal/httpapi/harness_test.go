@@ -398,7 +398,7 @@ type recordedUnit struct {
 func (p *recordedUnit) AppendStarted(e *event.Usage) error {
 	err := p.Unit.AppendStarted(e)
 	if err != nil {
-		return err //nolint:wrapcheck // the recorder is transparent
+		return err
 	}
 	p.r.mu.Lock()
 	p.r.started++

@@ -74,7 +74,7 @@ const maxAnswerWait = 15 * time.Second
 
 // Grow implements buffer.Room.
 func (a *answerRoom) Grow(to int64) error {
-	return a.Await(to, maxAnswerWait) //nolint:wrapcheck // publicError knows it
+	return a.Await(to, maxAnswerWait)
 }
 
 // reportedFailure classifies the error that the provider sent inside a successful answer.

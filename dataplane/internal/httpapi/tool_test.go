@@ -26,7 +26,7 @@ func TestProviderRunToolsWithoutAPriceAreLeftOut(t *testing.T) {
 	if got := g.post("/v1/responses", toolRequest); got.status != http.StatusOK {
 		t.Fatalf("got %d: %s", got.status, got.body)
 	}
-	sent := string(g.sims[0].received()[0].body)
+	sent := g.sims[0].received()[0].body
 	if strings.Contains(sent, "web_search") || strings.Contains(sent, "code_interpreter") || !strings.Contains(sent, `{"type":"function","name":"f"}`) {
 		t.Errorf("the provider got %s", sent)
 	}

@@ -85,7 +85,7 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 		granted = min(firstRoom, limit)
 	}
 	if err := room.Grow(granted); err != nil {
-		return nil, err //nolint:wrapcheck // the caller's own
+		return nil, err
 	}
 	b := GetSized(int(granted) + 1) // the last byte shows that the body is longer
 	for {

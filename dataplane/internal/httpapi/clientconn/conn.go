@@ -90,7 +90,7 @@ func (c *Conn) Close() error {
 // the end.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite() //nolint:wrapcheck // passed through
+		return half.CloseWrite()
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 	case !c.answering:
 		return c.writeOwn(p)
 	}
-	return c.Conn.Write(p) //nolint:wrapcheck // passed through
+	return c.Conn.Write(p)
 }
 
 // writeOwn replaces an answer of net/http to a request that no handler has got.
@@ -118,7 +118,7 @@ func (c *Conn) writeOwn(p []byte) (int, error) {
 		}
 	}
 	if _, err := c.Conn.Write(answer); err != nil {
-		return 0, err //nolint:wrapcheck // passed through
+		return 0, err
 	}
 	return len(p), nil
 }
@@ -176,7 +176,7 @@ func (c *Conn) CoalesceWrites(write func() error) error {
 		return err
 	}
 	_, err = c.Conn.Write(*collected)
-	return err //nolint:wrapcheck // passed through
+	return err
 }
 
 type contextKey struct{}

@@ -41,7 +41,8 @@ type attemptLabels struct{ provider, outcome string }
 func New(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
 	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_requests_total", Help: "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. A stream that breaks off has the status 200 and the outcome failed.",
+		Name: "mgw_requests_total", Help: "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. " +
+			"A stream that breaks off has the status 200 and the outcome failed.",
 	}, []string{"endpoint", "status", "code", "outcome"})
 	durations := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "mgw_request_duration_seconds", Help: "Time from the arrival of a request's headers to the end of its answer.",
@@ -70,7 +71,8 @@ func New(reg prometheus.Registerer) *Metrics {
 		}, []string{"reason"}),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
-			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. Above zero, the operator pays for something that no client is charged for.",
+			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. " +
+				"Above zero, the operator pays for something that no client is charged for.",
 		}, []string{"kind"}),
 		images: f.NewCounter(prometheus.CounterOpts{Name: "mgw_images_total", Help: "Images that generation requests have used."}),
 	}

@@ -59,7 +59,7 @@ func (b *Body) decoder(encoding string) (*decoder, error) {
 		d.plain = z
 	case "zstd":
 		if err := d.window.Grow(maxWindow); err != nil {
-			return nil, err //nolint:wrapcheck // its errors are part of Read's
+			return nil, err
 		}
 		z, err := zstd.NewReader(&b.source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
