@@ -64,8 +64,9 @@ func (s Scope) includes(needed Scope) bool {
 		return slices.Contains(Scopes, needed)
 	case Cabinet:
 		return needed == Cabinet || needed == Read
+	default:
+		return s == needed && slices.Contains(Scopes, needed)
 	}
-	return s == needed && slices.Contains(Scopes, needed)
 }
 
 // ID identifies a token. Its text form is "tok_…".

@@ -111,6 +111,28 @@ func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rot
 	return s, s.Prepare(ctx)
 }
 
+// addOutbox adds the publisher of changes.
+func (a *app) addOutbox(catalogs *catalog.Service) {
+	publisher := outbox.New(outboxstore.New(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
+	a.components.Add("outbox",
+		func(ctx context.Context) error { publisher.Start(ctx); return nil },
+		func(context.Context) error { publisher.Stop(); return nil })
+}
+
+// buildArchive adds the jobs that archive or delete old rows.
+func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
+	archives := archive.New(archive.Config{
+		Store: archivestore.New(a.adminDB), ReadFunc: usages.Export, Log: a.log,
+		Dir: a.cfg.Archive.Dir, UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths, AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
+	})
+	jobs.every("archive", 10*time.Minute, archives.Run)
+	jobs.every("retention", time.Minute, func(ctx context.Context) error {
+		_, err := leasestore.New(a.adminDB).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
+		return err
+	})
+	return archives
+}
+
 // buildAdminSide adds the outbox, the jobs and the admin API.
 func (a *app) buildAdminSide(ctx context.Context) error {
 	keys, err := readSecrets(&a.cfg.Secrets, a.findDataKey)
@@ -136,10 +158,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 	})
 	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
-	publisher := outbox.New(outboxstore.New(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
-	a.components.Add("outbox",
-		func(ctx context.Context) error { publisher.Start(ctx); return nil },
-		func(context.Context) error { publisher.Stop(); return nil })
+	a.addOutbox(catalogs)
 	records := usagestore.New(a.adminDB)
 	jobs := newJobs(a.log)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
@@ -152,15 +171,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	})
 	usages := usage.NewService(records)
-	archives := archive.New(archive.Config{
-		Store: archivestore.New(a.adminDB), ReadFunc: usages.Export, Log: a.log,
-		Dir: a.cfg.Archive.Dir, UsageRetentionMonths: a.cfg.Archive.UsageRetentionMonths, AuditRetentionMonths: a.cfg.Archive.AuditRetentionMonths,
-	})
-	jobs.every("archive", 10*time.Minute, archives.Run)
-	jobs.every("retention", time.Minute, func(ctx context.Context) error {
-		_, err := leasestore.New(a.adminDB).DeleteOld(ctx, leasing.SessionRetention, leasing.KeyChangeRetention)
-		return err
-	})
+	archives := a.buildArchive(usages, jobs)
 	videos := videostore.New(a.adminDB)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
 	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.adminDB).UpdateRefusedCredentials)

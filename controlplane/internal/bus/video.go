@@ -92,7 +92,7 @@ func (b *Bus) BackUpVideo(ctx context.Context, v *event.Video) error {
 func (b *Bus) NewestVideo(ctx context.Context, id string) (*event.Video, error) {
 	stream, err := b.js.Stream(ctx, subject.VideoJobStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, nil
+		return nil, nil //nolint:nilnil // the interface: nil if there is none
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bus: look up stream %s: %w", subject.VideoJobStream, err)

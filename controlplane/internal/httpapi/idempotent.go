@@ -41,20 +41,8 @@ func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, hand
 	if err != nil {
 		return err
 	}
-	if before := attempt.Before; before != nil {
-		if action := replayed[operationID]; action != "" {
-			if err := p.audit.Record(c.Request().Context(), action, auditObject(c)); err != nil {
-				return err
-			}
-		}
-		c.Response().Header().Set(replayedHeader, "true")
-		if before.ETag != "" {
-			c.Response().Header().Set(etagHeader, before.ETag)
-		}
-		if err := c.Blob(before.Status, before.ContentType, before.Body); err != nil {
-			return fmt.Errorf("httpapi: write a stored response: %w", err)
-		}
-		return nil
+	if attempt.Before != nil {
+		return p.replay(c, operationID, attempt.Before)
 	}
 	record := &recorder{ResponseWriter: c.Response().Writer}
 	c.Response().Writer = record
@@ -64,6 +52,23 @@ func (p *pipeline) once(c echo.Context, operationID string, call *gen.Call, hand
 		return err
 	}
 	p.storeResponse(c, attempt, record.body.Bytes())
+	return nil
+}
+
+// replay writes the stored response of an earlier request, after its audit entry if it has a secret.
+func (p *pipeline) replay(c echo.Context, operationID string, before *idempotency.Response) error {
+	if action := replayed[operationID]; action != "" {
+		if err := p.audit.Record(c.Request().Context(), action, auditObject(c)); err != nil {
+			return err
+		}
+	}
+	c.Response().Header().Set(replayedHeader, "true")
+	if before.ETag != "" {
+		c.Response().Header().Set(etagHeader, before.ETag)
+	}
+	if err := c.Blob(before.Status, before.ContentType, before.Body); err != nil {
+		return fmt.Errorf("httpapi: write a stored response: %w", err)
+	}
 	return nil
 }
 

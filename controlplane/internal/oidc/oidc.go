@@ -105,7 +105,7 @@ func (l *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if next == nil {
 		next = http.DefaultTransport
 	}
-	return next.RoundTrip(r)
+	return next.RoundTrip(r) //nolint:wrapcheck // passed through
 }
 
 func (v *Verifier) checks() *oidclib.Config {

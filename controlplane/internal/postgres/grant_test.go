@@ -151,7 +151,7 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 		"select drop_usage_month('2020-01-01')",
 		"update settings set value = value",
 		"delete from idempotency_keys",
-		"insert into usage_records_" + month + " select * from usage_records where false",
+		"insert into usage_records_" + month + " select * from usage_records where false", //nolint:unqueryvet // all columns, whatever they are
 	} {
 		if got := code(t, runtime, allowed); got != "" {
 			t.Errorf("%s: refused with %s", allowed, got)

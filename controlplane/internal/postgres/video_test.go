@@ -304,7 +304,7 @@ func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T)
 		{"sum of costs beyond the range of amounts", math.MaxInt64, unlimited, nil, []money.Nano{math.MaxInt64 - 1, math.MaxInt64 - 1}, &event.VideoRefusal{Reason: event.VideoBalance, Left: math.MaxInt64, Expected: math.MaxInt64}},
 	} {
 		c := w.customer(tt.balance, tt.limit, 1)
-		w.exec("update accounts set max_open_video_jobs = $2 where id = $1", ident.UUID(c.account), tt.maxOpen)
+		w.exec("update accounts set max_open_video_jobs = $2 where id = $1", c.account, tt.maxOpen)
 		for _, cost := range tt.open {
 			insert(t, store, costing(c, cost))
 		}
@@ -313,7 +313,7 @@ func TestFurtherVideoJobIsRefusedWhenUnbilledJobsCostAllThatIsLeft(t *testing.T)
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
-		if open := scalar[int](w, "select count(*) from video_jobs where account_id = $1", ident.UUID(c.account)); (open > len(tt.open)) != (tt.want == nil) {
+		if open := scalar[int](w, "select count(*) from video_jobs where account_id = $1", c.account); (open > len(tt.open)) != (tt.want == nil) {
 			t.Errorf("%s: %d jobs are recorded", tt.name, open)
 		}
 	}

@@ -153,9 +153,11 @@ func New(cfg Config) *Monitor {
 	with := promauto.With(cfg.Registerer)
 	return &Monitor{
 		cfg: cfg, store: cfg.Store, bucket: cfg.Bucket, log: cfg.Log, obstacle: errNoCheck,
-		guard:  newGuard(cfg.ID, rollback.Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: cfg.Keeps}),
-		epoch:  with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."}),
-		wait:   with.NewGauge(prometheus.GaugeOpts{Name: "mgw_recovery_wait_seconds", Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0."}),
+		guard: newGuard(cfg.ID, rollback.Config{SilenceLimit: silenceLimit, RestartLimit: restartLimit, Keeps: cfg.Keeps}),
+		epoch: with.NewGauge(prometheus.GaugeOpts{Name: "mgw_cluster_epoch", Help: "Cluster epoch: declared losses of Postgres commits, plus one."}),
+		wait: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_recovery_wait_seconds", Help: "Seconds until units are granted again after a declared loss of Postgres commits; otherwise 0.",
+		}),
 		losses: with.NewCounter(prometheus.CounterOpts{Name: "mgw_cluster_losses_total", Help: "Losses of Postgres commits that this replica has declared."}),
 	}
 }

@@ -74,7 +74,7 @@ func checkUnbilled(ctx context.Context, q *sqlcgen.Queries, arg *sqlcgen.InsertV
 	case now.AccountCost > 0 && now.AccountCost >= now.BalanceLeft:
 		return &event.VideoRefusal{Reason: event.VideoBalance, Left: money.Nano(now.BalanceLeft), Expected: money.Nano(now.AccountCost)}, nil
 	}
-	return nil, nil
+	return nil, nil //nolint:nilnil // the job is not refused
 }
 
 // Get implements videojob.Store.
