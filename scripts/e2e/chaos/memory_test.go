@@ -127,7 +127,7 @@ func (l *largeBodies) download(t *testing.T, key string) {
 	l.send(t, "answer", key, rig.Request{Body: map[string]string{"model": l.gives, "prompt": "large"}}, answerSize)
 }
 
-// send sends a request and checks that it is served with at least least bytes, or refused for now.
+// send sends a request and checks that it is served with `least` bytes or more, or refused for now.
 func (l *largeBodies) send(t *testing.T, kind, key string, q rig.Request, least int64) {
 	t.Helper()
 	q.Path, q.Key = "/v1/images/generations", key
