@@ -75,6 +75,22 @@ test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubec
 	@scripts/need.sh cc gcc libc6-dev
 	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
+# The newest versions of agents and frameworks are large downloads, so make test has only
+# the clients whose packages it needs anyway.
+.PHONY: test/clients
+test/clients: ## real clients play a task with tools; prints the table of clients
+	@if node=$$(scripts/node.sh $(CURDIR)/.cache/node); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
+	CLIENTS=all go test -count=1 -v -timeout 40m ./scripts/e2e/clients
+
+.PHONY: clients/update
+clients/update: ## pin the newest versions of the clients of make test/clients
+	@node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH"; \
+	for folder in scripts/sdk scripts/clients; do \
+		cd $(CURDIR)/$$folder && npm install --save-exact --ignore-scripts --no-audit --no-fund --loglevel=error \
+			$$(node -p "Object.keys(require('./package.json').dependencies).map((name) => name + '@latest').join(' ')"); \
+	done
+	@cd scripts/clients/gosdk && GOWORK=off go get $$(GOWORK=off go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@latest{{end}}' all) && GOWORK=off go mod tidy
+
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
 # disturbs them.
@@ -196,7 +212,7 @@ generated: ## print the share of generated lines in all Go
 
 .PHONY: tidy
 tidy: ## go mod tidy in every module
-	@for module in $(MODULES) $(patsubst %/go.mod,%,$(wildcard scripts/tools/*/go.mod)); do GOWORK=off go mod -C $$module tidy; done
+	@for module in $(MODULES) $(patsubst %/go.mod,%,$(wildcard scripts/tools/*/go.mod scripts/clients/*/go.mod)); do GOWORK=off go mod -C $$module tidy; done
 
 ## tools, pinned in scripts/tools/*/go.mod and built when a pin changes
 

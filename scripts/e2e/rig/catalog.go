@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type catalog struct {
 // A Model is a model to add to the catalog, in the form of the admin API. The defaults of
 // empty fields let the simulator answer its requests.
 type Model struct {
-	// ID is set by Models.
+	// ID is chosen by Models if it is empty.
 	ID string `json:"id"`
 	// Type defaults to text.
 	Type          string `json:"type"`
@@ -119,7 +120,7 @@ func (r *Rig) Models(t *testing.T, models ...Model) []string {
 	err := r.change(t.Context(), func(c *catalog) {
 		for _, m := range models {
 			c.made++
-			m.ID = fmt.Sprintf("e2e-%d", c.made)
+			m.ID = cmp.Or(m.ID, fmt.Sprintf("e2e-%d", c.made))
 			c.Models = append(c.Models, m.complete())
 			ids = append(ids, m.ID)
 		}
