@@ -8,7 +8,9 @@ SHELL       := /bin/bash
 
 MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
-TOOLS    := $(CURDIR)/.cache/bin
+# The path of this folder may contain spaces, which targets and commands need escaped.
+space    := $(subst ,, )
+TOOLS    := $(subst $(space),\ ,$(CURDIR))/.cache/bin
 FUZZTIME ?= 10s
 BENCH    ?= .
 SEEDS    ?= 2000
@@ -20,7 +22,7 @@ TESTFLAGS ?=
 OFFLINE ?=
 export OFFLINE
 
-export PATH := $(TOOLS):$(PATH)
+export PATH := $(CURDIR)/.cache/bin:$(PATH)
 
 .PHONY: help
 help: ## list the targets
@@ -29,9 +31,9 @@ help: ## list the targets
 ## run
 
 .PHONY: run
-run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it)
+run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it); CATALOG=apply applies an unchanged catalog file again
 	@[ -x $(TOOLS)/devstack ] || echo "building the dev stack (the first time this downloads modules)"
-	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack
+	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack $(if $(filter apply,$(CATALOG)),-apply-catalog)
 
 .PHONY: cabinet
 cabinet: ## run the example cabinet backend against the running stack (scripts/cabinet)
@@ -49,7 +51,7 @@ build: ## build every binary into bin/
 ## check
 
 # with_node puts a suitable Node.js into PATH for the rest of a recipe's line, which fails if there is none.
-with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh $(CURDIR)/.cache/node); export PATH="$${node:+$$node:}$$PATH";)
+with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh "$(CURDIR)/.cache/node"); export PATH="$${node:+$$node:}$$PATH";)
 
 .PHONY: test
 test: test/build test/vet test/costs test/race ## build, vet, cost tests, and all tests with the race detector
@@ -237,10 +239,10 @@ $(TOOLS)/helm $(TOOLS)/kubeconform: MODULE := helm
 $(TOOLS)/helm $(TOOLS)/kubeconform: scripts/tools/helm/go.mod scripts/tools/helm/go.sum
 
 $(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform:
-	@echo "building $(@F) (once per version)"
-	@GOWORK=off go build -C scripts/tools/$(MODULE) -o $@ $(PACKAGE)
-	@touch $@
+	@echo "building $(PACKAGE) (once per version)"
+	@GOWORK=off go build -C scripts/tools/$(MODULE) -o "$@" $(PACKAGE)
+	@touch "$@"
 
 .PHONY: $(TOOLS)/withpostgres
 $(TOOLS)/withpostgres:
-	@go build -o $@ ./scripts/cmd/withpostgres
+	@go build -o "$@" ./scripts/cmd/withpostgres

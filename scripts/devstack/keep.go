@@ -44,6 +44,7 @@ func (s *Stack) startServices(ctx context.Context, services ...service) error {
 	var names []string
 	var parts []supervise.Part
 	for _, svc := range services {
+		svc.settings = s.withUserSettings(svc.binary, svc.settings)
 		if s.Settings != nil {
 			svc.overrides = func() []string { return s.Settings(svc.name) }
 		}

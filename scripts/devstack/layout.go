@@ -55,6 +55,8 @@ func (l Layout) spool(name string) string  { return filepath.Join(l.Dir, "spool"
 func (l Layout) nats() string              { return filepath.Join(l.Dir, "nats") }
 func (l Layout) postgres() string          { return filepath.Join(l.Dir, "postgres") }
 func (l Layout) state() string             { return filepath.Join(l.Dir, "stack.json") }
+func (l Layout) schema() string            { return filepath.Join(l.Dir, "schema.sha256") }
+func (l Layout) catalog() string           { return filepath.Join(l.Dir, "catalog.sha256") }
 func (l Layout) processes() string         { return filepath.Join(l.Dir, "pids.json") }
 
 // make creates the directories. Only the user can read the secrets and the data.

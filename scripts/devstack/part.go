@@ -87,13 +87,13 @@ func (l Layout) command(s service) supervise.Command {
 	}
 }
 
-// cleanEnv returns the environment without MGW_ variables except for the log level: the
-// variables of this program are not settings of the planes, which reject unknown ones.
+// cleanEnv returns the environment without MGW_ variables. A program rejects variables that are not
+// its settings; userSettings returns those that are.
 func cleanEnv(environ []string) []string {
 	var env []string
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "MGW_") || name == "MGW_LOG_LEVEL" {
+		if !strings.HasPrefix(name, "MGW_") {
 			env = append(env, entry)
 		}
 	}

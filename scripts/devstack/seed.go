@@ -22,9 +22,40 @@ type demo struct {
 	Catalog   catalog
 }
 
-// seed creates a demo account with credit and a key without a limit, unless they exist, and
-// replaces the catalog with the document.
-func seed(ctx context.Context, admin caller, document, mediaType string) (demo, error) {
+// seed sets up the demo account. It applies the catalog file unless an earlier run has applied the same
+// one: the user may have changed the catalog since.
+func (s *Stack) seed(ctx context.Context, admin caller) (demo, error) {
+	account, err := seedDemo(ctx, admin)
+	if err != nil {
+		return account, err
+	}
+	applied, err := recorded(s.Layout.catalog())
+	if err != nil {
+		return account, err
+	}
+	if now := digest([]byte(s.document)); s.ApplyCatalog || applied != now {
+		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
+			return account, err
+		}
+		if err := writeFile(s.Layout.catalog(), []byte(now)); err != nil {
+			return account, err
+		}
+	} else {
+		var plan struct {
+			Changes []any `json:"changes"`
+		}
+		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
+			return account, err
+		}
+		if n := len(plan.Changes); n > 0 {
+			s.progress.sayf("  the catalog differs from its file in %d objects and is kept; to apply the file: make run CATALOG=apply", n)
+		}
+	}
+	return account, admin.get(ctx, "/admin/v1/catalog", &account.Catalog)
+}
+
+// seedDemo creates a demo account with credit and a key without a limit, unless they exist.
+func seedDemo(ctx context.Context, admin caller) (demo, error) {
 	var s demo
 	var err error
 	if s.AccountID, err = seedAccount(ctx, admin); err != nil {
@@ -34,13 +65,8 @@ func seed(ctx context.Context, admin caller, document, mediaType string) (demo, 
 	if err := admin.post(ctx, "/admin/v1/accounts/"+s.AccountID+"/credits", credit, nil); err != nil {
 		return s, err
 	}
-	if s.APIKey, err = seedKey(ctx, admin, s.AccountID); err != nil {
-		return s, err
-	}
-	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", mediaType, document, nil); err != nil {
-		return s, err
-	}
-	return s, admin.get(ctx, "/admin/v1/catalog", &s.Catalog)
+	s.APIKey, err = seedKey(ctx, admin, s.AccountID)
+	return s, err
 }
 
 func seedAccount(ctx context.Context, admin caller) (string, error) {

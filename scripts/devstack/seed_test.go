@@ -19,6 +19,8 @@ type fakeAdmin struct {
 	keys     []map[string]any
 	credits  map[string]string // amount by reference
 	catalog  string
+	// applied counts the applied catalogs; differs is the number of changes that applying one would make.
+	applied, differs int
 	// failures holds the statuses of failing operations, by "METHOD path".
 	failures map[string]int
 }
@@ -62,6 +64,11 @@ func (f *fakeAdmin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /admin/v1/keys/key_new/reveal", "POST /admin/v1/keys/key_old/reveal":
 		reply(w, map[string]any{"secret": strings.Replace(strings.Split(r.URL.Path, "/")[4], "key", "mgw", 1)})
 	case "PUT /admin/v1/catalog":
+		if r.URL.Query().Get("dry_run") == "true" {
+			reply(w, map[string]any{"changes": make([]int, f.differs)})
+			return
+		}
+		f.applied++
 		f.catalog = r.Header.Get("Content-Type") + " " + string(text)
 		reply(w, map[string]any{})
 	case "GET /admin/v1/catalog":
@@ -92,12 +99,49 @@ func newFakeAdmin(t *testing.T) (*fakeAdmin, caller) {
 	return fake, caller{url: server.URL, token: "token"}
 }
 
+// seeded returns a stack in a new directory with a catalog.
+func seeded(t *testing.T, document string) *Stack {
+	t.Helper()
+	return &Stack{
+		Config: Config{Layout: Layout{Dir: t.TempDir()}}, document: document, mediaType: "application/yaml",
+		progress: &progress{out: &output{t: t, more: make(chan struct{})}},
+	}
+}
+
+// A user's changes of the catalog outlive a restart of the stack.
+func TestCatalogIsAppliedAgainOnlyIfItsFileChanged(t *testing.T) {
+	t.Parallel()
+	fake, admin := newFakeAdmin(t)
+	s := seeded(t, "currency: USD")
+	run := func() string {
+		t.Helper()
+		if _, err := s.seed(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+		return s.progress.out.(*output).text.String()
+	}
+	run()
+	fake.differs = 6
+	if out := run(); fake.applied != 1 || !strings.Contains(out, "differs from its file in 6 objects and is kept") {
+		t.Errorf("applied %d times, said %q; want the user's catalog to be kept", fake.applied, out)
+	}
+	s.document = "currency: EUR"
+	if run(); fake.applied != 2 || !strings.HasSuffix(fake.catalog, "EUR") {
+		t.Errorf("applied %d times, at last %q; want the changed file", fake.applied, fake.catalog)
+	}
+	s.ApplyCatalog = true
+	if run(); fake.applied != 3 {
+		t.Errorf("applied %d times; want the file to be applied on demand", fake.applied)
+	}
+}
+
 func TestSecondSeedCreatesNothing(t *testing.T) {
 	t.Parallel()
 	fake, admin := newFakeAdmin(t)
 	want := demo{AccountID: "acc_1", APIKey: "mgw_new", Catalog: catalog{Models: []model{{ID: "demo-chat"}}}}
+	s := seeded(t, "currency: USD")
 	for range 2 {
-		got, err := seed(t.Context(), admin, "currency: USD", "application/yaml")
+		got, err := s.seed(t.Context(), admin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +205,7 @@ func TestSeedReportsTheFailedCall(t *testing.T) {
 			t.Parallel()
 			fake, admin := newFakeAdmin(t)
 			fake.failures[call] = http.StatusUnprocessableEntity
-			_, err := seed(t.Context(), admin, "", "application/yaml")
+			_, err := seeded(t, "").seed(t.Context(), admin)
 			_, path, _ := strings.Cut(call, " ")
 			if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "422") || !strings.Contains(err.Error(), "refused") {
 				t.Errorf("got %v; want the call, the status and the answer", err)

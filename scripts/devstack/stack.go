@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -44,6 +45,9 @@ type Config struct {
 	Postgres pginstall.Installer
 	// Kill, when it is closed, makes a graceful stop kill the processes. It may be nil.
 	Kill <-chan struct{}
+	// ApplyCatalog applies the catalog file even if an earlier run has applied it, which discards
+	// changes of the catalog since.
+	ApplyCatalog bool
 	// Ports holds the ports and, by their number, the planes. Zero: the result of
 	// LoadPorts.
 	Ports Ports
@@ -57,6 +61,9 @@ type Stack struct {
 	Config
 	// document is the catalog to apply, with its media type.
 	document, mediaType string
+
+	// known has the variables of the programs' settings, by binary.
+	known map[string][]string
 
 	secrets  Secrets
 	progress *progress
@@ -112,13 +119,22 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 	if err := s.readCatalog(); err != nil {
 		return nil, err
 	}
+	if s.known, err = s.Layout.knownSettings(); err != nil {
+		return nil, err
+	}
+	if _, unknown := userSettings(os.Environ(), s.known, "", nil); len(unknown) > 0 {
+		s.progress.sayf("%s: no setting of a program; ignored", strings.Join(unknown, ", "))
+	}
 	if err := s.Layout.make(); err != nil {
 		return nil, err
 	}
 	if s.release, err = s.Layout.lock(); err != nil {
 		return nil, err
 	}
-	err = s.Layout.endStale(ctx, s.progress.sayf)
+	err = errors.Join(s.Layout.endStale(ctx, s.progress.sayf), s.Layout.rotateLogs())
+	if err == nil {
+		err = s.Layout.checkSchema()
+	}
 	if err == nil {
 		err = s.Ports.CheckFree(ctx)
 	}
@@ -176,7 +192,7 @@ func (s *Stack) start(ctx context.Context) error {
 	admin := caller{url: s.Ports.ControlPlanes[0].Serve.URL(), token: s.secrets.AdminToken}
 	var account demo
 	err = s.progress.step("setting up the demo account and the catalog", func() (err error) {
-		account, err = seed(ctx, admin, s.document, s.mediaType)
+		account, err = s.seed(ctx, admin)
 		return err
 	})
 	if err != nil {
@@ -225,9 +241,13 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		if err := s.createRuntimeRole(ctx); err != nil {
 			return err
 		}
-		return s.Layout.migrate(ctx, []string{
+		err := s.Layout.migrate(ctx, s.withUserSettings("controlplane", []string{
 			"MGW_POSTGRES_URL_FILE=" + s.Layout.secret("postgres_owner_url"), "MGW_POSTGRES_RUNTIME_ROLE=" + runtimeRole,
-		})
+		}))
+		if err != nil {
+			return err
+		}
+		return s.Layout.recordSchema()
 	})
 }
 

@@ -4,7 +4,8 @@
 //
 // Environment variables change the ports (MGW_DEV_*_PORT, MGW_DEV_PORT_OFFSET), the number
 // of planes (MGW_DEV_DATAPLANES, MGW_DEV_CONTROLPLANES), the catalog file (MGW_CATALOG) and
-// the directory of the Postgres binaries (MGW_POSTGRES_BIN).
+// the directory of the Postgres binaries (MGW_POSTGRES_BIN). Variables of the planes' settings
+// (docs/settings.md) reach the planes.
 package main
 
 import (
@@ -22,14 +23,15 @@ import (
 func main() {
 	dir := flag.String("dir", ".dev", "directory for the files and data of the stack")
 	clean := flag.Bool("clean", false, "remove the files and data of the stack and exit")
+	apply := flag.Bool("apply-catalog", false, "apply the catalog file even if it has not changed since the last run")
 	flag.Parse()
-	if err := run(*dir, *clean); err != nil {
+	if err := run(*dir, *clean, *apply); err != nil {
 		fmt.Fprintln(os.Stderr, "devstack:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, clean bool) error {
+func run(dir string, clean, apply bool) error {
 	layout, err := devstack.FindLayout(".", dir)
 	if err != nil {
 		return err
@@ -43,6 +45,8 @@ func run(dir string, clean bool) error {
 		Out:      os.Stdout,
 		Postgres: pginstall.Console(),
 		Kill:     kill,
+
+		ApplyCatalog: apply,
 	})
 }
 
