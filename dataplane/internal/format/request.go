@@ -135,3 +135,15 @@ func (r *Request) EstimateInput(perImage int64) int64 {
 	}
 	return EstimateTokens(bytes) + media*perImage
 }
+
+// FileTokens estimates the tokens of the embedded documents and audio from their length. EstimateInput counts them like
+// images, which is what a usage without figures is charged; a reservation must cover more.
+func (r *Request) FileTokens() int64 {
+	var bytes int64
+	for _, name := range r.spec.Content {
+		if m, ok := r.obj.Get(name); ok {
+			bytes += int64(m.Size.FileBytes)
+		}
+	}
+	return EstimateTokens(bytes)
+}

@@ -100,9 +100,10 @@ type pricedRequest struct {
 	policy *format.Policy
 	// candidates are the routes that accept the parameters.
 	candidates []*catalog.Route
-	// inputEstimate is the estimated number of input tokens, for the reservation and for answers without usage.
-	inputEstimate int64
-	reserve       money.Nano
+	// inputEstimate is the estimated number of input tokens, for answers without usage. inputReserve is that for the
+	// reservation, which covers documents and audio by their length.
+	inputEstimate, inputReserve int64
+	reserve                     money.Nano
 	// expectedCost is the price of the requested video; a video reserves nothing.
 	expectedCost money.Nano
 }
@@ -209,6 +210,12 @@ func (p *pricedRequest) estimate() error {
 		perImage = defaultImageInputTokens
 	}
 	p.inputEstimate = p.request.EstimateInput(perImage)
+	p.inputReserve = p.inputEstimate
+	if files := p.request.FileTokens(); files > 0 {
+		if p.inputReserve += files; p.model.ContextWindow > 0 {
+			p.inputReserve = max(p.inputEstimate, min(p.inputReserve, p.model.ContextWindow))
+		}
+	}
 	usage := p.expectedUsage()
 	cost, err := price.Cost(&usage, p.sheet)
 	if err != nil {
@@ -229,10 +236,10 @@ func (p *pricedRequest) expectedUsage() price.Usage {
 	case catalogkv.Image:
 		u.Images = p.request.Images
 		if len(p.sheet.Rates) > 0 {
-			u.Input = p.inputEstimate
+			u.Input = p.inputReserve
 		}
 	default:
-		u.Input, u.Output = p.inputEstimate, mulSaturating(p.outputBound(), max(p.request.N, 1))
+		u.Input, u.Output = p.inputReserve, mulSaturating(p.outputBound(), max(p.request.N, 1))
 	}
 	return u
 }

@@ -44,3 +44,24 @@ func TestOutputLimitAboveTheModelsIsLoweredBeforeTheReservation(t *testing.T) {
 		t.Errorf("reserved %v; want the same for all", reserved)
 	}
 }
+
+// The tokens of a document grow with its length: many requests with documents must not run on a balance that covers none.
+func TestReservationCoversDocumentsByTheirLength(t *testing.T) {
+	t.Parallel()
+	reserved := func(window int64, media string) int64 {
+		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) { m.ContextWindow = window }}, jsonAnswer(http.StatusOK, chatJSON))
+		g.post("/v1/chat/completions", `{"model":"text","messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"`+media+`"}}]}]}`)
+		return int64(g.spool.all()[0].Reservation)
+	}
+	pdf, png := "data:application/pdf;base64,", "data:image/png;base64,"
+	image := reserved(0, png+strings.Repeat("QUJD", 20_000))
+	document := reserved(0, pdf+strings.Repeat("QUJD", 20_000))
+	twice := reserved(0, pdf+strings.Repeat("QUJD", 40_000))
+	bounded := reserved(5000, pdf+strings.Repeat("QUJD", 40_000))
+	if image >= document || document >= twice {
+		t.Errorf("reserved %d for an image, %d for a document, %d for one of twice its length", image, document, twice)
+	}
+	if bounded >= document || bounded <= image {
+		t.Errorf("reserved %d for a document beyond the context window; want less than %d", bounded, document)
+	}
+}

@@ -11,6 +11,8 @@ type Size struct {
 	MediaBytes int
 	// MediaParts is the number of such strings.
 	MediaParts int
+	// FileBytes is the part of MediaBytes that is no image: documents and audio, whose tokens grow with their length.
+	FileBytes int
 }
 
 const (
@@ -26,6 +28,9 @@ func (s *Size) addString(name, text []byte) {
 	if len(text) >= minMedia && isMedia(name, text[:mediaSample]) {
 		s.MediaBytes += len(text)
 		s.MediaParts++
+		if !isImage(text[:mediaSample]) {
+			s.FileBytes += len(text)
+		}
 	}
 }
 
@@ -43,6 +48,16 @@ func isMedia(name, start []byte) bool {
 		return isBase64(start)
 	}
 	return false
+}
+
+// isImage reports whether media are an image, by the type of a data URL or the first bytes in base64: PNG, JPEG, GIF, WebP.
+func isImage(start []byte) bool {
+	for _, begin := range []string{"data:image", "iVBORw0KGgo", "/9j/", `\/9j\/`, "R0lGOD"} {
+		if bytes.HasPrefix(start, []byte(begin)) {
+			return true
+		}
+	}
+	return bytes.HasPrefix(start, []byte("UklGR")) && string(start[12:16]) == "RUJQ" // WAV files have the same first letters
 }
 
 // isBase64 reports whether b consists of bytes of base64 in either alphabet. The slash may be escaped.

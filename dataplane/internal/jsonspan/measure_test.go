@@ -13,30 +13,35 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 		name, raw string
 		media     int
 		parts     int
+		files     int
 	}{
-		{"text", `[{"role":"user","content":"` + text + `"}]`, 0, 0},
-		{"data url", `[{"image_url":{"url":"data:image/png;base64,` + base64 + `"}}]`, len(base64) + 22, 1},
-		{"data url alone", `"data:image/png;base64,` + base64 + `"`, len(base64) + 22, 1},
-		{"data url in an array", `["data:image/png;base64,` + base64 + `","x"]`, len(base64) + 22, 1},
-		{"data url with escaped slash", `["data:image\/png;base64,` + base64 + `"]`, len(base64) + 23, 1},
-		{"data url with a space", `["data:text/plain; charset=utf-8;base64,` + base64 + `"]`, len(base64) + 38, 1},
-		{"text like a data url", `["data: ` + text + `"]`, 0, 0},
-		{"short data url", `["data:image/png;base64,QUJD"]`, 0, 0},
-		{"base64 data", `{"source":{"type":"base64","data":"` + base64 + `"}}`, len(base64), 1},
-		{"plain data", `{"source":{"type":"text","data":"` + text + `"}}`, 0, 0},
-		{"escaped name", `{"d\u0061ta":"` + base64 + `"}`, len(base64), 1},
-		{"b64_json, spaced", `{ "b64_json" : "` + base64 + `" }`, len(base64), 1},
-		{"file_data", `{"file_data":"` + base64 + `"}`, len(base64), 1},
-		{"other name", `{"text":"` + base64 + `"}`, 0, 0},
-		{"name of the array", `{"data":["` + base64 + `"]}`, 0, 0},
-		{"name of an earlier member", `{"data":1,"x":["` + base64 + `"]}`, 0, 0},
-		{"long name", `{"data:,` + base64 + `":1}`, 0, 0},
-		{"two", `[{"data":"` + base64 + `"},{"data":"` + base64 + `"}]`, 2 * len(base64), 2},
+		{"text", `[{"role":"user","content":"` + text + `"}]`, 0, 0, 0},
+		{"data url", `[{"image_url":{"url":"data:image/png;base64,` + base64 + `"}}]`, len(base64) + 22, 1, 0},
+		{"data url alone", `"data:image/png;base64,` + base64 + `"`, len(base64) + 22, 1, 0},
+		{"data url in an array", `["data:image/png;base64,` + base64 + `","x"]`, len(base64) + 22, 1, 0},
+		{"data url with escaped slash", `["data:image\/png;base64,` + base64 + `"]`, len(base64) + 23, 1, 0},
+		{"data url with a space", `["data:text/plain; charset=utf-8;base64,` + base64 + `"]`, len(base64) + 38, 1, len(base64) + 38},
+		{"text like a data url", `["data: ` + text + `"]`, 0, 0, 0},
+		{"short data url", `["data:image/png;base64,QUJD"]`, 0, 0, 0},
+		{"base64 data", `{"source":{"type":"base64","data":"` + base64 + `"}}`, len(base64), 1, len(base64)},
+		{"plain data", `{"source":{"type":"text","data":"` + text + `"}}`, 0, 0, 0},
+		{"escaped name", `{"d\u0061ta":"` + base64 + `"}`, len(base64), 1, len(base64)},
+		{"b64_json, spaced", `{ "b64_json" : "` + base64 + `" }`, len(base64), 1, len(base64)},
+		{"file_data", `{"file_data":"` + base64 + `"}`, len(base64), 1, len(base64)},
+		{"other name", `{"text":"` + base64 + `"}`, 0, 0, 0},
+		{"name of the array", `{"data":["` + base64 + `"]}`, 0, 0, 0},
+		{"name of an earlier member", `{"data":1,"x":["` + base64 + `"]}`, 0, 0, 0},
+		{"long name", `{"data:,` + base64 + `":1}`, 0, 0, 0},
+		{"PNG", `{"data":"iVBORw0KGgo` + base64 + `"}`, len(base64) + 11, 1, 0},
+		{"JPEG", `{"data":"\/9j\/` + base64 + `"}`, len(base64) + 6, 1, 0},
+		{"WebP", `{"data":"UklGRiQAAABXRUJQ` + base64 + `"}`, len(base64) + 16, 1, 0},
+		{"WAV", `{"data":"UklGRiQAAABXQVZF` + base64 + `"}`, len(base64) + 16, 1, len(base64) + 16},
+		{"two", `[{"data":"` + base64 + `"},{"data":"` + base64 + `"}]`, 2 * len(base64), 2, 2 * len(base64)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts}
+			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts, FileBytes: tt.files}
 			if got := measure([]byte(tt.raw)); got != want {
 				t.Errorf("Measure = %+v; want %+v", got, want)
 			}

@@ -46,6 +46,7 @@ func (o *Object) scanObject(i, depth int) int {
 					Bytes:      i - valueStart,
 					MediaBytes: o.sizes.MediaBytes - before.MediaBytes,
 					MediaParts: o.sizes.MediaParts - before.MediaParts,
+					FileBytes:  o.sizes.FileBytes - before.FileBytes,
 				},
 			})
 		}
