@@ -72,8 +72,10 @@ func TestYieldLetsOthersRunAndRunsAgain(t *testing.T) {
 		long.End()
 		long.End()
 		again := all.Of("c")
-		if !again.BeginWithin(0) || !again.BeginWithin(0) {
-			t.Error("a turn that need not wait was refused")
+		for range 2 {
+			if !again.BeginWithin(0) {
+				t.Error("a turn that need not wait was refused")
+			}
 		}
 		again.End()
 		var zero turns.Turn

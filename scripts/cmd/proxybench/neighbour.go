@@ -22,10 +22,8 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider, 
 	if err != nil {
 		return err
 	}
-	if o.apart {
-		if err := separate(ctx, state.PIDs[devstack.DataPlaneName(0)], provider, floodProvider); err != nil {
-			return err
-		}
+	if err := separate(ctx, o.apart, state.PIDs[devstack.DataPlaneName(0)], provider, floodProvider); err != nil {
+		return err
 	}
 	quiet := proxybench.Target{Name: "quiet", BaseURL: state.BaseURL, Key: key}
 	none := func() (func() error, error) { return func() error { return nil }, nil }
@@ -45,12 +43,16 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider, 
 	return nil
 }
 
-// separate runs the gateway on the first processor, and this process, its children to come and the providers on the
-// second one; all but the flood and its provider run before other programs, as far as this user may do that.
-func separate(ctx context.Context, gateway, provider, floodProvider int) error {
+// separate runs the gateway, this process and the quiet account's provider before other programs, as far as this user may
+// do that: the flood and its provider then get the time that is left. With apart the gateway has the first processor, and
+// all others have the second one.
+func separate(ctx context.Context, apart bool, gateway, provider, floodProvider int) error {
 	for pid, processor := range map[int]string{gateway: "0", provider: "1", floodProvider: "1", os.Getpid(): "1"} {
-		if out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processor, strconv.Itoa(pid)).CombinedOutput(); err != nil {
-			return fmt.Errorf("assign processors: %w: %s", err, out)
+		if apart {
+			out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processor, strconv.Itoa(pid)).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("assign processors: %w: %s", err, out)
+			}
 		}
 		if pid == floodProvider {
 			continue
