@@ -64,11 +64,11 @@ func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCall
 		if !ok {
 			continue // the circuit breaker has opened since the routes were ordered, or another request is its probe
 		}
-		failure, err := s.tryRoute(x, choice, &attempt, caller)
+		failure, confirmed, err := s.tryRoute(x, choice, &attempt, caller)
 		if failure == nil {
 			return nil, err
 		}
-		if isRateLimited(failure) {
+		if confirmed && isRateLimited(failure) {
 			turn.Refused()
 		}
 		if !failure.Failover {
@@ -86,21 +86,20 @@ func (s *Server) tryRoutes(x *exchange, choices []route.Choice, caller routeCall
 func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
 
 // tryRoute makes one attempt and records its result for the route and the credential. It returns a failure of the
-// provider as the failure and any other as the error.
-func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attempt, caller routeCaller) (*provider.Failure, error) {
+// provider as the failure, with whether it concerns more than this account's requests, and any other as the error.
+func (s *Server) tryRoute(x *exchange, choice route.Choice, attempt *route.Attempt, caller routeCaller) (_ *provider.Failure, confirmed bool, _ error) {
 	defer attempt.End()
 	x.provider, x.route = choice.Provider.ID, choice.ID
 	err := caller.call(choice, attempt)
 	if failure := failureOf(err); failure != nil {
-		s.recordFailure(x, choice, failure, attempt)
-		return failure, nil
+		return failure, s.recordFailure(x, choice, failure, attempt), nil
 	}
 	if err == nil {
 		attempt.Succeeded()
 		s.Picker.RecordSuccess(choice.ID)
 		s.Picker.RecordSuccess(choice.Credential.ID)
 	}
-	return nil, err
+	return nil, false, err
 }
 
 // failureOf returns the provider's failure in an error. It returns nil if the gateway ended the call because of the
@@ -117,10 +116,12 @@ func failureOf(err error) *provider.Failure {
 	return failure
 }
 
-// recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it.
-func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) {
+// recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it. It reports whether the
+// failure concerns more than the requests of the account: a doubtful one does if another account had one, too.
+func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Failure, attempt *route.Attempt) (confirmed bool) {
 	s.Metrics.RecordAttempt(choice.Provider.ID, f.Class)
-	account, confirmed := x.key.AccountID, true
+	account := x.key.AccountID
+	confirmed = true
 	switch {
 	case f.RouteCooldown > 0:
 		if confirmed = !f.Doubtful || s.Picker.Confirm(choice.ID, account); confirmed {
@@ -145,6 +146,7 @@ func (s *Server) recordFailure(x *exchange, choice route.Choice, f *provider.Fai
 	s.Log.LogAttrs(context.Background(), level, text,
 		slog.String("request_id", x.id), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
 		slog.String("credential", choice.Credential.ID), slog.String("class", f.Class), slog.Any("error", f))
+	return confirmed
 }
 
 // context implements routeCaller.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // providerSpoiledBy returns provider i of a gateway, which answers requests with a certain role by bad and all others
@@ -42,6 +44,9 @@ func TestErrorsOfOneAccountDoNotStopAnother(t *testing.T) {
 		{"OpenAI, key expired", "api key expired", echo(openAI, "api key expired"), true},
 		{"Anthropic, no credits", "insufficient credits", echo(anthropic, "insufficient credits"), true},
 		{"vLLM, invalid key", "invalid api key", echo(vLLM, "invalid api key"), true},
+		{"OpenAI, rate limit", "rate limit exceeded", echo(openAI, "rate limit exceeded"), true},
+		{"OpenAI, overloaded", "server overloaded", echo(openAI, "server overloaded"), true},
+		{"words about the rate alone", "rate limit exceeded", jsonAnswer(http.StatusBadRequest, `{"error":{"message":"rate limit exceeded"}}`), false},
 		{"words about the key alone", "api key expired", jsonAnswer(http.StatusBadRequest, `{"error":{"message":"api key expired"}}`), false},
 		{"internal error", "crash", jsonAnswer(http.StatusInternalServerError, `{"error":{"message":"The server had an error"}}`), false},
 		{"connection that breaks", "crash", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, false},
@@ -131,4 +136,30 @@ func TestRefusalConfirmedByASecondAccountRetiresTheCredential(t *testing.T) {
 	}
 	send(others[1], 0)
 	send(g.key, 0)
+}
+
+// The words of a rate limit come with a status that does not say so, at the requests of one account alone: the calls of
+// the others are not paced.
+func TestRateLimitInWordsOfOneAccountDoesNotSlowAnother(t *testing.T) {
+	t.Parallel()
+	const role = "rate limit exceeded"
+	var clock atomic.Int64
+	var g *gateway
+	limited := jsonAnswer(http.StatusBadRequest, `{"error":{"message":"rate limit exceeded"}}`)
+	g = newGatewayWith(t, options{now: func() time.Time { return time.Unix(1000, clock.Load()) }}, providerSpoiledBy(&g, 0, role, limited))
+	g.plane.open("acc_2", 1_000_000, 1_000_000, 10)
+	other := g.issue("key_2", "acc_2")
+	for range 4 {
+		for range 3 {
+			if got := g.post("/v1/chat/completions", `{"model":"text","messages":[{"role":"`+role+`","content":"x"}]}`).apiError(t); got.Status != http.StatusTooManyRequests {
+				t.Fatalf("the request with errors got %+v", got)
+			}
+		}
+		clock.Add(int64(time.Second))
+	}
+	for range 3 {
+		if got := g.post("/v1/chat/completions", chatBody, "Authorization", "Bearer "+other); got.status != http.StatusOK {
+			t.Fatalf("the other account got %d %s", got.status, got.body)
+		}
+	}
 }
