@@ -19,7 +19,9 @@ for (const chosen of [
       } else {
         answer = await bound.invoke(turns)
       }
-      count(answer.usage_metadata.input_tokens, answer.usage_metadata.output_tokens)
+      // In a stream of messages, LangChain adds the output of the first event, one token, to the total of the last.
+      const twice = stream && chosen instanceof ChatAnthropic ? 1 : 0
+      count(answer.usage_metadata.input_tokens, answer.usage_metadata.output_tokens - twice)
       turns.push(answer)
       for (const call of answer.tool_calls) turns.push(new ToolMessage({ content: weather(call.args), tool_call_id: call.id }))
       text = answer.tool_calls.length ? '' : answer.text
