@@ -29,29 +29,35 @@ func (s *Stack) seed(ctx context.Context, admin caller) (demo, error) {
 	if err != nil {
 		return account, err
 	}
-	applied, err := recorded(s.Layout.catalog())
-	if err != nil {
+	if err := s.applyCatalog(ctx, admin); err != nil {
 		return account, err
 	}
-	if now := digest([]byte(s.document)); s.ApplyCatalog || applied != now {
-		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
-			return account, err
-		}
-		if err := writeFile(s.Layout.catalog(), []byte(now)); err != nil {
-			return account, err
-		}
-	} else {
-		var plan struct {
-			Changes []any `json:"changes"`
-		}
-		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
-			return account, err
-		}
-		if n := len(plan.Changes); n > 0 {
-			s.progress.sayf("  the catalog differs from its file in %d objects and is kept; to apply the file: make run CATALOG=apply", n)
-		}
-	}
 	return account, admin.get(ctx, "/admin/v1/catalog", &account.Catalog)
+}
+
+// applyCatalog applies the catalog file, or says how the catalog differs from it.
+func (s *Stack) applyCatalog(ctx context.Context, admin caller) error {
+	applied, err := recorded(s.Layout.catalog())
+	if err != nil {
+		return err
+	}
+	now := digest([]byte(s.document))
+	if s.ApplyCatalog || applied != now {
+		if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog", s.mediaType, s.document, nil); err != nil {
+			return err
+		}
+		return writeFile(s.Layout.catalog(), []byte(now))
+	}
+	var plan struct {
+		Changes []any `json:"changes"`
+	}
+	if err := admin.call(ctx, http.MethodPut, "/admin/v1/catalog?dry_run=true", s.mediaType, s.document, &plan); err != nil {
+		return err
+	}
+	if n := len(plan.Changes); n > 0 {
+		s.progress.sayf("  the catalog differs from its file in %d objects and is kept; to apply the file: make run CATALOG=apply", n)
+	}
+	return nil
 }
 
 // seedDemo creates a demo account with credit and a key without a limit, unless they exist.

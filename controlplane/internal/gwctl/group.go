@@ -32,7 +32,10 @@ type section struct {
 }
 
 var sections = []section{
-	{"customers", "Customers:", []string{"accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "receipts", "statements", "usage", "usage-months", "usage-totals"}},
+	{"customers", "Customers:", []string{
+		"accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "receipts", "statements",
+		"usage", "usage-months", "usage-totals",
+	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
 	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
 	{"security", "Security:", []string{"audit", "hash-only-keys", "master-key", "pepper", "tokens"}},

@@ -391,7 +391,7 @@ func (o *operation) nameObject(members map[string]json.RawMessage, args []string
 		}
 		// A credential can also be addressed by its generated id, which is not its name.
 		if last := args[len(args)-1]; in.name == "id" || !strings.HasPrefix(last, "crd_") {
-			members[in.name], _ = json.Marshal(last) // a string can always be encoded
+			members[in.name], _ = json.Marshal(last) //nolint:errchkjson // a string can always be encoded
 		}
 	}
 }
