@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"modelgateway/shared/subject"
+	"modelgateway/shared/natsuser"
 )
 
 // busStartLimit bounds the start of NATS, which reads the data of JetStream.
@@ -16,44 +16,24 @@ const busStartLimit = time.Minute
 // bus is the NATS server inside this process.
 type bus struct{ server *server.Server }
 
-// The users of NATS. The control plane's user has all permissions; stack.json contains it.
+// The users of NATS: one for the control planes, one for all proxies, and one
+// without limits, which stack.json contains for inspection.
 const (
-	controlUser = "controlplane"
-	dataUser    = "dataplane"
+	controlUser  = natsuser.ControlPlane
+	dataUser     = natsuser.DataPlane
+	operatorUser = "operator"
 )
 
-// dataPermissions returns the permissions that a data plane needs on the bus, and no more,
-// as a deployment should configure them. NATS logs a missing one as a violation.
-func dataPermissions() *server.Permissions {
-	const (
-		catalog = "KV_" + subject.CatalogBucket
-		poller  = subject.VideoPollStream + "." + subject.VideoPollConsumer
-	)
-	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: []string{
-			subject.Register, subject.Heartbeat, subject.Close, subject.LeaseRequest, subject.Return,
-			subject.LoadKey, subject.Balance,
-			subject.VideoCreate, subject.VideoUpdate, subject.VideoGet,
-			subject.UsageAll, subject.VideoJobAll,
-			// The catalog: open the bucket and watch it with an own consumer.
-			"$JS.API.STREAM.INFO." + catalog,
-			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
-			"$JS.API.CONSUMER.INFO." + catalog + ".>",
-			"$JS.API.CONSUMER.DELETE." + catalog + ".>",
-			"$JS.API.DIRECT.GET." + catalog + ".>",
-			"$JS.FC." + catalog + ".>",
-			// The work queue of video jobs: fetch one and acknowledge it.
-			"$JS.API.STREAM.INFO." + subject.VideoPollStream,
-			"$JS.API.CONSUMER.INFO." + poller,
-			"$JS.API.CONSUMER.MSG.NEXT." + poller,
-			"$JS.ACK." + poller + ".>",
-		}},
-		Subscribe: &server.SubjectPermission{Allow: []string{
-			"_INBOX.>", subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
-		}},
-		// A data plane acknowledges a key change to its sender.
-		Response: &server.ResponsePermission{MaxMsgs: 1, Expires: server.DEFAULT_ALLOW_RESPONSE_EXPIRATION},
+// serverUsers returns users with their permissions. NATS logs a missing one as a
+// violation.
+func serverUsers(users []natsuser.User, passwords map[string]string) []*server.User {
+	var all []*server.User
+	for _, u := range users {
+		all = append(all, &server.User{Username: u.Name, Password: passwords[u.Name], Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: u.Publish}, Subscribe: &server.SubjectPermission{Allow: u.Subscribe},
+		}})
 	}
+	return all
 }
 
 // startBus starts NATS with JetStream and its data in the layout's directory.
@@ -62,14 +42,11 @@ func startBus(layout Layout, port Port, passwords map[string]string) (*bus, erro
 		ServerName: "devstack",
 		Host:       "127.0.0.1",
 		Port:       port.Number,
-		Users: []*server.User{
-			{Username: controlUser, Password: passwords[controlUser]},
-			{Username: dataUser, Password: passwords[dataUser], Permissions: dataPermissions()},
-		},
-		JetStream: true,
-		StoreDir:  layout.nats(),
-		LogFile:   layout.log("nats"),
-		NoSigs:    true,
+		Users:      append(serverUsers(natsuser.Users(), passwords), &server.User{Username: operatorUser, Password: passwords[operatorUser]}),
+		JetStream:  true,
+		StoreDir:   layout.nats(),
+		LogFile:    layout.log("nats"),
+		NoSigs:     true,
 	}
 	s, err := server.NewServer(options)
 	if err != nil {

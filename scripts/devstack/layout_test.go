@@ -81,8 +81,8 @@ func TestSecretsAreGeneratedOnceAndPrivate(t *testing.T) {
 		t.Errorf("too short, or not random: %+v", first)
 	}
 	files, err := filepath.Glob(l.secret("*"))
-	if err != nil || len(files) != 8 {
-		t.Fatalf("got %q, %v; want eight files", files, err)
+	if err != nil || len(files) != 9 {
+		t.Fatalf("got %q, %v; want nine files", files, err)
 	}
 	for _, file := range append(files, l.secret("")) {
 		info, err := os.Stat(file)

@@ -13,7 +13,7 @@ import (
 // Secrets are the secrets of a stack. They are generated once and stored in files, whose
 // paths the planes get.
 type Secrets struct {
-	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, PostgresPassword, PostgresRuntimePassword string
+	Pepper, FleetKey, MasterKey, AdminToken, NATSControl, NATSData, NATSOperator, PostgresPassword, PostgresRuntimePassword string
 }
 
 // loadSecrets reads the secrets and generates missing ones.
@@ -30,6 +30,7 @@ func (l Layout) loadSecrets() (Secrets, error) {
 		{"admin_token", &s.AdminToken, rand.Text},
 		{"nats_controlplane", &s.NATSControl, rand.Text},
 		{"nats_dataplane", &s.NATSData, rand.Text},
+		{"nats_operator", &s.NATSOperator, rand.Text},
 		{"postgres_password", &s.PostgresPassword, rand.Text},
 		{"postgres_runtime_password", &s.PostgresRuntimePassword, rand.Text},
 	} {

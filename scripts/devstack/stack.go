@@ -276,7 +276,9 @@ func (s *Stack) createRuntimeRole(ctx context.Context) error {
 }
 
 func (s *Stack) startNATS() error {
-	bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData})
+	bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{
+		controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData, operatorUser: s.secrets.NATSOperator,
+	})
 	if err == nil {
 		s.bus = bus
 	}
@@ -318,7 +320,7 @@ func (s *Stack) state(account demo) State {
 		OpsURLs:    map[string]string{},
 
 		ProviderSimURL: s.Ports.Sim.URL(),
-		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(controlUser, s.secrets.NATSControl), Host: s.Ports.NATS.Address()}).String(),
+		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(operatorUser, s.secrets.NATSOperator), Host: s.Ports.NATS.Address()}).String(),
 		PostgresURL:    s.postgresURL(s.ownerRole()),
 	}
 	for i, listen := range s.Ports.DataPlanes {

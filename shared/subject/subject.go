@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Requests of proxies to the control plane. Its replicas answer them in the
-// queue group Queue.
+// Requests of proxies to the control plane. A proxy adds its name to the subject
+// with From, so that NATS can hold it to its name. The control plane's replicas
+// subscribe to FromAll in the queue group Queue.
 const (
 	Queue = "controlplane"
 
@@ -27,22 +28,23 @@ const (
 )
 
 // Reserved asks every proxy for its reservations of an account. The proxies
-// answer to the reply inbox.
+// reply on Answer.
 const Reserved = "mgw.reserved"
 
 // Describe asks every proxy to describe itself for a diagnosis. The proxies
-// answer to the reply inbox.
+// reply on Answer.
 const Describe = "mgw.describe"
 
 // KeyChange pushes each change of a key or an account to every proxy. The
-// proxies acknowledge to the reply inbox.
+// proxies acknowledge on Answer.
 const KeyChange = "mgw.key.change"
 
 // The usage stream: one message per batch of usage events. NATS stores it in
 // files, so that settlement can be repeated after a loss in Postgres.
 const (
 	UsageStream   = "MGW_USAGE"
-	UsageAll      = "mgw.usage.*"
+	UsagePrefix   = "mgw.usage."
+	UsageAll      = UsagePrefix + "*.*"
 	UsageConsumer = "settler"
 )
 
@@ -85,8 +87,63 @@ const (
 	KindSettings = "settings"
 )
 
-// Usage returns the subject that a session publishes its usage batches to.
-func Usage(session int64) string { return "mgw.usage." + strconv.FormatInt(session, 10) }
+// Usage returns the subject on which a proxy publishes the usage batches of one of
+// its sessions.
+func Usage(proxy string, session int64) string {
+	return UsagePrefix + Token(proxy) + "." + strconv.FormatInt(session, 10)
+}
+
+// UsageOf is the inverse of Usage. It returns false for any other subject.
+func UsageOf(published string) (proxy string, session int64, ok bool) {
+	rest, ok := strings.CutPrefix(published, UsagePrefix)
+	if !ok {
+		return "", 0, false
+	}
+	name, number, _ := strings.Cut(rest, ".")
+	proxy, named := parseToken(name)
+	session, err := strconv.ParseInt(number, 10, 64)
+	return proxy, session, named && err == nil
+}
+
+// From returns the subject of a proxy's requests; base is one of the requests of
+// proxies.
+func From(base, proxy string) string { return base + "." + Token(proxy) }
+
+// FromAll returns the subject of the requests of all proxies.
+func FromAll(base string) string { return base + ".*" }
+
+// AnswerPrefix begins the subjects of replies to pushed messages.
+const AnswerPrefix = "mgw.answer."
+
+// NewAnswer returns the reply subject of one pushed message with a random token.
+// Its replies come on FromAll of it.
+func NewAnswer(random string) string { return AnswerPrefix + random }
+
+// Answer returns the subject on which a proxy replies to a pushed message. It
+// returns false unless the message's reply subject is one of NewAnswer.
+func Answer(reply, proxy string) (string, bool) {
+	return From(reply, proxy), strings.HasPrefix(reply, AnswerPrefix)
+}
+
+// Sender returns the proxy that published on a subject of From, or an empty name
+// if there is none.
+func Sender(published string) string {
+	name, _ := parseToken(published[strings.LastIndexByte(published, '.')+1:])
+	return name
+}
+
+// Inboxes are the prefixes of the subjects on which the planes receive replies.
+const (
+	ControlInbox = "_INBOX_cp"
+	ProxyInbox   = "_INBOX_dp"
+)
+
+// Inbox returns the prefix of a proxy's reply subjects. NATS lets a proxy with a
+// user of its own read no other.
+func Inbox(proxy string) string { return From(ProxyInbox, proxy) }
+
+// InInbox reports whether a reply subject is in the inbox of a proxy.
+func InInbox(reply, proxy string) bool { return strings.HasPrefix(reply, Inbox(proxy)+".") }
 
 // Recall returns the subject on which a session is asked to return idle units.
 func Recall(session int64) string { return "mgw.session." + strconv.FormatInt(session, 10) + ".recall" }
@@ -105,10 +162,40 @@ func VideoJob(job string) string { return "mgw.videojob." + job }
 
 // CatalogKey returns the key of an entry in the catalog bucket. Names may contain
 // any bytes; those that a key must not contain are encoded as =XX.
-func CatalogKey(kind, name string) string {
+func CatalogKey(kind, name string) string { return kind + "." + escape(name) }
+
+// ParseCatalogKey is the inverse of CatalogKey.
+func ParseCatalogKey(key string) (kind, name string, ok bool) {
+	kind, escaped, ok := strings.Cut(key, ".")
+	if !ok {
+		return "", "", false
+	}
+	name, ok = unescape(escaped)
+	return kind, name, ok
+}
+
+// Token returns a name as one token of a subject, with other bytes than letters,
+// digits, "-", "_" and "/" as =XX. An empty name becomes "=".
+func Token(name string) string {
+	if name == "" {
+		return "="
+	}
+	return escape(name)
+}
+
+// parseToken is the inverse of Token.
+func parseToken(token string) (name string, ok bool) {
+	if token == "=" {
+		return "", true
+	}
+	name, ok = unescape(token)
+	return name, ok && name != ""
+}
+
+// escape replaces the bytes of a name that a subject's token must not contain by
+// =XX.
+func escape(name string) string {
 	var b strings.Builder
-	b.WriteString(kind)
-	b.WriteByte('.')
 	for i := range len(name) {
 		c := name[i]
 		if (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '/' {
@@ -122,12 +209,8 @@ func CatalogKey(kind, name string) string {
 	return b.String()
 }
 
-// ParseCatalogKey is the inverse of CatalogKey.
-func ParseCatalogKey(key string) (kind, name string, ok bool) {
-	kind, escaped, ok := strings.Cut(key, ".")
-	if !ok {
-		return "", "", false
-	}
+// unescape is the inverse of escape.
+func unescape(escaped string) (name string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(escaped); i++ {
 		if escaped[i] != '=' {
@@ -135,14 +218,14 @@ func ParseCatalogKey(key string) (kind, name string, ok bool) {
 			continue
 		}
 		if i+2 >= len(escaped) {
-			return "", "", false
+			return "", false
 		}
 		n, err := strconv.ParseUint(escaped[i+1:i+3], 16, 8)
 		if err != nil {
-			return "", "", false
+			return "", false
 		}
 		b.WriteByte(byte(n))
 		i += 2
 	}
-	return kind, b.String(), true
+	return b.String(), true
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -50,10 +52,14 @@ type env struct {
 	session        wire.SessionID
 }
 
-func newEnv(t *testing.T) *env {
+func newEnv(t *testing.T) *env { return newEnvWith(t, "proxy") }
+
+// newEnvWith returns an env with the users of these proxies, the first of which has
+// the session.
+func newEnvWith(t *testing.T, proxies ...string) *env {
 	t.Helper()
-	p := &env{t: t, server: natstest.New(t), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
-	p.proxy, p.db = p.server.Connect(), postgres.Wrap(p.sql)
+	p := &env{t: t, server: natstest.New(t, natstest.Planes(t, proxies...)), sql: pgtest.New(t), account: ident.New(), key: ident.New()}
+	p.proxy, p.db = p.connectProxy(proxies[0]), postgres.Wrap(p.sql)
 	p.hash = apikey.Hash(append(p.key[:], p.account[:]...))
 	p.exec("insert into accounts (id, name, max_concurrent_requests, revision) values ($1, 'customer', 5, 1)", p.account)
 	p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'key', $3, 1)", p.key, p.account, p.hash[:])
@@ -66,6 +72,31 @@ func newEnv(t *testing.T) *env {
 	}
 	p.session = reply.Session
 	return p
+}
+
+// connectProxy connects as a proxy, with the permissions that it has in production.
+func (p *env) connectProxy(name string) *nats.Conn {
+	p.t.Helper()
+	return p.server.Connect(nats.UserInfo(natsuser.NameOf(name), natstest.Password), nats.CustomInboxPrefix(subject.Inbox(name)),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { p.t.Errorf("proxy %s: %v", name, err) }))
+}
+
+// violations is a log handler that fails the test when NATS refuses a message.
+type violations struct {
+	slog.Handler
+	t *testing.T
+}
+
+func (v violations) Enabled(context.Context, slog.Level) bool { return true }
+
+func (v violations) Handle(_ context.Context, r slog.Record) error {
+	r.Attrs(func(a slog.Attr) bool {
+		if strings.Contains(a.Value.String(), nats.ErrPermissionViolation.Error()) {
+			v.t.Errorf("%s: %s", r.Message, a.Value)
+		}
+		return true
+	})
+	return nil
 }
 
 func (p *env) exec(query string, args ...any) {
@@ -96,7 +127,8 @@ func (i *streamCounter) RecordNewStream(context.Context) error {
 // connectReplica connects the bus of one replica, with all streams declared.
 func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 	p.t.Helper()
-	b, err := bus.Connect(bus.Config{URL: p.server.URL(), Name: "replica"}, streams, slog.New(slog.DiscardHandler))
+	b, err := bus.Connect(bus.Config{URL: p.server.URL(), User: natsuser.ControlPlane, Password: natstest.Password, Name: "replica"}, streams,
+		slog.New(violations{slog.DiscardHandler, p.t}))
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -142,7 +174,7 @@ func (p *env) publish(payload []byte) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := js.Publish(p.t.Context(), subject.Usage(int64(p.session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
+	if _, err := js.Publish(p.t.Context(), subject.Usage("proxy", int64(p.session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -231,7 +263,7 @@ func TestDeletedUsageStreamIsCreatedAgain(t *testing.T) {
 	p.publish(payload)
 	p.awaitWatermark(marks, 2)
 
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +311,7 @@ func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	p.awaitWatermark(marks, 1)
 	p.wantSettled(10)
 	b.Stop()
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +352,7 @@ func request[R any](p *env, name string, body any) R {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	m, err := p.proxy.RequestWithContext(p.t.Context(), name, data)
+	m, err := p.proxy.RequestWithContext(p.t.Context(), subject.From(name, "proxy"), data)
 	if err != nil {
 		p.t.Fatalf("%s: %v", name, err)
 	}
@@ -375,7 +407,7 @@ func TestHeartbeatsDoNotWaitForBalances(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 100 {
-		if err := p.proxy.PublishRequest(subject.Balance, "nobody", query); err != nil {
+		if err := p.proxy.PublishRequest(subject.From(subject.Balance, "proxy"), subject.Inbox("proxy")+".nobody", query); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -429,14 +461,14 @@ func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 		t.Errorf("balance of an invalid account id: %+v; want unavailable", got)
 	}
 	// A message that cannot be decoded is dropped, and later ones are handled.
-	if err := p.proxy.Publish(subject.LeaseRequest, []byte("{")); err != nil {
+	if err := p.proxy.PublishRequest(subject.From(subject.LeaseRequest, "proxy"), subject.Inbox("proxy")+".nobody", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if got := request[wire.LeaseResponse](p, subject.LeaseRequest, &wire.LeaseRequest{Session: s, Account: account, Number: 9}); got.Status != wire.Fenced {
 		t.Errorf("lease request of a closed session: %+v; want fenced", got)
 	}
 	b.Stop()
-	if _, err := p.proxy.RequestWithContext(t.Context(), subject.Balance, nil); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := p.proxy.RequestWithContext(t.Context(), subject.From(subject.Balance, "proxy"), nil); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("request after Stop: %v; want no responders", err)
 	}
 }
@@ -451,7 +483,7 @@ func TestMoreRequestsThanWorkersAreAllAnswered(t *testing.T) {
 	for range requests {
 		go func() {
 			data, _ := json.Marshal(&wire.LoadKeyRequest{KeyHash: p.hash}) // cannot fail
-			m, err := p.proxy.RequestWithContext(t.Context(), subject.LoadKey, data)
+			m, err := p.proxy.RequestWithContext(t.Context(), subject.From(subject.LoadKey, "proxy"), data)
 			if err != nil {
 				t.Error(err)
 				statuses <- ""
@@ -490,7 +522,8 @@ func TestAnnouncedChangeIsPushedAndConfirmed(t *testing.T) {
 		pushed <- c
 		for _, ack := range []any{"garbage", wire.Ack{Session: p.session, Revision: 7}, wire.Ack{V: wire.Version, Session: p.session, Revision: 8}} {
 			data, _ := json.Marshal(ack) // cannot fail
-			if err := m.Respond(data); err != nil {
+			to, _ := subject.Answer(m.Reply, "proxy")
+			if err := p.proxy.Publish(to, data); err != nil {
 				t.Error(err)
 			}
 		}

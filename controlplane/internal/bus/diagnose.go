@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -172,7 +173,11 @@ func readSyncAlways(ctx context.Context, url string) (bool, error) {
 func (b *Bus) Describe(ctx context.Context, expected int) ([]diagnosis.Description, error) {
 	descriptions := make(chan diagnosis.Description, max(expected, 1))
 	sent := time.Now()
-	stop, err := requestAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(response wire.DescribeResponse) {
+	stop, err := requestAll(b, subject.Describe, wire.DescribeRequest{V: wire.Version}, func(proxy string, response wire.DescribeResponse) {
+		if response.Name != proxy {
+			b.log.Warn("a proxy described itself under the name of another", slog.String("proxy", proxy))
+			return
+		}
 		skew, doubt := diagnosis.Skew(sent, time.UnixMilli(response.ClockMS), time.Now())
 		select {
 		case descriptions <- diagnosis.Description{DescribeResponse: response, Skew: skew, Uncertainty: doubt}:

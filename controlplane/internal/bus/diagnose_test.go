@@ -34,7 +34,7 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,17 +86,19 @@ func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	_, err := p.proxy.Subscribe(subject.Describe, func(m *nats.Msg) {
+	all := p.server.Connect()
+	_, err := all.Subscribe(subject.Describe, func(m *nats.Msg) {
 		for _, name := range []string{"one", "two"} {
 			text, err := json.Marshal(wire.DescribeResponse{V: 1, Name: name, ClockMS: time.Now().Add(time.Hour).UnixMilli(), FleetKey: "f"})
 			if err != nil {
 				t.Error(err)
 			}
-			_ = p.proxy.Publish(m.Reply, text)
+			to, _ := subject.Answer(m.Reply, name)
+			_ = all.Publish(to, text)
 		}
 	})
 	if err == nil {
-		err = p.proxy.Flush()
+		err = all.Flush()
 	}
 	if err != nil {
 		t.Fatal(err)

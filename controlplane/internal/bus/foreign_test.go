@@ -21,7 +21,7 @@ func TestUsageOfAnotherSessionIsQuarantinedWithoutItsNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.Publish(t.Context(), subject.Usage(int64(p.session)+1), forged, jetstream.WithMsgID(rand.Text())); err != nil {
+	if _, err := js.Publish(t.Context(), subject.Usage("proxy", int64(p.session)+1), forged, jetstream.WithMsgID(rand.Text())); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(honest)

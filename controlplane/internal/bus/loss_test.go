@@ -45,10 +45,10 @@ func newRestorableEnv(t *testing.T) *restorableEnv {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &restorableEnv{env: &env{t: t, server: natstest.New(t), account: ident.New(), key: ident.New()}, url: at, name: strings.TrimPrefix(u.Path, "/")}
+	s := &restorableEnv{env: &env{t: t, server: natstest.New(t, natstest.Planes(t, "proxy")), account: ident.New(), key: ident.New()}, url: at, name: strings.TrimPrefix(u.Path, "/")}
 	u.Path = "/postgres"
 	s.admin = u.String()
-	s.proxy = s.server.Connect()
+	s.proxy = s.connectProxy("proxy")
 	s.hash = apikey.Hash(append(s.key[:], s.account[:]...))
 	return s
 }
@@ -223,7 +223,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := diagnose(t, third).Streams[0]; got.Consumer != "settler-2" || got.ConsumerMissing {
 		t.Errorf("the diagnosis looks at %+v; want the consumer of epoch 2", got)
 	}
-	js, err := jetstream.New(s.proxy)
+	js, err := jetstream.New(s.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}

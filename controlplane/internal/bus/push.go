@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,31 +37,31 @@ func (b *Bus) Recall(session wire.SessionID, r wire.Recall) error {
 }
 
 // Push implements leasing.Pusher.
-func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error) {
+func (b *Bus) Push(_ context.Context, c wire.KeyChange, acks func(proxy string, a wire.Ack)) (stop func(), err error) {
 	return requestAll(b, subject.KeyChange, c, acks)
 }
 
 // AskReserved implements leasing.Pusher.
-func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error) {
+func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers func(proxy string, a wire.ReservedResponse)) (stop func(), err error) {
 	return requestAll(b, subject.Reserved, q, answers)
 }
 
 // requestAll sends a request to every proxy, and calls handle for each response
-// until stop is called.
-func requestAll[R any](b *Bus, name string, request any, handle func(R)) (stop func(), err error) {
+// and the proxy that it comes from, until stop is called.
+func requestAll[R any](b *Bus, name string, request any, handle func(proxy string, response R)) (stop func(), err error) {
 	data, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("bus: encode request to %s: %w", name, err)
 	}
-	inbox := nats.NewInbox()
-	sub, err := b.nc.Subscribe(inbox, func(m *nats.Msg) {
-		decode(b, m, func(r *R) { handle(*r) })
+	answer := subject.NewAnswer(rand.Text())
+	sub, err := b.nc.Subscribe(subject.FromAll(answer), func(m *nats.Msg) {
+		decode(b, m, func(r *R) { handle(subject.Sender(m.Subject), *r) })
 	})
 	if err != nil {
 		return nil, fmt.Errorf("bus: subscribe to responses of %s: %w", name, err)
 	}
 	stop = func() { _ = sub.Unsubscribe() } // fails only on a closed connection
-	if err := b.nc.PublishRequest(name, inbox, data); err != nil {
+	if err := b.nc.PublishRequest(name, answer, data); err != nil {
 		stop()
 		return nil, fmt.Errorf("bus: send request to %s: %w", name, err)
 	}

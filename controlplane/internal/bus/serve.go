@@ -26,7 +26,7 @@ func (b *Bus) Serve(s *leasing.Service) error {
 		subject.LoadKey: func(m *nats.Msg) {
 			decode(b, m, func(q *wire.LoadKeyRequest) { s.LoadKey(q, func(r wire.LoadKeyResponse) { b.reply(m, r) }) })
 		},
-		subject.Register:  requestHandler(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}),
+		subject.Register:  b.underOwnName(requestHandler(b, s.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable})),
 		subject.Heartbeat: requestHandler(b, b.heartbeat(s), wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Close:     requestHandler(b, s.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}),
 		subject.Balance:   requestHandler(b, s.Balance, wire.BalanceResponse{V: wire.Version, Status: wire.Unavailable}),
@@ -45,10 +45,31 @@ func (b *Bus) heartbeat(s *leasing.Service) func(context.Context, *wire.Heartbea
 	}
 }
 
-// subscribe joins the queue group of each subject.
+// underOwnName passes on the registrations of proxies that register under the name
+// in the subject, which NATS has checked.
+func (b *Bus) underOwnName(handle nats.MsgHandler) nats.MsgHandler {
+	return func(m *nats.Msg) {
+		decode(b, m, func(r *wire.RegisterRequest) {
+			if proxy := subject.Sender(m.Subject); r.Name != proxy {
+				b.log.Warn("registration under the name of another proxy was dropped", slog.String("proxy", proxy), slog.String("name", r.Name))
+				return
+			}
+			handle(m)
+		})
+	}
+}
+
+// subscribe joins the queue group of each request of proxies.
 func (b *Bus) subscribe(handlers map[string]nats.MsgHandler) error {
 	for name, handle := range handlers {
-		sub, err := b.nc.QueueSubscribe(name, subject.Queue, handle)
+		sub, err := b.nc.QueueSubscribe(subject.FromAll(name), subject.Queue, func(m *nats.Msg) {
+			if proxy := subject.Sender(m.Subject); !subject.InInbox(m.Reply, proxy) {
+				// The response is published with the permissions of the control plane, so its subject must be no other.
+				b.log.Warn("request whose response would not go to its proxy was dropped", slog.String("subject", m.Subject), slog.String("reply", m.Reply))
+				return
+			}
+			handle(m)
+		})
 		if err != nil {
 			return fmt.Errorf("bus: subscribe to %s: %w", name, err)
 		}

@@ -186,7 +186,7 @@ func (q *usageQueue) fill(n int) {
 }
 
 func (q *usageQueue) publish(session wire.SessionID, payload []byte) {
-	if _, err := q.stream.PublishAsync(subject.Usage(int64(session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
+	if _, err := q.stream.PublishAsync(subject.Usage("proxy", int64(session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
 		q.b.Fatal(err)
 	}
 }

@@ -114,12 +114,20 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 	return nil
 }
 
-// decodeUsage decodes a message. A session's events must come on its own subject:
-// NATS can restrict who publishes there, but not what is in a message.
+// decodeUsage decodes a message. A session's events must come on its own subject
+// from its own proxy: NATS can restrict who publishes there, but not what is in a
+// message. Whether the session is the proxy's is checked in the settlement.
 func decodeUsage(published string, payload []byte) []settle.Item {
 	items := settle.DecodeBatch(payload)
-	if len(items) > 0 && items[0].BatchSession != 0 && published != subject.Usage(items[0].BatchSession) {
+	if len(items) == 0 || items[0].BatchSession == 0 {
+		return items
+	}
+	proxy, session, ok := subject.UsageOf(published)
+	if !ok || session != items[0].BatchSession {
 		settle.RejectForeign(items, published)
+	}
+	for i := range items {
+		items[i].Publisher = &settle.Publisher{Proxy: proxy, Session: session}
 	}
 	return items
 }

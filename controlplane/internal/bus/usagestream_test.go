@@ -16,7 +16,7 @@ import (
 
 func (p *env) stream() jetstream.Stream {
 	p.t.Helper()
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestFullUsageStreamRefusesAndTakesUsageAgainWhenItHasRoom(t *testing.T) {
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
 	full := p.connect(bus.Config{UsageMaxBytes: 2000})
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestFullUsageStreamRefusesAndTakesUsageAgainWhenItHasRoom(t *testing.T) {
 	stored := int64(0)
 	for n := int64(1); n <= 10; n++ {
 		payload := p.usage(n)
-		_, err := js.Publish(t.Context(), subject.Usage(int64(p.session)), payload, jetstream.WithMsgID(rand.Text()))
+		_, err := js.Publish(t.Context(), subject.Usage("proxy", int64(p.session)), payload, jetstream.WithMsgID(rand.Text()))
 		var api *jetstream.APIError
 		switch {
 		case err == nil:

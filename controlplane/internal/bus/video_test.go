@@ -19,7 +19,7 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestEnqueuePollsQueuesEachJobOnce(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.proxy)
+	js, err := jetstream.New(p.server.Connect())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,12 @@ type Pusher interface {
 	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for
 	// the units.
 	Recall(session wire.SessionID, r wire.Recall) error
-	// Push sends a change to every proxy. acks receives each acknowledgement until stop is called.
-	Push(ctx context.Context, c wire.KeyChange, acks func(wire.Ack)) (stop func(), err error)
-	// AskReserved asks every proxy what the running requests of an account reserve. answers receives each answer until
-	// stop is called.
-	AskReserved(ctx context.Context, q wire.ReservedRequest, answers func(wire.ReservedResponse)) (stop func(), err error)
+	// Push sends a change to every proxy. acks receives each acknowledgement, with the name of the proxy that sent it,
+	// until stop is called.
+	Push(ctx context.Context, c wire.KeyChange, acks func(proxy string, a wire.Ack)) (stop func(), err error)
+	// AskReserved asks every proxy what the running requests of an account reserve. answers receives each answer,
+	// with the name of the proxy that sent it, until stop is called.
+	AskReserved(ctx context.Context, q wire.ReservedRequest, answers func(proxy string, a wire.ReservedResponse)) (stop func(), err error)
 	// RecordRevocation records a revocation outside of Postgres, so that it survives a loss of commits. A revocation
 	// counts as confirmed only when it is recorded.
 	RecordRevocation(ctx context.Context, c wire.KeyChange) error
@@ -44,7 +45,7 @@ const pushInterval = 250 * time.Millisecond
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
-	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan wire.Ack, 64)}
+	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan sentAck, 64)}
 	confirmation, err := a.run(ctx)
 	if err != nil {
 		return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
@@ -52,14 +53,21 @@ func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.C
 	return confirmation, nil
 }
 
+// sentAck is an acknowledgement with the name of the proxy that sent it.
+type sentAck struct {
+	wire.Ack
+	proxy string
+}
+
 // announcement is the state of one call of Announce.
 type announcement struct {
 	service *Service
 	change  wire.KeyChange
 	start   time.Time
-	acks    chan wire.Ack
-	// barrier is nil until the active sessions were read.
+	acks    chan sentAck
+	// barrier is nil until the active sessions were read. proxies has their names.
 	barrier *session.Barrier
+	proxies map[wire.SessionID]string
 	// recorded is true once the change needs no record in the recovery bucket, or has one.
 	recorded bool
 	// survivesLoss is true once the active sessions were read after the change was recorded. Before that, a loss of
@@ -106,6 +114,10 @@ func (a *announcement) readActive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.proxies = make(map[wire.SessionID]string, len(active))
+	for _, s := range active {
+		a.proxies[s.Session] = s.Proxy
+	}
 	if a.barrier == nil {
 		a.barrier = session.NewBarrier(a.change.Revision, active)
 	} else {
@@ -131,9 +143,9 @@ func (a *announcement) recordRevocation(ctx context.Context) bool {
 // push sends the change once, and then collects acknowledgements for
 // pushInterval. It returns true as soon as the barrier is done.
 func (a *announcement) push(ctx context.Context) (done bool, err error) {
-	stop, err := a.service.pusher.Push(ctx, a.change, func(ack wire.Ack) {
+	stop, err := a.service.pusher.Push(ctx, a.change, func(proxy string, ack wire.Ack) {
 		select {
-		case a.acks <- ack:
+		case a.acks <- sentAck{ack, proxy}:
 		case <-ctx.Done():
 		}
 	})
@@ -149,7 +161,9 @@ func (a *announcement) push(ctx context.Context) (done bool, err error) {
 		}
 		select {
 		case ack := <-a.acks:
-			a.barrier.Ack(ack)
+			if name := a.proxies[ack.Session]; name != "" && name == ack.proxy { // no proxy can speak for another
+				a.barrier.Ack(ack.Ack)
+			}
 		case <-interval.C:
 			return false, nil
 		case <-ctx.Done():

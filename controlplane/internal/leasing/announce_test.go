@@ -1,13 +1,15 @@
 package leasing
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
@@ -17,6 +19,8 @@ import (
 // fakePusher is a Pusher. It calls proxies for each push, in a new goroutine.
 type fakePusher struct {
 	proxies func(push int, ack func(wire.Ack))
+	// forger is the proxy that sends all acknowledgements; empty for that of the session.
+	forger  string
 	fails   error
 	pushes  int
 	stopped int
@@ -26,20 +30,23 @@ func (p *fakePusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
 func (p *fakePusher) RecordRevocation(context.Context, wire.KeyChange) error { return nil }
 
-func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(wire.ReservedResponse)) (func(), error) {
+func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(string, wire.ReservedResponse)) (func(), error) {
 	return nil, errPush
 }
 
-func (p *fakePusher) Push(_ context.Context, _ wire.KeyChange, acks func(wire.Ack)) (func(), error) {
+func (p *fakePusher) Push(_ context.Context, _ wire.KeyChange, acks func(string, wire.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails
 	}
 	p.pushes++
 	if p.proxies != nil {
-		go p.proxies(p.pushes, acks)
+		go p.proxies(p.pushes, func(a wire.Ack) { acks(cmp.Or(p.forger, proxyOf(a.Session)), a) })
 	}
 	return func() { p.stopped++ }, nil
 }
+
+// proxyOf returns the name of the proxy of a session.
+func proxyOf(session wire.SessionID) string { return fmt.Sprintf("proxy-%d", session) }
 
 var errPush = errors.New("push failed")
 
@@ -47,7 +54,7 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const rev, anyPushes = 7, -1
 	valid := Config{}.withDefaults()
-	two := []session.ActiveSession{{Session: 1, Remaining: 10 * time.Second}, {Session: 2, Remaining: 20 * time.Second}}
+	two := []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 10 * time.Second}, {Session: 2, Proxy: proxyOf(2), Remaining: 20 * time.Second}}
 	tests := []struct {
 		name string
 		// active are the active sessions at first; later changes them after a second.
@@ -105,33 +112,35 @@ func TestAnnounce(t *testing.T) {
 			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "an expired session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Remaining: -time.Hour}},
+			name: "an expired session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: -time.Hour}},
 			later: func(m *fakeStore) { m.active = nil },
 			want:  propagation.Confirmation{Effective: true}, after: time.Second, pushes: 5,
 		},
 		{
-			name: "both proxies had applied the change before", active: []session.ActiveSession{{Session: 1, AppliedRevision: rev}, {Session: 2, AppliedRevision: rev + 1}},
+			name: "both proxies had applied the change before", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev}, {Session: 2, Proxy: proxyOf(2), AppliedRevision: rev + 1}},
 			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, pushes: 1,
 		},
 		{
 			name: "one session reports the change in a heartbeat", active: two,
 			later: func(m *fakeStore) {
-				m.active = []session.ActiveSession{{Session: 1, AppliedRevision: rev, Remaining: 30 * time.Second}, two[1]}
+				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev, Remaining: 30 * time.Second}, two[1]}
 			},
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
 			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
 		},
 		{
 			name: "a heartbeat with the old revision extends the wait", active: two[:1], limit: 4900 * time.Millisecond,
-			later: func(m *fakeStore) { m.active = []session.ActiveSession{{Session: 1, Remaining: 30 * time.Second}} },
+			later: func(m *fakeStore) {
+				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}}
+			},
 			want: propagation.Confirmation{
-				Bound: 30*time.Second + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Remaining: 30 * time.Second}},
+				Bound: 30*time.Second + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}},
 			},
 			after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
-			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Remaining: time.Hour}},
-			want:  propagation.Confirmation{Bound: time.Hour + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Remaining: time.Hour}}},
+			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}},
+			want:  propagation.Confirmation{Bound: time.Hour + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
@@ -164,7 +173,7 @@ func TestAnnounce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
+				if diff := gocmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("confirmation (-want +got):\n%s", diff)
 				}
 				// Announce checks for changes once per push interval.
@@ -187,7 +196,7 @@ func TestAnnounceReturnsErrorsOfPushAndStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newFakeStore(0, 0)
-		store.active = []session.ActiveSession{{Session: 1, Remaining: time.Second}}
+		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Second}}
 		if _, err := newService(store, &fakePusher{fails: errPush}).Announce(t.Context(), wire.KeyChange{}); !errors.Is(err, errPush) {
 			t.Errorf("got %v; want %v", err, errPush)
 		}

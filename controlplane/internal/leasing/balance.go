@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"modelgateway/shared/wire"
@@ -44,14 +45,14 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 	if err != nil {
 		return nil, false, err
 	}
-	waiting := map[wire.SessionID]bool{}
-	for _, id := range live {
-		waiting[id] = true
-	}
+	waiting := maps.Clone(live)
 	ctx, cancel := context.WithTimeout(ctx, reservedWait)
 	defer cancel()
 	answers := make(chan wire.ReservedResponse, len(live)+1)
-	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(a wire.ReservedResponse) {
+	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(proxy string, a wire.ReservedResponse) {
+		if live[a.Session] != proxy {
+			return // another proxy cannot speak for the session
+		}
 		select {
 		case answers <- a:
 		case <-ctx.Done():
@@ -65,7 +66,7 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 	for len(waiting) > 0 {
 		select {
 		case a := <-answers:
-			if waiting[a.Session] {
+			if _, waits := waiting[a.Session]; waits {
 				delete(waiting, a.Session)
 				for pool, amount := range a.Reserved {
 					sum[pool] += amount

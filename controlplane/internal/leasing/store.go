@@ -32,8 +32,8 @@ type Store interface {
 	// Balance returns the balance of an account and the limit of one of its keys. The reserved amounts include idle
 	// units and unsettled charges.
 	Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.BalanceResponse, error)
-	// LiveSessions returns the active sessions.
-	LiveSessions(ctx context.Context) ([]wire.SessionID, error)
+	// LiveSessions returns the active sessions with the names of their proxies.
+	LiveSessions(ctx context.Context) (map[wire.SessionID]string, error)
 	// ActiveSessions returns the sessions that may admit requests, for the barrier of a committed change. Those that have not
 	// applied it are fenced if they have expired by more than margin. During the recovery wait after a loss of commits, one
 	// entry stands for all sessions that Postgres does not know. If the change itself was lost, the error is ErrChangeLost.

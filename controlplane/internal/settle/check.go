@@ -29,20 +29,27 @@ type Facts interface {
 	// WithoutLease returns the holders whose session cannot have admitted a request of the account, as it holds no lease.
 	// Sessions that are not active, or that began before a loss of commits, are left out.
 	WithoutLease(ctx context.Context, holders []Holder) ([]Holder, error)
+	// Owners reports for each publisher whether the session is one of its proxy. Unknown sessions are left out: their
+	// proxies register them again after a loss of commits.
+	Owners(ctx context.Context, publishers []Publisher) (map[Publisher]bool, error)
 }
 
 // knownFacts keeps facts that do not change: the price versions that were read,
-// and the accounts that have held a lease in a session, as a session keeps its
-// leases until it is closed.
+// the accounts that have held a lease in a session, as a session keeps its leases
+// until it is closed, and the sessions that were found to be their publishers'.
 type knownFacts struct {
-	facts    Facts
-	mu       sync.Mutex
-	versions map[int64]PriceVersion
-	holders  map[Holder]struct{}
+	facts      Facts
+	mu         sync.Mutex
+	versions   map[int64]PriceVersion
+	holders    map[Holder]struct{}
+	publishers map[Publisher]struct{}
 }
 
-// maxKnownHolders bounds the memory; beyond it, all are looked up once more.
-const maxKnownHolders = 200_000
+// maxKnownHolders and maxKnownPublishers bound the memory; beyond them, all are looked up once more.
+const (
+	maxKnownHolders    = 200_000
+	maxKnownPublishers = 10_000
+)
 
 // versionsOf returns the price versions that the items refer to, as far as they
 // exist.
@@ -113,16 +120,71 @@ func (k *knownFacts) withoutLease(ctx context.Context, wanted map[Holder]bool) (
 	return without, nil
 }
 
+// foreign returns those publishers whose session is one of another proxy.
+func (k *knownFacts) foreign(ctx context.Context, wanted map[Publisher]bool) (map[Publisher]bool, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var unknown []Publisher
+	for p := range wanted {
+		if _, ok := k.publishers[p]; !ok {
+			unknown = append(unknown, p)
+		}
+	}
+	foreign := map[Publisher]bool{}
+	if len(unknown) == 0 {
+		return foreign, nil
+	}
+	owners, err := k.facts.Owners(ctx, unknown)
+	if err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	if k.publishers == nil || len(k.publishers)+len(unknown) > maxKnownPublishers {
+		k.publishers = make(map[Publisher]struct{}, len(unknown))
+	}
+	for p, owner := range owners {
+		if owner {
+			k.publishers[p] = struct{}{}
+		} else {
+			foreign[p] = true
+		}
+	}
+	return foreign, nil
+}
+
 // check sets a quarantine reason for the events that a proxy cannot have reported
 // in good order.
 func (s *Settler) check(ctx context.Context, items []Item) error {
 	if s.known.facts == nil {
 		return nil
 	}
+	if err := s.checkPublishers(ctx, items); err != nil {
+		return err
+	}
 	if err := s.checkCosts(ctx, items); err != nil {
 		return err
 	}
 	return s.checkLeases(ctx, items)
+}
+
+// checkPublishers puts the events into quarantine that a proxy has published for a
+// session of another.
+func (s *Settler) checkPublishers(ctx context.Context, items []Item) error {
+	wanted := map[Publisher]bool{}
+	for i := range items {
+		if items[i].Publisher != nil {
+			wanted[*items[i].Publisher] = true
+		}
+	}
+	foreign, err := s.known.foreign(ctx, wanted)
+	if err != nil || len(foreign) == 0 {
+		return err
+	}
+	for i := range items {
+		if p := items[i].Publisher; p != nil && foreign[*p] {
+			items[i].reject("event of session %d was published by the proxy %q, which does not have the session", items[i].Session, p.Proxy)
+		}
+	}
+	return nil
 }
 
 // checkLeases sets a quarantine reason for events of requests that their session

@@ -28,6 +28,8 @@ type Item struct {
 	Session, Seq int64
 	// BatchSession is the session of the message that the event came in; zero if it is no batch.
 	BatchSession int64
+	// Publisher is nil if the event does not come from the usage stream.
+	Publisher *Publisher
 	// Event is nil if the payload is invalid; QuarantineReason says why.
 	Event            *event.Usage
 	RequestID        ident.UUID
@@ -80,13 +82,26 @@ func DecodeBatch(payload []byte) []Item {
 	return items
 }
 
+// Publisher is the subject on which a batch was published: that of one session of
+// one proxy. NATS can restrict a proxy to subjects with its own name.
+type Publisher struct {
+	Proxy   string
+	Session int64
+}
+
 // RejectForeign puts all events of a message into quarantine that was published
 // on the subject of another session than that of its batch.
 func RejectForeign(items []Item, published string) {
 	for i := range items {
-		items[i].Event, items[i].Seq = nil, 0
-		items[i].QuarantineReason = reason(fmt.Errorf("event of session %d was published on %s", items[i].Session, published))
+		items[i].reject("event of session %d was published on %s", items[i].Session, published)
 	}
+}
+
+// reject puts an event into quarantine that its session did not report. Its
+// sequence number does not count: the event that has the number may still come.
+func (i *Item) reject(format string, args ...any) {
+	i.Event, i.Seq = nil, 0
+	i.QuarantineReason = reason(fmt.Errorf(format, args...))
 }
 
 // newItem validates one event of a batch. If the event names another session than

@@ -193,7 +193,7 @@ func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admis
 func connect(cfg *config.Config, log *slog.Logger) (*bus.Bus, error) {
 	return bus.Connect(bus.Config{
 		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
-		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: "dataplane " + cfg.Name,
+		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile, Name: cfg.Name,
 	}, log)
 }
 

@@ -320,7 +320,7 @@ func (p *controlPlane) down() {
 
 func serve[Q, A any](t *testing.T, p *controlPlane, name string, answer func(*Q) A) {
 	t.Helper()
-	_, err := p.conn.QueueSubscribe(name, subject.Queue, func(m *nats.Msg) {
+	_, err := p.conn.QueueSubscribe(subject.FromAll(name), subject.Queue, func(m *nats.Msg) {
 		q := new(Q)
 		if err := json.Unmarshal(m.Data, q); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -29,7 +29,7 @@ type Config struct {
 	URL, User, Password string
 	// CAFile and CertFile turn on TLS. If they are empty, the scheme of the URL decides.
 	CAFile, CertFile, KeyFile string
-	// Name is the proxy's name in the server's list of connections.
+	// Name is the proxy's name. It is part of the subjects of its messages.
 	Name string
 	// Options are further options of the NATS client, for tests.
 	Options []nats.Option
@@ -53,6 +53,7 @@ type Bus struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	log      *slog.Logger
+	proxy    string // its name
 	handlers Handlers
 	// Tests change these.
 	bucketCheckInterval, fetchTimeout time.Duration
@@ -66,7 +67,8 @@ type Bus struct {
 // made before take effect with the connection.
 func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
-		nats.Name(cfg.Name), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
+		nats.Name("dataplane " + cfg.Name), nats.CustomInboxPrefix(subject.Inbox(cfg.Name)),
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond),
 		// A message that cannot be sent now must not be sent later: its sender repeats it.
 		nats.ReconnectBufSize(-1),
 		nats.RetryOnFailedConnect(true), nats.IgnoreAuthErrorAbort(),
@@ -98,7 +100,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: create JetStream client: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
+	return &Bus{nc: nc, js: js, log: log, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
 // Subscribe subscribes to the messages for every proxy and sets the handlers. It
@@ -192,8 +194,9 @@ func (b *Bus) Close() {
 	b.nc.Close()
 }
 
-// send sends a request to a subject and decodes the response.
-func send[Response any](ctx context.Context, b *Bus, to string, request any) (*Response, error) {
+// send sends a request under the name of the proxy and decodes the response.
+func send[Response any](ctx context.Context, b *Bus, name string, request any) (*Response, error) {
+	to := subject.From(name, b.proxy)
 	data, err := json.Marshal(request)
 	if err != nil {
 		return nil, fmt.Errorf("bus: encode request to %s: %w", to, err)
@@ -256,7 +259,7 @@ func (b *Bus) Balance(ctx context.Context, q *wire.BalanceRequest) (*wire.Balanc
 // PublishUsage publishes a batch of usage events and waits for the acknowledgement
 // of the usage stream.
 func (b *Bus) PublishUsage(ctx context.Context, session int64, batchID string, payload []byte) error {
-	if _, err := b.js.Publish(ctx, subject.Usage(session), payload, jetstream.WithMsgID(batchID)); err != nil {
+	if _, err := b.js.Publish(ctx, subject.Usage(b.proxy, session), payload, jetstream.WithMsgID(batchID)); err != nil {
 		return fmt.Errorf("bus: publish usage: %w", err)
 	}
 	return nil
@@ -273,11 +276,16 @@ func handle[Message any](b *Bus, m *nats.Msg, handler func(*Message)) {
 	handler(message)
 }
 
-// reply replies to a message, if its sender expects a reply.
+// reply replies to a pushed message under the name of the proxy, if its sender
+// expects a reply.
 func (b *Bus) reply(m *nats.Msg, response any) {
+	to, expected := subject.Answer(m.Reply, b.proxy)
+	if !expected {
+		return
+	}
 	data, err := json.Marshal(response)
-	if err == nil && m.Reply != "" {
-		err = m.Respond(data)
+	if err == nil {
+		err = b.nc.Publish(to, data)
 	}
 	if err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		b.log.Warn("reply to a message failed", slog.String("subject", m.Subject), slog.Any("error", err))

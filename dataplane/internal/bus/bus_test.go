@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
+	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -35,8 +37,11 @@ type fixture struct {
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	server := natstest.New(t)
-	b, err := Connect(Config{URL: server.URL(), Name: "test"}, slog.New(slog.DiscardHandler))
+	server := natstest.New(t, natstest.Planes(t, "test"))
+	log := slog.New(slog.DiscardHandler)
+	b, err := Connect(Config{URL: server.URL(), User: natsuser.NameOf("test"), Password: natstest.Password, Name: "test", Options: []nats.Option{
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { t.Errorf("NATS client: %v", err) }),
+	}}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +57,7 @@ func setup(t *testing.T) *fixture {
 // answer answers requests to a subject as the control plane.
 func answer[Q, A any](t *testing.T, b *fixture, name string, f func(Q) A) {
 	t.Helper()
-	_, err := b.remote.QueueSubscribe(name, subject.Queue, func(m *nats.Msg) {
+	_, err := b.remote.QueueSubscribe(subject.From(name, "test"), subject.Queue, func(m *nats.Msg) {
 		var q Q
 		if err := json.Unmarshal(m.Data, &q); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -71,6 +76,27 @@ func answer[Q, A any](t *testing.T, b *fixture, name string, f func(Q) A) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// ask pushes a message as the control plane and returns the reply of the proxy.
+func (b *fixture) ask(t *testing.T, name string, data []byte) *nats.Msg {
+	t.Helper()
+	to := subject.NewAnswer(rand.Text())
+	replies, err := b.remote.SubscribeSync(subject.FromAll(to))
+	if err == nil {
+		err = b.remote.PublishRequest(name, to, data)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := replies.NextMsgWithContext(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if proxy := subject.Sender(reply.Subject); proxy != "test" {
+		t.Errorf("the reply to %s is from %q", name, proxy)
+	}
+	return reply
 }
 
 // push publishes a message as the control plane.
@@ -128,7 +154,7 @@ func TestRequestFailsWithoutValidResponse(t *testing.T) {
 		t.Errorf("without a responder: got %v; want %v", err, admission.ErrNoControlPlane)
 	}
 	received := make(chan struct{})
-	sub, err := b.remote.Subscribe(subject.LeaseRequest, func(*nats.Msg) { close(received) })
+	sub, err := b.remote.Subscribe(subject.FromAll(subject.LeaseRequest), func(*nats.Msg) { close(received) })
 	if err == nil {
 		err = b.remote.Flush()
 	}
@@ -251,10 +277,7 @@ func TestKeyChangesAreAcknowledged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := b.remote.RequestWithContext(t.Context(), subject.KeyChange, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := b.ask(t, subject.KeyChange, data)
 	var ack wire.Ack
 	if err := json.Unmarshal(reply.Data, &ack); err != nil {
 		t.Fatal(err)
@@ -309,7 +332,7 @@ func TestPublishUsageStoresEachBatchOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(m.Data) != want || m.Subject != subject.Usage(7) {
+		if string(m.Data) != want || m.Subject != subject.Usage("test", 7) {
 			t.Errorf("message %d: %q on %s; want %q", n, m.Data, m.Subject, want)
 		}
 	}
@@ -346,7 +369,7 @@ func TestReconnectKeepsSubscriptionsAndSendsNoOldMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := stream.GetLastMsgForSubject(t.Context(), subject.Usage(7)); err != nil || string(m.Data) != "sent" || m.Sequence != 1 {
+	if m, err := stream.GetLastMsgForSubject(t.Context(), subject.Usage("test", 7)); err != nil || string(m.Data) != "sent" || m.Sequence != 1 {
 		t.Errorf("got %+v, %v; want the message that was published after the reconnect", m, err)
 	}
 	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})

@@ -3,7 +3,6 @@ package bus
 import (
 	"encoding/json"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,10 +22,10 @@ func TestDescribeHandlerAnswersRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reply, err := b.nc.Request(subject.Describe, request, time.Minute)
-	if err != nil {
+	if err := b.nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	reply := b.ask(t, subject.Describe, request)
 	var got wire.DescribeResponse
 	if err := json.Unmarshal(reply.Data, &got); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/scripts/e2e/rig"
@@ -32,12 +33,13 @@ func TestChaos_dup_shuffle_events(t *testing.T) {
 		for _, b := range batches(t, js) {
 			bySession[b.Session] = append(bySession[b.Session], b.Events...)
 		}
+		proxies := proxiesOf(t, l.r)
 		for session, events := range bySession {
 			events = append(events, events[:len(events)/2]...)
 			rand.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
 			for len(events) > 0 {
 				n := 1 + rand.N(min(len(events), maxBatch))
-				publish(t, js, session, events[:n]...)
+				publish(t, js, proxies[session], session, events[:n]...)
 				events, published = events[n:], published+n
 			}
 		}
@@ -83,7 +85,7 @@ func TestChaos_altered_duplicate_quarantined(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.r.AwaitUsage(t, e.RequestID)
-			publish(t, js, b.Session, raw, text, raw) // the valid duplicates in the same batch are accepted
+			publish(t, js, proxiesOf(t, l.r)[b.Session], b.Session, raw, text, raw) // the valid duplicates in the same batch are accepted
 			altered[e.RequestID] = before
 		}
 	}
@@ -145,15 +147,29 @@ func batches(t *testing.T, js jetstream.JetStream) (all []event.Batch) {
 	return all
 }
 
-// publish publishes events as a batch of their session.
-func publish(t *testing.T, js jetstream.JetStream, session int64, events ...json.RawMessage) {
+// proxiesOf returns the names of the proxies by session.
+func proxiesOf(t *testing.T, r *rig.Rig) map[int64]string {
+	t.Helper()
+	rows, err := r.Postgres(t).Query(t.Context(), "select id, name from proxy_sessions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, session, name := map[int64]string{}, int64(0), ""
+	if _, err := pgx.ForEachRow(rows, []any{&session, &name}, func() error { names[session] = name; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// publish publishes events as a batch of their session and its proxy.
+func publish(t *testing.T, js jetstream.JetStream, proxy string, session int64, events ...json.RawMessage) {
 	t.Helper()
 	id := ident.Kind("bat").New()
 	payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: id, Session: session, Events: events})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.Publish(t.Context(), subject.Usage(session), payload, jetstream.WithMsgID(id)); err != nil {
+	if _, err := js.Publish(t.Context(), subject.Usage(proxy, session), payload, jetstream.WithMsgID(id)); err != nil {
 		t.Fatalf("publish usage: %v", err)
 	}
 }

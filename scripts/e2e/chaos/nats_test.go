@@ -79,7 +79,7 @@ func TestChaos_usage_stream_full(t *testing.T) {
 	}
 	resize(func(s jetstream.StreamState) int64 { return int64(s.Bytes) })
 	l.await(t, 60, answered)
-	if _, err := js.Publish(t.Context(), subject.Usage(1<<40), make([]byte, 10_000)); err == nil {
+	if _, err := js.Publish(t.Context(), subject.Usage("nobody", 1<<40), make([]byte, 10_000)); err == nil {
 		t.Error("the stream takes messages; want it to be full")
 	}
 	resize(func(jetstream.StreamState) int64 { return -1 })

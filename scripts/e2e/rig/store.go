@@ -34,7 +34,7 @@ func (r *Rig) Number(ctx context.Context, query string, args ...any) (n int64, e
 	return n, nil
 }
 
-// NATS connects to NATS with the credentials of the control plane.
+// NATS connects to NATS as the operator, who may do everything.
 func (r *Rig) NATS(t *testing.T) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(r.stack.State().NATSURL)

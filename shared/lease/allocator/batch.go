@@ -57,13 +57,14 @@ func (b *Batch) locked(session wire.SessionID, reports []wire.LeaseReport, needs
 }
 
 // ApplyReturn applies a Return. The status of the response is Done, Fenced for a
-// session that holds nothing any more, or Unavailable.
+// session that holds nothing any more, or Unavailable. A message without the boot
+// id of its session comes from another proxy and has no effect.
 func (b *Batch) ApplyReturn(r *wire.Return) wire.ReturnResponse {
 	if b.locked(r.Session, r.Reports, nil) {
 		return wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable}
 	}
 	record := b.Sessions[r.Session]
-	if record == nil || !record.CanReturn() {
+	if record == nil || record.BootID != r.BootID || !record.CanReturn() {
 		return wire.ReturnResponse{V: wire.Version, Status: wire.Fenced}
 	}
 	reports := b.believed(record, r.Account, r.Reports)
@@ -125,7 +126,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
 	switch {
-	case record == nil || !record.CanReturn():
+	case record == nil || record.BootID != request.BootID || !record.CanReturn():
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
 	case last != nil && request.Number <= last.Number: // a fenced session must learn of its grants, in order to return them
 		return &last.Response, false

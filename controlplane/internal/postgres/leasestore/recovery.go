@@ -16,11 +16,11 @@ import (
 )
 
 // LiveSessions implements leasing.Store.
-func (l *Store) LiveSessions(ctx context.Context) ([]wire.SessionID, error) {
+func (l *Store) LiveSessions(ctx context.Context) (map[wire.SessionID]string, error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
-	live := make([]wire.SessionID, len(rows))
-	for i, row := range rows {
-		live[i] = wire.SessionID(row.ID)
+	live := make(map[wire.SessionID]string, len(rows))
+	for _, row := range rows {
+		live[wire.SessionID(row.ID)] = row.Name
 	}
 	return live, postgres.Translate("list sessions", err)
 }

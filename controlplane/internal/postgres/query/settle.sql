@@ -96,6 +96,12 @@ where s.state = 1 and (c.lost_at is null or s.registered_at > c.lost_at)
             and (p.unlimited or exists (select from leases l where l.pool_id = p.id and l.session_id = e.session_id))
     );
 
+-- name: SessionOwners :many
+-- Whether each session is one of the given proxy; unknown sessions are left out.
+select s.id as session_id, e.proxy::text as proxy, (s.name = e.proxy)::boolean as owner
+from (select unnest(@session_ids::bigint[]) as session_id, unnest(@proxies::text[]) as proxy) as e
+join proxy_sessions s on s.id = e.session_id;
+
 -- name: QuarantinedBefore :many
 -- The reasons for which these events are in quarantine.
 select q.session_id, q.seq, q.reason, q.payload, q.resolution

@@ -49,6 +49,23 @@ func (s *Store) WithoutLease(ctx context.Context, holders []settle.Holder) ([]se
 	return without, nil
 }
 
+// Owners implements settle.Facts.
+func (s *Store) Owners(ctx context.Context, publishers []settle.Publisher) (map[settle.Publisher]bool, error) {
+	var arg sqlcgen.SessionOwnersParams
+	for _, p := range publishers {
+		arg.SessionIds, arg.Proxies = append(arg.SessionIds, p.Session), append(arg.Proxies, p.Proxy)
+	}
+	rows, err := s.db.Queries().SessionOwners(ctx, arg)
+	if err != nil {
+		return nil, postgres.Translate("find the proxies of sessions", err)
+	}
+	owners := make(map[settle.Publisher]bool, len(rows))
+	for _, r := range rows {
+		owners[settle.Publisher{Proxy: r.Proxy, Session: r.SessionID}] = r.Owner
+	}
+	return owners, nil
+}
+
 // dropQuarantined removes from absent the events that Postgres refused in an
 // earlier delivery of their message, and those that an operator has dismissed. They
 // are quarantined again, which has no effect. Otherwise every delivery would look

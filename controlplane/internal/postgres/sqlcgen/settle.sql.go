@@ -265,6 +265,44 @@ func (q *Queries) QuarantinedBefore(ctx context.Context, arg QuarantinedBeforePa
 	return items, nil
 }
 
+const sessionOwners = `-- name: SessionOwners :many
+select s.id as session_id, e.proxy::text as proxy, (s.name = e.proxy)::boolean as owner
+from (select unnest($1::bigint[]) as session_id, unnest($2::text[]) as proxy) as e
+join proxy_sessions s on s.id = e.session_id
+`
+
+type SessionOwnersParams struct {
+	SessionIds []int64
+	Proxies    []string
+}
+
+type SessionOwnersRow struct {
+	SessionID int64
+	Proxy     string
+	Owner     bool
+}
+
+// Whether each session is one of the given proxy; unknown sessions are left out.
+func (q *Queries) SessionOwners(ctx context.Context, arg SessionOwnersParams) ([]SessionOwnersRow, error) {
+	rows, err := q.db.Query(ctx, sessionOwners, arg.SessionIds, arg.Proxies)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionOwnersRow
+	for rows.Next() {
+		var i SessionOwnersRow
+		if err := rows.Scan(&i.SessionID, &i.Proxy, &i.Owner); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const settledSeqs = `-- name: SettledSeqs :many
 select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
 from proxy_sessions s

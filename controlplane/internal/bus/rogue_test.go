@@ -1,0 +1,250 @@
+package bus_test
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/natsuser"
+	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
+)
+
+// rogue is a connection with the password of a proxy, in the hands of an attacker.
+type rogue struct {
+	*nats.Conn
+	t       *testing.T
+	refused chan error
+}
+
+// connectRogue connects as a user of the data plane.
+func (p *env) connectRogue(user string) *rogue {
+	p.t.Helper()
+	r := &rogue{t: p.t, refused: make(chan error, 100)}
+	r.Conn = p.server.Connect(nats.UserInfo(user, natstest.Password), nats.CustomInboxPrefix(subject.Inbox("rogue")),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { r.refused <- err }))
+	return r
+}
+
+// wantRefused checks that NATS has refused the last message or subscription.
+func (r *rogue) wantRefused(what string, err error) {
+	r.t.Helper()
+	if err == nil {
+		err = r.Flush()
+	}
+	if err != nil {
+		r.t.Fatalf("%s: %v", what, err)
+	}
+	select { // NATS answers a ping after the refusal of what came before
+	case err := <-r.refused:
+		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), what) {
+			r.t.Errorf("%s: got %v; want a permissions violation", what, err)
+		}
+	case <-r.t.Context().Done():
+		r.t.Errorf("%s was not refused", what)
+	}
+}
+
+func TestPasswordOfOneProxyOpensNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "proxy", "rogue")
+	p.connectReplica(new(streamCounter))
+	r := p.connectRogue(natsuser.NameOf("rogue"))
+	for _, what := range []string{
+		subject.Usage("proxy", int64(p.session)), subject.From(subject.Register, "proxy"), subject.From(subject.LeaseRequest, "proxy"),
+		subject.From(subject.NewAnswer("x"), "proxy"), subject.Inbox("proxy") + ".x", subject.ControlInbox + ".x",
+	} {
+		r.wantRefused(what, r.Publish(what, nil))
+	}
+	for _, what := range []string{subject.Inbox("proxy") + ".>", subject.ProxyInbox + ".>", subject.FromAll(subject.NewAnswer("*"))} {
+		_, err := r.SubscribeSync(what)
+		r.wantRefused(what, err)
+	}
+}
+
+func TestPasswordsOfTheDataPlaneOpenNothingOfTheControlPlane(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "rogue")
+	p.connectReplica(new(streamCounter))
+	for _, user := range []string{natsuser.NameOf("rogue"), natsuser.DataPlane} {
+		r := p.connectRogue(user)
+		for _, what := range []string{
+			subject.KeyChange, subject.Recall(7), subject.Settled(7), subject.VideoPoll("vid_1"),
+			"$KV." + subject.CatalogBucket + ".head", "$KV." + subject.RecoveryBucket + "." + subject.RecoveryMembership,
+			"$JS.API.STREAM.DELETE." + subject.UsageStream, "$JS.API.STREAM.PURGE." + subject.UsageStream,
+			"$JS.API.STREAM.UPDATE." + subject.UsageStream, "$JS.API.STREAM.MSG.GET." + subject.UsageStream,
+			"$JS.API.CONSUMER.CREATE." + subject.UsageStream + ".x", "$JS.API.CONSUMER.DELETE." + subject.UsageStream + ".settler",
+			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".settler",
+			"$JS.API.DIRECT.GET.KV_" + subject.RecoveryBucket, "$JS.API.CONSUMER.CREATE.KV_" + subject.RecoveryBucket + ".x",
+			"$JS.API.STREAM.CREATE.X",
+		} {
+			r.wantRefused(what, r.Publish(what, nil))
+		}
+		for _, what := range []string{
+			">", "_INBOX.>", subject.ControlInbox + ".>", subject.UsageAll, subject.FromAll(subject.LoadKey), subject.VideoJobAll,
+			"$KV." + subject.RecoveryBucket + ".>", "$JS.>",
+		} {
+			_, err := r.SubscribeSync(what)
+			r.wantRefused(what, err)
+		}
+	}
+}
+
+func TestControlPlaneMayNotDeleteStreamsNorSpeakForProxies(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	r := p.connectRogue(natsuser.ControlPlane)
+	for _, what := range []string{
+		"$JS.API.STREAM.DELETE." + subject.UsageStream, "$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.PURGE.KV_" + subject.RecoveryBucket,
+		subject.Usage("proxy", 1), subject.From(subject.Register, "proxy"), subject.From(subject.NewAnswer("x"), "proxy"),
+	} {
+		r.wantRefused(what, r.Publish(what, nil))
+	}
+}
+
+func TestUsageOfASessionOfAnotherProxyIsQuarantined(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "proxy", "rogue")
+	marks := p.subscribeWatermarks()
+	store := settlestore.New(p.db)
+	p.connectReplica(new(streamCounter)).ConsumeUsage(settle.New(store, store), prometheus.NewRegistry())
+	js, err := jetstream.New(p.connectRogue(natsuser.NameOf("rogue")).Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), subject.Usage("rogue", int64(p.session)), p.freeUsage(1, 2), jetstream.WithMsgID(rand.Text())); err != nil {
+		t.Fatal(err)
+	}
+	p.publish(p.freeUsage(1))
+	p.awaitWatermark(marks, 1)
+	if got := p.queryInt(`select count(*) from quarantine where seq = 0 and session_id = $1 and reason like '%by the proxy "rogue"%'`, p.session); got != 2 {
+		t.Errorf("%d forged events in quarantine; want 2", got)
+	}
+	if got := p.queryInt("select count(*) from usage_records"); got != 1 {
+		t.Errorf("%d events are settled; want that of the session's own proxy", got)
+	}
+}
+
+// freeUsage returns a message with events without a cost.
+func (p *env) freeUsage(seqs ...int64) []byte {
+	p.t.Helper()
+	var batch event.Batch
+	if err := json.Unmarshal(p.usage(seqs...), &batch); err != nil {
+		p.t.Fatal(err)
+	}
+	for i, raw := range batch.Events {
+		var e event.Usage
+		err := json.Unmarshal(raw, &e)
+		if err == nil {
+			e.Cost = 0
+			batch.Events[i], err = json.Marshal(e)
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	payload, err := json.Marshal(batch)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return payload
+}
+
+func TestRegistrationUnderAnotherNameIsDropped(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "proxy", "rogue")
+	p.serve()
+	r := p.connectRogue(natsuser.NameOf("rogue"))
+	register := func(name string) {
+		data, err := json.Marshal(wire.RegisterRequest{V: wire.Version, Name: name, BootID: "rogue"})
+		if err == nil {
+			err = r.PublishRequest(subject.From(subject.Register, "rogue"), subject.Inbox("rogue")+"."+name, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers, err := r.SubscribeSync(subject.Inbox("rogue") + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	register("proxy")
+	register("rogue") // handled after the first one
+	if m, err := answers.NextMsgWithContext(t.Context()); err != nil || m.Subject != subject.Inbox("rogue")+".rogue" {
+		t.Errorf("got %+v, %v; want a response to the registration under the own name only", m, err)
+	}
+	if got := p.queryInt("select count(*) from proxy_sessions where boot_id = 'rogue' and name = 'proxy'"); got != 0 {
+		t.Errorf("%d sessions were opened under the name of another proxy", got)
+	}
+}
+
+// The control plane may publish where proxies may not, so a request must not choose
+// where its response goes.
+func TestResponsesGoOnlyToTheInboxOfTheirProxy(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "proxy", "rogue")
+	p.serve()
+	r := p.connectRogue(natsuser.NameOf("rogue"))
+	heard, err := p.server.Connect().SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(wire.LoadKeyRequest{KeyHash: p.hash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reply := range []string{subject.KeyChange, subject.Settled(1), subject.Inbox("proxy") + ".x", "$KV." + subject.CatalogBucket + ".head", subject.Inbox("rogue") + ".last"} {
+		if err := r.PublishRequest(subject.From(subject.LoadKey, "rogue"), reply, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for {
+		m, err := heard.NextMsgWithContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Subject == subject.Inbox("rogue")+".last" {
+			return
+		}
+		if strings.Contains(string(m.Data), ident.Account.Format(p.account)) {
+			t.Errorf("a response was sent to %s", m.Subject)
+		}
+	}
+}
+
+func TestMessagesWithoutTheBootIDOfTheirSessionHaveNoEffect(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.serve()
+	account := ident.Account.Format(p.account)
+	needs := [][]wire.Need{{{Pool: p.balance, Kind: wire.Balance, Amount: 30}}}
+	ask := func(boot string, number int64) wire.Status {
+		return request[wire.LeaseResponse](p, subject.LeaseRequest, &wire.LeaseRequest{
+			V: wire.Version, Session: p.session, BootID: boot, Account: account, Number: number, Needs: needs,
+		}).Status
+	}
+	if got := ask("guessed", 5); got != wire.Fenced {
+		t.Errorf("lease request of another proxy: %s; want it refused", got)
+	}
+	if got := ask("boot", 1); got != wire.Done {
+		t.Errorf("lease request of the session: %s", got)
+	}
+	giveBack := &wire.Return{V: wire.Version, Session: p.session, BootID: "guessed", Account: account, Reports: []wire.LeaseReport{{Pool: p.balance, GrantedSeen: 30, Returned: 30}}}
+	if got := request[wire.ReturnResponse](p, subject.Return, giveBack); got.Status != wire.Fenced {
+		t.Errorf("return of another proxy: %+v; want it refused", got)
+	}
+	if got := p.queryInt("select granted - returned from leases where session_id = $1 and pool_id = $2", p.session, p.balance); got < 30 {
+		t.Errorf("%d units are left in the lease; want those of the running request", got)
+	}
+}

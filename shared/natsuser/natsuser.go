@@ -1,0 +1,126 @@
+// Package natsuser holds the permissions of both planes' users in NATS: no more
+// than the planes need, so that a stolen password opens no more than it must.
+//
+// It renders them for operators, as configuration of a NATS server and as values
+// of the NATS chart. The dev stack and the tests run with them.
+package natsuser
+
+import (
+	"slices"
+
+	"modelgateway/shared/subject"
+)
+
+// The names of the users.
+const (
+	ControlPlane = "controlplane"
+	// DataPlane is the user that all proxies share, unless each has one of its own.
+	DataPlane = "dataplane"
+)
+
+// User is a user of NATS.
+type User struct {
+	Name string
+	// Publish and Subscribe are the subjects that the user may use, and no others.
+	Publish, Subscribe []string
+}
+
+// Users returns the user of the control planes and those of the data plane: one
+// for each of the proxies, or, without names, one for all of them.
+func Users(proxies ...string) []User {
+	users := []User{ForControlPlane()}
+	if len(proxies) == 0 {
+		return append(users, ForProxies())
+	}
+	for _, name := range proxies {
+		users = append(users, ForProxy(name))
+	}
+	return users
+}
+
+// requests are the requests of proxies.
+var requests = []string{
+	subject.Register, subject.Heartbeat, subject.Close, subject.LeaseRequest, subject.Return,
+	subject.LoadKey, subject.Balance, subject.VideoCreate, subject.VideoUpdate, subject.VideoGet,
+}
+
+const (
+	catalog  = "KV_" + subject.CatalogBucket
+	recovery = "KV_" + subject.RecoveryBucket
+	poller   = subject.VideoPollStream + "." + subject.VideoPollConsumer
+)
+
+// NameOf returns the name of the user of one proxy.
+func NameOf(proxy string) string { return DataPlane + "-" + proxy }
+
+// ForProxy returns the user of one proxy. It can act under the name of this proxy
+// only, and reads no replies to others.
+func ForProxy(proxy string) User { return dataPlane(NameOf(proxy), subject.Token(proxy)) }
+
+// ForProxies returns the user that all proxies share. With its password, one proxy
+// can act under the name of any other.
+func ForProxies() User { return dataPlane(DataPlane, "*") }
+
+// dataPlane returns a user for the proxies with a token in their subjects.
+func dataPlane(name, token string) User {
+	u := User{
+		Name: name,
+		Publish: []string{
+			subject.UsagePrefix + token + ".*", subject.AnswerPrefix + "*." + token, subject.VideoJobAll,
+			// The catalog: open the bucket and watch it with an own consumer.
+			"$JS.API.STREAM.INFO." + catalog,
+			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
+			"$JS.API.CONSUMER.INFO." + catalog + ".>",
+			"$JS.API.CONSUMER.DELETE." + catalog + ".>",
+			"$JS.FC." + catalog + ".>",
+			// The work queue of video jobs: fetch one and acknowledge it.
+			"$JS.API.CONSUMER.INFO." + poller,
+			"$JS.API.CONSUMER.MSG.NEXT." + poller,
+			"$JS.ACK." + poller + ".>",
+		},
+		Subscribe: []string{
+			subject.ProxyInbox + "." + token + ".>",
+			subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
+		},
+	}
+	for _, request := range requests {
+		u.Publish = append(u.Publish, request+"."+token)
+	}
+	slices.Sort(u.Publish)
+	return u
+}
+
+// ForControlPlane returns the user of the control planes. It may not delete any
+// stream, nor publish under the name of a proxy.
+func ForControlPlane() User {
+	u := User{
+		Name: ControlPlane,
+		Publish: []string{
+			subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
+			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
+			"$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
+			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
+			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".>",
+			"$JS.API.CONSUMER.MSG.NEXT." + subject.VideoJobStream + ".>",
+			"$JS.ACK." + subject.UsageStream + ".>",
+			"$JS.FC." + catalog + ".>", "$JS.FC." + recovery + ".>",
+		},
+		Subscribe: []string{subject.ControlInbox + ".>", subject.AnswerPrefix + ">"},
+	}
+	for _, stream := range []string{subject.UsageStream, subject.VideoPollStream, subject.VideoJobStream, catalog, recovery} {
+		for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET", "DIRECT.GET"} {
+			u.Publish = append(u.Publish, "$JS.API."+call+"."+stream)
+		}
+		for _, call := range []string{"CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.DELETE"} {
+			u.Publish = append(u.Publish, "$JS.API."+call+"."+stream+".>")
+		}
+	}
+	// Keys of the buckets are read by their subject.
+	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+catalog+".>", "$JS.API.DIRECT.GET."+recovery+".>")
+	for _, request := range requests {
+		u.Subscribe = append(u.Subscribe, subject.FromAll(request))
+	}
+	slices.Sort(u.Publish)
+	return u
+}
