@@ -37,7 +37,7 @@ var sections = []section{
 		"usage", "usage-months", "usage-totals",
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
-	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
+	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "nats-permissions", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
 	{"security", "Security:", []string{"audit", "hash-only-keys", "master-key", "pepper", "tokens"}},
 	{"tool", "This tool:", []string{"completion", "context", "help", "version"}},
 }

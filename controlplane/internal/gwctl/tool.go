@@ -91,7 +91,7 @@ func newTool(cfg Config) *tool {
 	t.root.SetOut(cfg.Out)
 	t.root.SetErr(cfg.Err)
 	t.addGlobalFlags()
-	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.versionCommand())
+	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.natsPermissionsCommand(), t.versionCommand())
 	t.addOperations()
 	describe(t.root)
 	arrange(t.root)

@@ -44,7 +44,7 @@ func TestHeldRowsDelayOnlyTheRequestsThatNeedThem(t *testing.T) {
 				numbers[c]++
 				answer := make(chan wire.LeaseResponse, 1)
 				service.Request(&wire.LeaseRequest{
-					V: wire.Version, Session: s, Account: c.accountID(), Number: numbers[c], Needs: [][]wire.Need{c.needs(10)},
+					V: wire.Version, Session: s, BootID: map[wire.SessionID]string{one: "one", other: "other"}[s], Account: c.accountID(), Number: numbers[c], Needs: [][]wire.Need{c.needs(10)},
 				}, func(r wire.LeaseResponse) { answer <- r })
 				return answer
 			}
@@ -59,7 +59,7 @@ func TestHeldRowsDelayOnlyTheRequestsThatNeedThem(t *testing.T) {
 			}
 			returned := make(chan wire.ReturnResponse, 1)
 			service.Return(&wire.Return{
-				V: wire.Version, Session: one, Account: held.accountID(), Reports: []wire.LeaseReport{{Pool: held.balance}},
+				V: wire.Version, Session: one, BootID: "one", Account: held.accountID(), Reports: []wire.LeaseReport{{Pool: held.balance}},
 			}, func(r wire.ReturnResponse) { returned <- r })
 			if got := <-returned; got.Status != wire.Unavailable {
 				t.Errorf("a return whose row is held: %+v; want %s", got, wire.Unavailable)

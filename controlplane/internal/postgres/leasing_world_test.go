@@ -234,7 +234,8 @@ func (p *busyProxies) Recall(session wire.SessionID, r wire.Recall) error {
 	v := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation}
 	v.GrantedSeen = scalar[int64](p.w, "select granted from leases where pool_id = $1 and session_id = $2", r.Pool, session)
 	v.Returned = scalar[int64](p.w, "select returned from leases where pool_id = $1 and session_id = $2", r.Pool, session)
-	p.s.Return(&wire.Return{V: wire.Version, Session: session, Account: r.Account, Reports: []wire.LeaseReport{v}}, func(wire.ReturnResponse) {})
+	boot := scalar[string](p.w, "select boot_id from proxy_sessions where id = $1", session)
+	p.s.Return(&wire.Return{V: wire.Version, Session: session, BootID: boot, Account: r.Account, Reports: []wire.LeaseReport{v}}, func(wire.ReturnResponse) {})
 	return nil
 }
 
