@@ -54,6 +54,10 @@ func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revi
 	if err := json.Unmarshal(entry.Value(), &members); err != nil {
 		return members, 0, fmt.Errorf("bus: decode membership: %w", err)
 	}
+	if members.Members == nil {
+		// NATS sends its replies to any subject that a request names, so a stolen proxy could put one here.
+		return members, 0, errors.New("bus: the membership in the recovery bucket was not written by a control plane")
+	}
 	return members, entry.Revision(), nil
 }
 

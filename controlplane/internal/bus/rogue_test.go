@@ -16,6 +16,7 @@ import (
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -246,5 +247,34 @@ func TestMessagesWithoutTheBootIDOfTheirSessionHaveNoEffect(t *testing.T) {
 	}
 	if got := p.queryInt("select granted - returned from leases where session_id = $1 and pool_id = $2", p.session, p.balance); got < 30 {
 		t.Errorf("%d units are left in the lease; want those of the running request", got)
+	}
+}
+
+// NATS does not check where a request wants its reply, so a proxy can let it write
+// the acknowledgement of a stream to the recovery bucket.
+func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "rogue")
+	b := p.connectReplica(new(streamCounter))
+	members := rollback.Membership{Members: map[string]rollback.Member{"one": {Incarnation: "i", Heartbeat: 3}}}
+	if ok, err := b.PutMembership(t.Context(), members, 0); err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	written, err := p.server.Connect().SubscribeSync("$KV." + subject.RecoveryBucket + ".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := written.SetPendingLimits(-1, -1); err != nil {
+		t.Fatal(err)
+	}
+	r := p.connectRogue(natsuser.NameOf("rogue"))
+	if err := r.PublishRequest(subject.Usage("rogue", 1), "$KV."+subject.RecoveryBucket+"."+subject.RecoveryMembership, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := written.NextMsgWithContext(t.Context()); err != nil || !strings.Contains(string(m.Data), subject.UsageStream) {
+		t.Fatalf("got %+v, %v; want the acknowledgement of the usage stream", m, err)
+	}
+	if got, _, err := b.Membership(t.Context()); err == nil {
+		t.Errorf("the acknowledgement was read as the membership %+v", got)
 	}
 }
