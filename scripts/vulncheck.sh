@@ -34,5 +34,7 @@ if [ -z "$database" ]; then
 	exit 0
 fi
 echo "known vulnerabilities are those of $database" >&2
-# govulncheck does not start in a folder without go.mod, as that of the workspace is.
-exec govulncheck -C scripts -db "$database" "${@/%//...}"
+# govulncheck does not start in a folder without go.mod, as that of the workspace is, so
+# that the modules' paths are those from scripts.
+modules=("${@/#/../}")
+exec govulncheck -C scripts -db "$database" "${modules[@]/%//...}"

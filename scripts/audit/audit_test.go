@@ -26,23 +26,28 @@ func repository(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// scan runs the search for secrets with gitleaks in the version of its go.mod.
-func scan(t *testing.T, dir string) (string, error) {
+// runWith runs a script with one of the tools in the version of its go.mod, and returns the output.
+func runWith(t *testing.T, tool, script, argument string, environment ...string) (string, error) {
 	t.Helper()
 	tools, err := filepath.Abs(filepath.Join(scripts, "..", ".cache", "bin"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(tools, "gitleaks"), "github.com/zricethezav/gitleaks/v8")
+	build := exec.Command("go", "build", "-o", filepath.Join(tools, filepath.Base(strings.TrimSuffix(tool, "/v8"))), tool)
 	build.Dir = filepath.Join(scripts, "tools", "audit")
 	build.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build gitleaks: %v\n%s", err, out)
+		t.Fatalf("build %s: %v\n%s", tool, err, out)
 	}
-	cmd := exec.Command(filepath.Join(scripts, "secrets.sh"), dir)
-	cmd.Env = append(os.Environ(), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd := exec.Command(filepath.Join(scripts, script), argument)
+	cmd.Env = append(append(os.Environ(), environment...), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+func scan(t *testing.T, dir string) (string, error) {
+	t.Helper()
+	return runWith(t, "github.com/zricethezav/gitleaks/v8", "secrets.sh", dir)
 }
 
 // The secrets are written in two parts, so that this file has none.
@@ -82,9 +87,32 @@ func TestIgnoredFilesAndAllowedExamplesAreNoSecrets(t *testing.T) {
 }
 
 func TestAnUnreadableVulnerabilityDatabaseThatIsDemandedIsAnError(t *testing.T) {
-	cmd := exec.Command(filepath.Join(scripts, "vulncheck.sh"), "./shared")
+	cmd := exec.Command(filepath.Join(scripts, "vulncheck.sh"), "shared")
 	cmd.Env = append(os.Environ(), "GOVULNDB=file://"+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "cannot be read") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestAVulnerabilityThatAModuleCallsIsAnError(t *testing.T) {
+	database := t.TempDir()
+	for name, content := range map[string]string{
+		"index/db.json":      `{"modified": "2026-01-01T00:00:00Z"}`,
+		"index/modules.json": `[{"path": "stdlib", "vulns": [{"id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z"}]}]`,
+		"ID/GO-2026-0001.json": `{"schema_version": "1.3.1", "id": "GO-2026-0001", "modified": "2026-01-01T00:00:00Z", "summary": "made up", "database_specific": {"url": "https://example.com/GO-2026-0001"},
+			"affected": [{"package": {"name": "stdlib", "ecosystem": "Go"}, "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}]}],
+			"ecosystem_specific": {"imports": [{"path": "strings", "symbols": ["CutPrefix"]}]}}]}`,
+	} {
+		file := filepath.Join(database, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, err := runWith(t, "golang.org/x/vuln/cmd/govulncheck", "vulncheck.sh", "shared", "GOVULNDB=file://"+database)
+	if err == nil || !strings.Contains(out, "GO-2026-0001") || !strings.Contains(out, "money.Parse") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
