@@ -26,6 +26,8 @@ import (
 const (
 	sdkDir     = "../../sdk"
 	clientsDir = "../../clients"
+	// document has the examples.
+	document = "../../../docs/connect.md"
 )
 
 func TestMain(m *testing.M) {
@@ -142,7 +144,15 @@ func (c *client) version(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lock.Packages["node_modules/"+c.pin].Version
+	version := lock.Packages["node_modules/"+c.pin].Version
+	page, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if version == "" || !strings.Contains(string(page), "| "+version) {
+		t.Errorf("%s is pinned to %q, which docs/connect.md does not list as tested", c.pin, version)
+	}
+	return version
 }
 
 // addModels adds the models of the client. Each has models of its own, because a failed route goes into cooldown.
@@ -195,7 +205,7 @@ func (g *game) compare(t *testing.T, want shown) {
 // example returns an example of the document, set up for a model of the stack.
 func (g *game) example(t *testing.T, name, model string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/connect.md")
+	page, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}

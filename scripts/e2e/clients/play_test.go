@@ -189,7 +189,7 @@ func claudeCode(t *testing.T, g *game) (sum shown) {
 	out := g.run(t, "sh", "-ec", g.example(t, "claude-code.sh", g.model)+`exec node "$0" -p "$1" --allowedTools Bash --output-format json`, program, prompt)
 	g.made(t, out)
 	var report struct {
-		Models map[string]struct{ InputTokens, OutputTokens int64 } `json:"modelUsage"`
+		Models map[string]struct{ InputTokens, OutputTokens int64 } `json:"modelUsage"` //nolint:tagliatelle // of another
 	}
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in %s", err, out)

@@ -3,6 +3,7 @@ package clients
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -312,10 +313,7 @@ func (tn *turn) messages(w http.ResponseWriter) {
 		return
 	}
 	events(w, func(send sender) {
-		begun := object{}
-		for name, value := range message {
-			begun[name] = value
-		}
+		begun := maps.Clone(message)
 		begun["content"], begun["stop_reason"] = []any{}, nil
 		begun["usage"] = object{"input_tokens": tn.input, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 		send("message_start", object{"message": begun})
