@@ -28,8 +28,9 @@ type controlPlane struct {
 	last      map[string]wire.LeaseResponse
 	records   map[apikey.Hash]wire.KeyRecord
 	accounts  map[string]wire.PoolID
-	loads     int
-	ops       int
+	// unknownLoads counts the lookups of keys that do not exist.
+	unknownLoads int
+	ops          int
 	// down leaves all messages without a reply; loadsDown only those that load keys, updatesDown only those that update
 	// video jobs.
 	down, loadsDown, updatesDown bool
@@ -147,10 +148,11 @@ func (p *controlPlane) LoadKey(_ context.Context, q *wire.LoadKeyRequest) (*wire
 	if p.loadsDown {
 		return nil, errDown
 	}
-	p.loads++
 	loaded := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: 1 << 40}
 	if record, ok := p.records[q.KeyHash]; ok {
 		loaded.Record = &record
+	} else {
+		p.unknownLoads++
 	}
 	return loaded, nil
 }
