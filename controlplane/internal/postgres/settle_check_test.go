@@ -30,8 +30,8 @@ func newCheckedWorld(t *testing.T) *checkedWorld {
 	t.Helper()
 	w := newLeaseWorld(t)
 	db := w.replica()
-	w.exec(`insert into models (id, type, enabled, public, spec, revision)
-		select id, 'text', true, true, '{}', 1 from unnest(array['model', 'other']) as id`)
+	w.exec(`insert into models (id, enabled, type, public, spec, revision)
+		select id, true, 'text', true, '{}', 1 from unnest(array['model', 'other']) as id`)
 	w.exec(`insert into model_prices (model_id, sheet, effective_from) values
 		('model', '{"rates": {"input": 2000000}, "seconds": [{"price": 3}]}', now()), ('other', '{"rates": {"input": 1000000}}', now())`)
 	store := settlestore.New(db)

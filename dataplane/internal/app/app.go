@@ -140,11 +140,7 @@ func build(
 	c.Add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, func() wire.DescribeResponse {
-			self := secrets.description(cfg.Name)
-			self.NotReady, self.FailingRoutes = notReady(probes), picker.Failing()
-			return self
-		})
+		return subscribe(nats, events, keeper, admit, describer(secrets.description(cfg.Name), probes, picker))
 	}, func(context.Context) error {
 		nats.Close()
 		keys.Close()
@@ -167,6 +163,15 @@ func build(
 		return err
 	})
 	return c, nil
+}
+
+// describer returns a function that adds the current state to the description of the process.
+func describer(self wire.DescribeResponse, probes *ops.Probes, picker *route.Picker) func() wire.DescribeResponse {
+	return func() wire.DescribeResponse {
+		self := self
+		self.NotReady, self.FailingRoutes = notReady(probes), picker.Failing()
+		return self
+	}
 }
 
 // drain tells clients to connect elsewhere, then lets the requests finish.

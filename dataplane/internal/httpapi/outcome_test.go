@@ -115,7 +115,7 @@ func TestAnswersDuringTheDrainCloseTheirConnections(t *testing.T) {
 	if during := get(); during.StatusCode != http.StatusOK || !during.Close {
 		t.Errorf("during the drain: got %d, closed %v; want 200 and the end of the connection", during.StatusCode, during.Close)
 	}
-	if _, err := in.ReadByte(); err != io.EOF { //nolint:errorlint // a reader returns it unwrapped
+	if _, err := in.ReadByte(); err != io.EOF {
 		t.Errorf("after the answer: got %v; want the connection closed", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestOutputLimitAboveTheModelsIsLoweredBeforeTheReservation(t *testing.T) {
 		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[],"max_tokens":`+limit+`}`); got.status != http.StatusOK {
 			t.Fatalf("got %d %s", got.status, got.body)
 		}
-		if body := string(g.sims[0].received()[0].body); !strings.Contains(body, `"max_tokens":100}`) && !strings.Contains(body, `"max_tokens":100,`) {
+		if body := g.sims[0].received()[0].body; !strings.Contains(body, `"max_tokens":100}`) && !strings.Contains(body, `"max_tokens":100,`) {
 			t.Errorf("a limit of %s is sent as %s", limit, body)
 		}
 		e := g.spool.all()[0]

@@ -13,7 +13,10 @@ import (
 // defaultColumns has the columns of the schemas whose order of members is not suitable for a table. A dotted name is a
 // member of a member.
 var defaultColumns = map[string][]string{
-	"Account":     {"id", "name", "external_id", "status", "balance.balance", "balance.available", "balance.currency", "max_concurrent_requests", "max_open_video_jobs", "created_at"},
+	"Account": {
+		"id", "name", "external_id", "status", "balance.balance", "balance.available", "balance.currency", "max_concurrent_requests",
+		"max_open_video_jobs", "created_at",
+	},
 	"Key":         {"id", "name", "external_id", "status", "hint", "spend_limit", "spent", "reserved", "created_at"},
 	"Transaction": {"id", "kind", "amount", "reference", "reason", "actor", "created_at"},
 	"UsageRecord": {"request_id", "account_id", "model", "status", "cost", "estimated", "provider", "started_at", "finished_at"},

@@ -77,18 +77,18 @@ func (c *Conn) ReadInTurn(t *turns.Turn) bool {
 func (c *Conn) Read(p []byte) (int, error) {
 	// net/http waits for the client's next request with reads of one byte, in a goroutine of its own.
 	if len(p) <= 1 || c.turn == nil || !c.turn.Running() {
-		return c.Conn.Read(p) //nolint:wrapcheck // passed through
+		return c.Conn.Read(p)
 	}
 	c.socket.turn = c.turn
 	n, err := c.Conn.Read(p)
 	c.socket.turn = nil
-	return n, err //nolint:wrapcheck // passed through
+	return n, err
 }
 
 // Read implements io.Reader.
 func (s *socket) Read(p []byte) (n int, err error) {
 	if s.turn == nil {
-		return s.TCPConn.Read(p) //nolint:wrapcheck // passed through
+		return s.TCPConn.Read(p)
 	}
 	if s.taken >= readStep {
 		s.taken = 0
@@ -111,7 +111,7 @@ func (s *socket) Read(p []byte) (n int, err error) {
 	})
 	switch {
 	case err != nil:
-		return 0, err //nolint:wrapcheck // as that of a read
+		return 0, err
 	case failed != nil:
 		return 0, fmt.Errorf("clientconn: %w", os.NewSyscallError("read", failed))
 	case n == 0 && len(p) > 0:

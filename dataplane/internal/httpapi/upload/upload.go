@@ -106,7 +106,7 @@ func (b *Body) read(q *Request) (err error) {
 	encoding := encodingOf(q.HTTP.Header)
 	if encoding == "" {
 		b.buffer, err = buffer.ReadAll(&b.source, q.HTTP.ContentLength, q.Limit, b)
-		return err //nolint:wrapcheck // its errors are those of Read
+		return err
 	}
 	plain, err := b.decoder(encoding)
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *Body) read(q *Request) (err error) {
 	}
 	defer plain.close()
 	b.buffer, err = buffer.ReadAll(plain, -1, q.Limit, b)
-	return err //nolint:wrapcheck // its errors are those of Read
+	return err
 }
 
 // Grow implements buffer.Room.
@@ -122,7 +122,7 @@ func (b *Body) Grow(to int64) error {
 	if to > Large && !b.large {
 		if err := b.gate.AdmitLarge(); err != nil {
 			b.refused = true
-			return err //nolint:wrapcheck // the caller's own
+			return err
 		}
 		b.large = true
 	}
@@ -130,7 +130,7 @@ func (b *Body) Grow(to int64) error {
 		b.refused = true
 		return ErrCrowded
 	}
-	return b.grant.Grow(to) //nolint:wrapcheck // its errors are part of Read's
+	return b.grant.Grow(to)
 }
 
 // spareTurns is how many bodies of an account may wait for their turns beyond the number of its slots.
@@ -196,5 +196,5 @@ func (s *source) Read(p []byte) (int, error) {
 		s.conn.DeadlineRead(s.limits.deadline(s.began, s.received))
 	}
 	s.failed = s.failed || err != nil && !errors.Is(err, io.EOF)
-	return n, err //nolint:wrapcheck // passed through
+	return n, err
 }
