@@ -18,4 +18,7 @@ require (
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/time v0.16.0 // indirect
+	modelgateway/shared v0.0.0
 )
+
+replace modelgateway/shared => ../../shared
