@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/pgtest"
@@ -53,14 +54,14 @@ func TestProxiesAreServedWhileTheAdminAPIUsesAllItsConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	bus := broker.Connect()
-	request := func(subject string, question, response any) {
+	bus := broker.Connect(nats.CustomInboxPrefix(subject.Inbox("proxy")))
+	request := func(to string, question, response any) {
 		t.Helper()
 		data, err := json.Marshal(question)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := bus.RequestWithContext(ctx, subject, data)
+		answer, err := bus.RequestWithContext(ctx, to, data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,17 +70,17 @@ func TestProxiesAreServedWhileTheAdminAPIUsesAllItsConnections(t *testing.T) {
 		}
 	}
 	var session wire.RegisterResponse
-	request(subject.Register, wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "boot"}, &session)
+	request(subject.From(subject.Register, "proxy"), wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "boot"}, &session)
 	if session.Status != wire.Done {
 		t.Fatalf("registration: %+v; want a session", session)
 	}
 	var heartbeat wire.HeartbeatResponse
-	request(subject.Heartbeat, wire.HeartbeatRequest{V: wire.Version, Session: session.Session, BootID: "boot", AppliedRevision: session.Revision}, &heartbeat)
+	request(subject.From(subject.Heartbeat, "proxy"), wire.HeartbeatRequest{V: wire.Version, Session: session.Session, BootID: "boot", AppliedRevision: session.Revision}, &heartbeat)
 	if heartbeat.Status != wire.Done {
 		t.Errorf("heartbeat: %+v; want the session extended", heartbeat)
 	}
 	var lease wire.LeaseResponse
-	request(subject.LeaseRequest, wire.LeaseRequest{
+	request(subject.From(subject.LeaseRequest, "proxy"), wire.LeaseRequest{
 		V: wire.Version, Session: session.Session, BootID: "boot", Account: "acc_00000000000000000000000000000001", Number: 1,
 		Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}, &lease)

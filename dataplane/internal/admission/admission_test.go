@@ -358,6 +358,7 @@ func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
 			t.Errorf("%d of the limit and %d of the balance are reserved; want 0 and 1", limit, balance)
 		}
 		res.Release()
+		synctest.Wait() // until the return is sent
 
 		p.keys.renewed = limited.Key
 		limited.ExpectedCost, limited.Key = 10, &unlimited

@@ -121,6 +121,7 @@ func TestQueriesOfOneAccountAreBoundedAndOthersAreNot(t *testing.T) {
 			t.Errorf("%d requests failed; want those beyond the %d that are served in %s", failed, served, queryTimeout)
 		}
 		time.Sleep(p.takes) // until the last queries have ended
+		synctest.Wait()
 		if p.most != maxQueries+1 {
 			t.Errorf("%d queries ran at once; want %d", p.most, maxQueries+1)
 		}
