@@ -76,7 +76,7 @@ const (
 	// KeepsNever: no new incarnation is trusted.
 	KeepsNever Keeps = "never"
 	// KeepsOnRestart: a server that restarts on the same history has its own disk. A copy of the disk that is started on the
-	// same history is older than the last marker of the membership.
+	// same history is older than the last marker of the membership. While there is no such marker, no restart is trusted.
 	KeepsOnRestart Keeps = "restart"
 	// KeepsOnFailover: replication is synchronous, so a promoted standby has every acknowledged commit as well.
 	KeepsOnFailover Keeps = "failover"
@@ -237,7 +237,7 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 	d.released = nil
 	unverified := next.UnverifiedReplicas(o.Incarnation, d.id)
 	for _, id := range unverified {
-		limit, kept := d.limit(next.Members[id], o)
+		limit, kept := d.limit(next, id, o)
 		switch {
 		case now-d.since < limit:
 			return next, Wait
@@ -252,15 +252,21 @@ func (d *Detector) Observe(m Membership, o Observation, now time.Duration) (Memb
 	return next, Serve
 }
 
-// limit returns how long to wait until a member has verified its commits in an
+// limit returns how long to wait until the member id has verified its commits in an
 // incarnation, and whether they are certainly there if it stays silent.
-func (d *Detector) limit(m Member, o Observation) (limit time.Duration, kept bool) {
-	switch {
-	case d.cfg.Keeps != KeepsNever && sameServer(m.Incarnation, o.Incarnation):
-		return d.cfg.RestartLimit, true
-	default:
-		return d.cfg.SilenceLimit, d.cfg.Keeps == KeepsOnFailover
+func (d *Detector) limit(m Membership, id string, o Observation) (limit time.Duration, kept bool) {
+	// Without a last marker, as before the first checkpoint of an epoch, nothing tells a restart from a copy.
+	restarted := m.LastMarker.N > 0 && sameServer(m.Members[id].Incarnation, o.Incarnation)
+	switch d.cfg.Keeps {
+	case KeepsOnRestart:
+		kept = restarted
+	case KeepsOnFailover:
+		kept = true
 	}
+	if kept && restarted {
+		return d.cfg.RestartLimit, true
+	}
+	return d.cfg.SilenceLimit, kept
 }
 
 // StartServing records that the replica serves in an incarnation for which

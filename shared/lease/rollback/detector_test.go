@@ -268,3 +268,23 @@ func TestReplicaCountsFromItsEntry(t *testing.T) {
 		t.Errorf("recovery wait of %v though it is over", got)
 	}
 }
+
+// Before the first checkpoint of an epoch there is no last marker, so a copy of the disk
+// that lacks the commits of a silent replica looks like a restart.
+func TestRestartWithoutALastMarkerIsNotTrusted(t *testing.T) {
+	t.Parallel()
+	mark := HighWaterMark{Epoch: 2}
+	members := Membership{Mark: mark, Members: map[string]Member{"b": {Incarnation: "1/history", Heartbeat: 1}}}
+	observed := Observation{Mark: mark, Incarnation: "2/history"}
+	for keeps, want := range map[Keeps]Action{KeepsNever: DeclareLoss, KeepsOnRestart: DeclareLoss, KeepsOnFailover: Serve} {
+		a := newDetector("a", keeps)
+		for _, at := range []time.Duration{0, restartLimit, silenceLimit - 1} {
+			if _, action := a.Observe(members, observed, at); action != Wait {
+				t.Errorf("%s: action %d after %s; want Wait", keeps, action, at)
+			}
+		}
+		if _, action := a.Observe(members, observed, silenceLimit); action != want {
+			t.Errorf("%s: action %d; want %d", keeps, action, want)
+		}
+	}
+}
