@@ -292,10 +292,12 @@ func (o *oracle) lostCommits(d *database) bool {
 }
 
 func (o *oracle) declared() {
+	// Before the first checkpoint of an epoch, a restart cannot be told from a copy.
+	restarted := o.w.profile.Keeps == rollback.KeepsOnRestart && o.w.bucket.members.LastMarker.N > 0
 	switch {
 	case o.lostCommits(o.w.pg):
 		o.w.stats.count("losses of commits declared")
-	case !o.restoredSince && o.w.profile.Keeps != rollback.KeepsNever, o.w.profile.Keeps == rollback.KeepsOnFailover:
+	case !o.restoredSince && restarted, o.w.profile.Keeps == rollback.KeepsOnFailover:
 		o.w.fail("availability: a loss of commits is declared although Postgres keeps its commits")
 	default:
 		o.w.stats.count("losses of commits declared because of a silent replica")
