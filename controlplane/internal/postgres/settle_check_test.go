@@ -170,8 +170,9 @@ func TestOperatorMayChargeImplausibleUsage(t *testing.T) {
 	w.check()
 }
 
-// A message with events that Postgres refuses is delivered again, perhaps because
-// looking for them took too long. What was found is not looked for again.
+// Postgres may refuse events of a message. The search for them can exceed the
+// message's time, and then NATS delivers the message again: the second delivery
+// skips the events that the first one found.
 func TestRefusedEventsAreRememberedForTheNextDelivery(t *testing.T) {
 	t.Parallel()
 	w := newCheckedWorld(t)

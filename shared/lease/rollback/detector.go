@@ -258,6 +258,7 @@ func (d *Detector) limit(m Membership, id string, o Observation) (limit time.Dur
 	// Without a last marker, as before the first checkpoint of an epoch, nothing tells a restart from a copy.
 	restarted := m.LastMarker.N > 0 && sameServer(m.Members[id].Incarnation, o.Incarnation)
 	switch d.cfg.Keeps {
+	case KeepsNever:
 	case KeepsOnRestart:
 		kept = restarted
 	case KeepsOnFailover:
