@@ -30,6 +30,7 @@ import (
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -127,7 +128,7 @@ func build(
 	budget := newBudget(&cfg.API, reg)
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
-		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Identity: httpapi.Identity{Secret: secrets.identity},
+		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
 		Metrics: meter.New(reg), Log: log, Access: access, Budget: budget, Turns: newTurns(reg),
 	})
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })

@@ -74,16 +74,16 @@ func (g *generationRequest) run() error {
 
 // callRoutes calls one route after the other until one answers, and returns the error for the client if none does.
 func (g *generationRequest) callRoutes() error {
-	failures, err := g.server.tryRoutes(g.x, g.choices, g)
+	failures, err := g.server.tries.Try(g.tryRequest(), g)
 	switch {
 	case failures == nil:
 		return err
-	case failures.rateLimited != nil:
-		return failures.rateLimited // a later retry can succeed, so the client gets this error rather than the last one
-	case failures.last == nil:
+	case failures.RateLimited != nil:
+		return failures.RateLimited // a later retry can succeed, so the client gets this error rather than the last one
+	case failures.Last == nil:
 		return g.noRoute()
 	}
-	return failures.last
+	return failures.Last
 }
 
 // outcome holds the part of a usage event that says how the generation request ended.
@@ -131,8 +131,8 @@ func (g *generationRequest) charge(e *event.Usage) {
 		// A price sheet has a price for everything that its model can use, so the reported counts must be out of range.
 		// The account is charged the reservation.
 		g.server.Log.Error("reported usage cannot be priced, charging the reservation", "request_id", g.x.id, "model", g.model.ID, "error", err)
-		e.Usage, e.Rule, e.Estimated = g.expectedUsage(), event.RuleEstimated, true
-		cost = g.reserve
+		e.Usage, e.Rule, e.Estimated = g.quote.Usage, event.RuleEstimated, true
+		cost = g.quote.Reserve
 	}
 	e.Cost = cost
 }

@@ -34,6 +34,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -157,9 +158,9 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
-		Videos:   jobs,
-		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
-		Identity: httpapi.Identity{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
+		Videos:     jobs,
+		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
+		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
 		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget, Turns: g.turns,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)

@@ -94,7 +94,7 @@ func (r *relay) usage() (usage price.Usage, reported bool) {
 // output is measured from the delivered text.
 func (r *relay) estimated(u price.Usage) price.Usage {
 	if u.TotalInput() == 0 {
-		u.Input = r.inputEstimate
+		u.Input = r.quote.Input
 	}
 	u.Output = max(u.Output, r.reader.DeliveredTokens())
 	u.Size, u.Quality = r.request.Size, r.request.Quality

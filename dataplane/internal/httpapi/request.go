@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -11,14 +9,12 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
-	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/httpapi/quote"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
-	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
-	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
 
@@ -100,12 +96,7 @@ type pricedRequest struct {
 	policy *format.Policy
 	// candidates are the routes that accept the parameters.
 	candidates []*catalog.Route
-	// inputEstimate is the estimated number of input tokens, for answers without usage. inputReserve is that for the
-	// reservation, which covers documents and audio by their length.
-	inputEstimate, inputReserve int64
-	reserve                     money.Nano
-	// expectedCost is the price of the requested video; a video reserves nothing.
-	expectedCost money.Nano
+	quote      quote.Quote
 }
 
 // price checks the model, then the parameters, then the price.
@@ -133,7 +124,10 @@ func (r *parsedRequest) price() (pricedRequest, error) {
 		return p, refused
 	}
 	p.candidates = candidates
-	return p, p.estimate()
+	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens); err != nil {
+		return p, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
+	}
+	return p, nil
 }
 
 // refreshCatalog returns the newest catalog. It fails if maintenance has begun since the known snapshot.
@@ -195,86 +189,9 @@ func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *
 	return p.server.policies.OfRoute(snapshot, p.model, r, p.dialect.Format(), p.policy)
 }
 
-const (
-	// defaultOutputReserve is the number of output tokens that are reserved if neither the request nor the text model
-	// has an output limit.
-	defaultOutputReserve = 4096
-	// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
-	defaultImageInputTokens = 1000
-)
-
-// estimate computes the input estimate and the reservation.
-func (p *pricedRequest) estimate() error {
-	perImage := p.pricedCatalog.Settings.ImageInputTokens
-	if perImage == 0 {
-		perImage = defaultImageInputTokens
-	}
-	p.inputEstimate = p.request.EstimateInput(perImage)
-	p.inputReserve = p.inputEstimate
-	if files := p.request.FileTokens(); files > 0 {
-		if p.inputReserve += files; p.model.ContextWindow > 0 {
-			p.inputReserve = max(p.inputEstimate, min(p.inputReserve, p.model.ContextWindow))
-		}
-	}
-	usage := p.expectedUsage()
-	cost, err := price.Cost(&usage, p.sheet)
-	if err != nil {
-		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
-	}
-	if p.expectedCost = cost; p.dialect.Format().Type() != catalogkv.Video {
-		p.reserve = cost
-	}
-	return nil
-}
-
-// expectedUsage is the usage that the reservation covers.
-func (p *pricedRequest) expectedUsage() price.Usage {
-	u := price.Usage{Size: p.request.Size, Quality: p.request.Quality}
-	switch p.dialect.Format().Type() {
-	case catalogkv.Video:
-		u.Seconds = p.videoSeconds()
-	case catalogkv.Image:
-		u.Images = p.request.Images
-		if len(p.sheet.Rates) > 0 {
-			u.Input = p.inputReserve
-		}
-	default:
-		u.Input, u.Output = p.inputReserve, mulSaturating(p.outputBound(), max(p.request.N, 1))
-	}
-	return u
-}
-
-// videoSeconds is the length of the requested video, or the default length if the request states none. It is above zero.
-func (p *pricedRequest) videoSeconds() int64 {
-	return cmp.Or(p.request.Seconds, p.model.DefaultSeconds, videos.DefaultSeconds)
-}
-
-// mulSaturating returns a*b for a > 0 and b > 0, or the largest int64 on overflow: such a usage has no price, or one
-// that no balance covers.
-func mulSaturating(a, b int64) int64 {
-	if b > math.MaxInt64/a {
-		return math.MaxInt64
-	}
-	return a * b
-}
-
-// outputBound is the expected output of one choice, in tokens; it is above zero.
-func (p *pricedRequest) outputBound() int64 {
-	bound := int64(0)
-	for _, limit := range []int64{p.model.BoundedOutput(p.request.MaxOutput), p.model.ReserveOutputTokens} {
-		if limit > 0 && (bound == 0 || limit < bound) {
-			bound = limit
-		}
-	}
-	if bound == 0 {
-		return defaultOutputReserve
-	}
-	return bound
-}
-
 // admit waits for the reservation and a slot. The caller releases the reservation.
 func (p *pricedRequest) admit() (*admission.Reservation, error) {
-	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, ExpectedCost: p.reserve, Slot: true, Event: p.usageEvent()})
+	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: true, Event: p.usageEvent()})
 }
 
 // usageEvent returns the usage event with the members that are known before a provider is called.
@@ -282,7 +199,7 @@ func (p *pricedRequest) usageEvent() event.Usage {
 	return event.Usage{
 		V: event.Version, RequestID: p.x.id, AccountID: p.key.AccountID, KeyID: p.key.KeyID,
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
-		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.reserve,
+		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.quote.Reserve,
 		MaxInput: p.model.InputLimit(len(p.body.Bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
 	}
 }

@@ -26,8 +26,10 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
+	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
+	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
@@ -55,11 +57,11 @@ type Dependencies struct {
 	Videos    Videos
 	// Dialects implement the formats of the generation endpoints.
 	Dialects []format.Dialect
-	// Identity replaces the identifiers of clients.
-	Identity Identity
-	Metrics  *meter.Metrics
-	Log      *slog.Logger
-	Access   *accesslog.Log
+	// Pseudonyms replace the identifiers of clients.
+	Pseudonyms pseudonym.Source
+	Metrics    *meter.Metrics
+	Log        *slog.Logger
+	Access     *accesslog.Log
 	// Budget bounds the memory of bodies.
 	Budget *bytebudget.Budget
 	// Turns shares the processors among the large bodies of accounts.
@@ -101,6 +103,7 @@ type Server struct {
 	policies policy.Cache
 	models   modellist.Lists
 	balances *balance.Reader
+	tries    failover.Tries
 	// reading counts the large bodies that are being read, downloads those of videos.
 	reading, downloads bytebudget.PerAccount
 	// draining is set by Drain.
@@ -120,7 +123,7 @@ func New(cfg Config, p Dependencies) *Server {
 	cfg.setDefaults()
 	s := &Server{
 		Dependencies: p, cfg: cfg, uploads: upload.Limits{Timeout: cfg.BodyTimeout, Rate: cfg.MinRate},
-		balances: balance.NewReader(p.Balances, nil),
+		balances: balance.NewReader(p.Balances, nil), tries: failover.Tries{Picker: p.Picker, Metrics: p.Metrics, Log: p.Log},
 	}
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,

@@ -12,6 +12,7 @@ import (
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
@@ -103,12 +104,12 @@ func (v *videoCreation) run() (*event.Video, error) {
 	if v.job, err = v.server.Videos.Create(ctx, v.newJob(v.choices[0])); err != nil {
 		return nil, err
 	}
-	failures, err := v.server.tryRoutes(v.x, v.choices, v)
+	failures, err := v.server.tries.Try(v.tryRequest(), v)
 	switch {
 	case failures == nil && err == nil:
 		return v.job, nil
-	case failures != nil && failures.last != nil:
-		err = failures.last
+	case failures != nil && failures.Last != nil:
+		err = failures.Last
 	case failures != nil:
 		err = v.noRoute()
 	}
@@ -124,19 +125,20 @@ func (v *videoCreation) newJob(choice route.Choice) *event.Video {
 	return &event.Video{
 		V: event.Version, ID: ident.Video.New(), RequestID: v.x.id, AccountID: v.key.AccountID, KeyID: v.key.KeyID, Model: v.model.ID,
 		Provider: choice.Provider.ID, Route: choice.ID, Credential: choice.Credential.ID, UpstreamModel: choice.UpstreamModel,
-		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.videoSeconds(), ExpectedCost: v.expectedCost,
+		Status: event.VideoQueued, Size: v.request.Size, Seconds: v.quote.Usage.Seconds, ExpectedCost: v.quote.Cost,
 		CreatedUnix: v.x.started.Unix(), PriceVersion: v.sheet.Version, Sheet: v.sheet,
 	}
 }
 
-// context implements routeCaller.
-func (v *videoCreation) context() context.Context { return v.detached() }
+// Context implements failover.Caller.
+func (v *videoCreation) Context() context.Context { return v.detached() }
 
-// ready implements routeCaller. Nothing holds a reservation of the key, so a revocation does not end the creation by itself.
-func (v *videoCreation) ready() error { return v.server.Admission.Check(v.detached(), v.key) }
+// Ready implements failover.Caller. Nothing holds a reservation of the key, so a revocation does not end the creation by itself.
+func (v *videoCreation) Ready() error { return v.server.Admission.Check(v.detached(), v.key) }
 
-// call implements routeCaller: it moves the job to the route, calls the provider and records its answer.
-func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
+// Call implements failover.Caller: it moves the job to the route, calls the provider and records its answer.
+func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
+	v.x.provider, v.x.route = choice.Provider.ID, choice.ID
 	ctx := v.detached()
 	if choice.ID != v.job.Route {
 		moved, err := v.server.Videos.SetRoute(ctx, v.job, choice)
@@ -146,14 +148,14 @@ func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
 		v.job = moved
 	}
 	created, err := v.submit(ctx, choice)
-	if v.isLost(err) && choice.Provider.RecognisesRepeats && v.ready() == nil {
+	if v.isLost(err) && choice.Provider.RecognisesRepeats && v.Ready() == nil {
 		v.server.Log.LogAttrs(ctx, slog.LevelInfo, "repeating the creation of a video job whose answer was lost",
 			slog.String("request_id", v.x.id), slog.String("video_id", v.job.ID), slog.String("provider", choice.Provider.ID), slog.Any("error", err))
 		created, err = v.submit(ctx, choice)
 		v.isLost(err)
 	}
 	if err != nil {
-		if failure := failureOf(err); failure != nil && v.unknown {
+		if failure := failover.FailureOf(err); failure != nil && v.unknown {
 			failure.Failover = false // a second provider must not make the same video
 		}
 		return err
@@ -165,7 +167,7 @@ func (v *videoCreation) call(choice route.Choice, _ *route.Attempt) error {
 // isLost reports whether the answer of a provider was lost, so that it may have accepted the job, and notes it: no later
 // failure means that the provider does not have the job.
 func (v *videoCreation) isLost(err error) bool {
-	failure := failureOf(err)
+	failure := failover.FailureOf(err)
 	lost := failure != nil && !failure.Answered && !failure.Unsent
 	v.unknown = v.unknown || lost
 	return lost

@@ -34,6 +34,8 @@ type options struct {
 	neighbour bool
 	// apart gives the gateway a processor of its own.
 	apart bool
+	// hold keeps the proxies running for other programs, instead of a measurement.
+	hold bool
 }
 
 func main() {
@@ -43,6 +45,7 @@ func main() {
 	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
 	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
 	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
+	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -90,6 +93,13 @@ func run(ctx context.Context, o options) error {
 	targets := []proxybench.Target{
 		{Name: "plain proxy", BaseURL: plain.url, Key: plainKey, PID: plain.cmd.Process.Pid},
 		{Name: "gateway", BaseURL: state.BaseURL, Key: state.APIKey, PID: state.PIDs[devstack.DataPlaneName(0)]},
+	}
+	if o.hold {
+		for _, t := range targets {
+			fmt.Fprintln(os.Stdout, t.Name, t.BaseURL, t.Key, t.PID)
+		}
+		<-ctx.Done()
+		return nil
 	}
 	return measure(ctx, o, targets)
 }

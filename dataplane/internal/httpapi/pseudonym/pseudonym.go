@@ -1,4 +1,5 @@
-package httpapi
+// Package pseudonym replaces the identifiers of clients by pseudonyms.
+package pseudonym
 
 import (
 	"crypto/hmac"
@@ -6,15 +7,15 @@ import (
 	"encoding/hex"
 )
 
-// Identity replaces a client's identifiers by pseudonyms that are stable within an account and cannot be linked between
+// Source replaces a client's identifiers by pseudonyms that are stable within an account and cannot be linked between
 // accounts. All proxies share the secret.
-type Identity struct{ Secret []byte }
+type Source struct{ Secret []byte }
 
 // Of returns the pseudonyms of an account.
-func (i Identity) Of(account string) AccountIdentity { return AccountIdentity{i.Secret, account} }
+func (s Source) Of(account string) Account { return Account{s.Secret, account} }
 
-// AccountIdentity makes the pseudonyms of one account.
-type AccountIdentity struct {
+// Account makes the pseudonyms of one account.
+type Account struct {
 	secret  []byte
 	account string
 }
@@ -23,7 +24,7 @@ type AccountIdentity struct {
 const pseudonymSize = 24
 
 // Hash returns the pseudonym of a client's identifier: 48 hexadecimal digits.
-func (a AccountIdentity) Hash(value string) string {
+func (a Account) Hash(value string) string {
 	m := hmac.New(sha256.New, a.secret)
 	_, _ = m.Write([]byte(a.account)) // never fails
 	_, _ = m.Write([]byte{0})
@@ -32,4 +33,4 @@ func (a AccountIdentity) Hash(value string) string {
 }
 
 // Pseudonym returns the pseudonym of the account itself.
-func (a AccountIdentity) Pseudonym() string { return a.Hash("") }
+func (a Account) Pseudonym() string { return a.Hash("") }

@@ -1,0 +1,156 @@
+// Package failover attempts the routes of a request, one after the other, and applies the failures of providers to the
+// circuit breakers and cooldowns of routes and credentials.
+package failover
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/apierr"
+)
+
+// maxAttempts is the greatest number of routes that are attempted for one request.
+const maxAttempts = 3
+
+// Caller calls routes for one request.
+type Caller interface {
+	// Context ends when nobody waits for the request any more.
+	Context() context.Context
+	// Ready returns an error if the request must not, or need not, be attempted any more.
+	Ready() error
+	// Call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
+	// ends the request.
+	Call(choice route.Choice, attempt *route.Attempt) error
+}
+
+// Request is a request whose routes are tried.
+type Request struct {
+	ID, Account string
+	// Choices are the routes, best first.
+	Choices []route.Choice
+}
+
+// Failures holds the failures of the attempts of a request that no route has served.
+type Failures struct {
+	// Last is the failure of the last attempt, nil if no route could be called.
+	Last *provider.Failure
+	// RateLimited is the last failure that was a rate limit, nil if there was none. It is set only if every failure
+	// allowed failover.
+	RateLimited *provider.Failure
+}
+
+// Tries attempts routes. It is safe for concurrent use.
+type Tries struct {
+	Picker  *route.Picker
+	Metrics *meter.Metrics
+	Log     *slog.Logger
+}
+
+// Try attempts one route after the other until one serves the request. If the attempts fail because of the
+// providers, it returns their failures. If the request was served, both results are nil. Any other end of the request
+// is the error.
+func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
+	var last, rateLimited *provider.Failure
+	choices := q.Choices[:min(len(q.Choices), maxAttempts)]
+	for i, choice := range choices {
+		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, i == len(choices)-1)
+		if err := caller.Ready(); err != nil {
+			return nil, err
+		}
+		if !ok {
+			last = provider.NoTurnFailure(t.Picker.Cooldown(choice.ID))
+			rateLimited = last
+			continue
+		}
+		attempt, ok := t.Picker.Begin(choice.ID)
+		if !ok {
+			continue // the circuit breaker has opened since the routes were ordered, or another request is its probe
+		}
+		failure, confirmed, err := t.tryRoute(&q, choice, &attempt, caller)
+		if failure == nil {
+			return nil, err
+		}
+		if confirmed && isRateLimited(failure) {
+			turn.Refused()
+		}
+		if !failure.Failover {
+			return &Failures{Last: failure}, nil
+		}
+		last = failure
+		if isRateLimited(failure) {
+			rateLimited = failure
+		}
+	}
+	return &Failures{last, rateLimited}, nil
+}
+
+// isRateLimited reports whether a provider refused the call because of a rate limit.
+func isRateLimited(f *provider.Failure) bool { return f.Client.Status == http.StatusTooManyRequests }
+
+// tryRoute makes one attempt and records its result for the route and the credential. It returns a failure of the
+// provider as the failure, with whether it concerns more than this account's requests, and any other as the error.
+func (t *Tries) tryRoute(q *Request, choice route.Choice, attempt *route.Attempt, caller Caller) (_ *provider.Failure, confirmed bool, _ error) {
+	defer attempt.End()
+	err := caller.Call(choice, attempt)
+	if failure := FailureOf(err); failure != nil {
+		return failure, t.recordFailure(q, choice, failure, attempt), nil
+	}
+	if err == nil {
+		attempt.Succeeded()
+		t.Picker.RecordSuccess(choice.ID)
+		t.Picker.RecordSuccess(choice.Credential.ID)
+	}
+	return nil, false, err
+}
+
+// FailureOf returns the provider's failure in an error. It returns nil if the gateway ended the call because of the
+// client or its key, whatever error the call then returned.
+func FailureOf(err error) *provider.Failure {
+	if err == nil {
+		return nil
+	}
+	var ended *apierr.Error
+	var failure *provider.Failure
+	if errors.As(err, &ended) || !errors.As(err, &failure) {
+		return nil
+	}
+	return failure
+}
+
+// recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it. It reports whether the
+// failure concerns more than the requests of the account: a doubtful one does if another account had one, too.
+func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failure, attempt *route.Attempt) (confirmed bool) {
+	t.Metrics.RecordAttempt(choice.Provider.ID, f.Class)
+	account := q.Account
+	confirmed = true
+	switch {
+	case f.RouteCooldown > 0:
+		if confirmed = !f.Doubtful || t.Picker.Confirm(choice.ID, account); confirmed {
+			t.Picker.StartCooldown(choice.ID, f.RouteCooldown)
+		}
+		if isRateLimited(f) {
+			attempt.Succeeded() // the route works; clients should see the rate limit, not an unavailable provider
+		} else {
+			attempt.Failed(f.RouteCooldown, account, f.Doubtful)
+		}
+	case f.CredentialCooldown > 0:
+		if confirmed = !f.Doubtful || t.Picker.Confirm(choice.Credential.ID, account); confirmed {
+			t.Picker.RecordRefusal(choice.Credential.ID, f.Refusal, f.CredentialCooldown)
+		}
+	case f.Answered:
+		attempt.Succeeded() // the route works, though it refused this request
+	}
+	level, text := slog.LevelInfo, "provider call failed"
+	if f.Alarm && confirmed {
+		level, text = slog.LevelError, "provider refuses the gateway's account"
+	}
+	t.Log.LogAttrs(context.Background(), level, text,
+		slog.String("request_id", q.ID), slog.String("provider", choice.Provider.ID), slog.String("route", choice.ID),
+		slog.String("credential", choice.Credential.ID), slog.String("class", f.Class), slog.Any("error", f))
+	return confirmed
+}

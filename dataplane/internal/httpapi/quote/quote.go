@@ -1,0 +1,93 @@
+// Package quote computes what a request is expected to use and to cost, before a provider is called.
+package quote
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// Quote is the expected usage of a request and its cost.
+type Quote struct {
+	// Input is the estimated number of input tokens, for answers without usage.
+	Input int64
+	// Usage is the usage that the reservation covers. Its input covers documents and audio by their length.
+	Usage price.Usage
+	// Cost is the price of Usage. Reserve is the same, but zero for a video, which reserves nothing.
+	Cost, Reserve money.Nano
+}
+
+const (
+	// defaultOutputReserve is the number of output tokens that are reserved if neither the request nor the text model
+	// has an output limit.
+	defaultOutputReserve = 4096
+	// defaultImageInputTokens is the estimate for an image in a prompt if the settings have none.
+	defaultImageInputTokens = 1000
+)
+
+// Of returns the quote of a request for a model at the prices of a sheet. tokensPerImage is the estimate for an image in
+// a prompt; zero: the default. The error is that of price.Cost for a usage beyond all bounds.
+func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, tokensPerImage int64) (Quote, error) {
+	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens))}
+	input := q.Input
+	if files := r.FileTokens(); files > 0 {
+		if input += files; m.ContextWindow > 0 {
+			input = max(q.Input, min(input, m.ContextWindow))
+		}
+	}
+	q.Usage = expectedUsage(f, r, m, sheet, input)
+	var err error
+	if q.Cost, err = price.Cost(&q.Usage, sheet); err != nil {
+		return q, fmt.Errorf("quote: %w", err)
+	}
+	if f.Type() != catalogkv.Video {
+		q.Reserve = q.Cost
+	}
+	return q, nil
+}
+
+func expectedUsage(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, input int64) price.Usage {
+	u := price.Usage{Size: r.Size, Quality: r.Quality}
+	switch f.Type() {
+	case catalogkv.Video:
+		u.Seconds = cmp.Or(r.Seconds, m.DefaultSeconds, videos.DefaultSeconds)
+	case catalogkv.Image:
+		u.Images = r.Images
+		if len(sheet.Rates) > 0 {
+			u.Input = input
+		}
+	default:
+		u.Input, u.Output = input, mulSaturating(outputBound(r, m), max(r.N, 1))
+	}
+	return u
+}
+
+// mulSaturating returns a*b for a > 0 and b > 0, or the largest int64 on overflow: such a usage has no price, or one
+// that no balance covers.
+func mulSaturating(a, b int64) int64 {
+	if b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+// outputBound is the expected output of one choice, in tokens; it is above zero.
+func outputBound(r *format.Request, m *catalog.Model) int64 {
+	bound := int64(0)
+	for _, limit := range []int64{m.BoundedOutput(r.MaxOutput), m.ReserveOutputTokens} {
+		if limit > 0 && (bound == 0 || limit < bound) {
+			bound = limit
+		}
+	}
+	if bound == 0 {
+		return defaultOutputReserve
+	}
+	return bound
+}
