@@ -33,6 +33,7 @@ type oracle struct {
 	issued        map[wire.SessionID]bool
 	pools         map[wire.PoolID]bool
 	lost          bool // Postgres has lost commits
+	lossDeclared  bool // sessions that it ended may report lost grants
 	restoredSince bool // Postgres was restored since the last declared loss
 	answered      answeredCommits
 }
@@ -308,9 +309,9 @@ func freeUnits(batch *allocator.Batch) map[wire.PoolID]int64 {
 }
 
 // checkNothingTaken checks that a report takes no units from a pool, unless
-// commits were lost.
+// commits were lost or a loss was declared: sessions may then report lost grants.
 func (w *world) checkNothingTaken(batch *allocator.Batch, ret *wire.Return, before map[wire.PoolID]int64) {
-	if w.oracle.lost {
+	if w.oracle.lost || w.oracle.lossDeclared {
 		return
 	}
 	for id, free := range freeUnits(batch) {

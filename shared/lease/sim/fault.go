@@ -97,7 +97,7 @@ func (w *world) forge() {
 	p, c := w.proxies[w.r.IntN(len(w.proxies))], w.workingReplica()
 	victim, named := w.customers[w.r.IntN(len(w.customers))], w.customers[w.r.IntN(len(w.customers))]
 	pool := []wire.PoolID{victim.balance, victim.slots, victim.keys[w.r.IntN(len(victim.keys))].limit}[w.r.IntN(3)]
-	if c == nil || !p.alive || p.session == 0 || w.oracle.lost {
+	if c == nil || !p.alive || p.session == 0 || w.oracle.lost || w.oracle.lossDeclared {
 		return
 	}
 	w.stats.count("reports made up")

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"modelgateway/shared/lease/allocator"
@@ -101,13 +102,14 @@ func (w *world) returnedBefore(request *wire.LeaseRequest, session wire.SessionI
 	return 0
 }
 
-// checkNothingHeld checks, some seconds after all faults and the last request have
-// ended, that no session of a running process holds units.
-func (w *world) checkNothingHeld() {
+// checkNothingHeld checks, after all faults and the last request have ended, that no
+// session of a running process in one of the states holds units: active sessions some
+// seconds later, fenced ones when they must be closed.
+func (w *world) checkNothingHeld(states ...session.State) {
 	for _, pool := range sortedKeys(w.pg.leases) {
 		for _, id := range sortedKeys(w.pg.leases[pool]) {
 			l, p, t := w.pg.leases[pool][id], w.oracle.owner[id], w.pg.sessions[id]
-			if p == nil || t == nil || t.state == session.Closed || w.oracle.everUnlimited[pool] {
+			if p == nil || t == nil || !slices.Contains(states, t.state) || w.oracle.everUnlimited[pool] {
 				continue
 			}
 			if own := p.usage.Session(id); own != nil && own.BootID == p.boot && own.Running == 0 && l.Outstanding() > 0 {

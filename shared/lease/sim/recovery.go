@@ -302,7 +302,7 @@ func (o *oracle) declared() {
 	default:
 		o.w.stats.count("losses of commits declared because of a silent replica")
 	}
-	o.restoredSince = false
+	o.restoredSince, o.lossDeclared = false, true
 	clear(o.answered)
 }
 

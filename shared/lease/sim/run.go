@@ -10,6 +10,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -184,7 +185,9 @@ func (w *world) heal() {
 		}
 	}
 	w.runUntil(w.now + 3*sessionValid)
-	w.checkNothingHeld()
+	w.checkNothingHeld(session.Active)
+	w.runUntil(w.now + closeAfter)
+	w.checkNothingHeld(session.Active, session.Fenced)
 	w.checkForgotten()
 	w.probe()
 	w.checkEscrowAgain()
