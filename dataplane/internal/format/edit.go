@@ -70,6 +70,35 @@ func (e *Edit) Concat(parts ...[]byte) []byte {
 // changes of the policy. A null member is left out, because it counts as absent. Without changes it returns the
 // received body itself. It may be called again for another route.
 func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
+	r.listEdits(&t)
+	if r.File != nil {
+		return r.encode(dst)
+	}
+	return r.edit.Append(dst)
+}
+
+// SpliceUpstream is AppendUpstream for a large body: it does not copy the long parts that stay as received. The outgoing
+// body consists of parts, each of which is a part of the received body or of edits, the extended dst.
+func (r *Request) SpliceUpstream(dst []byte, t Target) (edits []byte, parts [][]byte) {
+	r.listEdits(&t)
+	if r.File != nil {
+		body := r.encode(dst)
+		return body, [][]byte{body[len(dst):]}
+	}
+	return r.edit.Splice(dst, minPart)
+}
+
+// minPart is the length in bytes from which on an unchanged part of a body is not copied.
+const minPart = 16 << 10
+
+// encode appends the outgoing body with the file.
+func (r *Request) encode(dst []byte) (body []byte) {
+	body, r.contentType = r.spec.EncodeFunc(dst, r.edit.Append(nil), r.File)
+	return body
+}
+
+// listEdits fills in the changes of the received body.
+func (r *Request) listEdits(t *Target) {
 	e := &r.edit
 	e.Begin(r.obj)
 	e.scratch = e.scratch[:0]
@@ -82,11 +111,11 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 		case string(m.Name) == "model":
 			e.ReplaceAt(i, e.Quote(t.Model))
 		default:
-			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), &t)
+			e.apply(i, t.Policy.params[string(m.Name)], m.Value.Of(r.obj.Body()), t)
 		}
 	}
 	if t.MaxOutput > 0 && r.MaxOutput > t.MaxOutput {
-		r.lowerLimits(e, &t)
+		r.lowerLimits(e, t)
 	}
 	for _, row := range t.Policy.forced {
 		e.Set(row.Name, row.raw)
@@ -95,17 +124,11 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 		e.Set(name, e.Quote(t.PseudonymFunc()))
 	}
 	if r.spec.EditFunc != nil {
-		r.spec.EditFunc(r, e, &t)
+		r.spec.EditFunc(r, e, t)
 	}
 	if r.leavesOut {
-		r.leaveOutTools(e, &t)
+		r.leaveOutTools(e, t)
 	}
-	if r.File != nil {
-		var body []byte
-		body, r.contentType = r.spec.EncodeFunc(dst, e.Append(nil), r.File)
-		return body
-	}
-	return e.Append(dst)
 }
 
 // lowerLimits replaces the output limits of the request, which are above that of the model.

@@ -2,6 +2,7 @@ package format
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,6 +224,24 @@ func TestAppendUpstreamAppliesThePolicy(t *testing.T) {
 			r.Release()
 		})
 	}
+}
+
+func TestSpliceUpstreamCopiesNoLongParts(t *testing.T) {
+	t.Parallel()
+	long := `"` + strings.Repeat("long ", 10_000) + `"`
+	r := read(t, `{"n":2,"text":`+long+`,"model":"m","free":[`+long+`]}`)
+	target := Target{Model: "upstream", Policy: testSpec.Policy}
+	want := string(r.AppendUpstream(nil, target))
+	for range 2 {
+		edits, parts := r.SpliceUpstream([]byte("> "), target)
+		if diff := cmp.Diff(want, string(slices.Concat(parts...))); diff != "" {
+			t.Errorf("want -, got +:\n%s", diff)
+		}
+		if len(edits) > 1000 || len(parts) < 4 {
+			t.Errorf("%d bytes are copied, %d parts", len(edits), len(parts))
+		}
+	}
+	r.Release()
 }
 
 func TestEstimateInputCountsMediaByNumber(t *testing.T) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
@@ -80,18 +81,30 @@ func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) er
 
 // upstreamBody assembles the body for a route. The caller releases it.
 func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
-	outgoing := buffer.GetSized(outgoingSize(len(a.body.Bytes())))
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
-	out := a.request.AppendUpstream((*outgoing)[:0], format.Target{
+	target := format.Target{
 		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
-	})
-	if &out[0] != &a.body.Bytes()[0] {
+	}
+	outgoing := buffer.Get()
+	a.body.Retain() // the outgoing body may have parts of the received one
+	free := func() { buffer.Put(outgoing); a.body.Release() }
+	received := a.body.Bytes()
+	if len(received) >= minSpliced {
+		edits, parts := a.request.SpliceUpstream((*outgoing)[:0], target)
+		*outgoing = edits
+		return provider.NewBodyOf(parts, free)
+	}
+	*outgoing = slices.Grow(*outgoing, outgoingSize(len(received)))
+	out := a.request.AppendUpstream((*outgoing)[:0], target)
+	if &out[0] != &received[0] {
 		*outgoing = out // AppendUpstream may have reallocated it
 	}
-	a.body.Retain() // out may be the received body itself
-	return provider.NewBody(out, func() { buffer.Put(outgoing); a.body.Release() })
+	return provider.NewBody(out, free)
 }
+
+// minSpliced is the length in bytes from which on a received body is not copied.
+const minSpliced = 32 << 10
 
 // outgoingSize is the size of the buffer for a body that is sent on, which is seldom much longer than the received one.
 // A very large buffer is allocated when it is needed.

@@ -279,3 +279,24 @@ func TestErrorsUseTheEnvelopeOfTheFormat(t *testing.T) {
 		}
 	}
 }
+
+// A large body reaches the provider in parts: those that stay as received, and the changes.
+func TestLargeBodyIsForwardedWithItsChanges(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, chatJSON))
+	for range 2 {
+		if got := g.post("/v1/chat/completions", largeBody); got.status != http.StatusOK {
+			t.Fatalf("got %d %s", got.status, got.body)
+		}
+	}
+	small := strings.Replace(largeBody, strings.Repeat("words ", 50_000), "words", 1)
+	if got := g.post("/v1/chat/completions", small); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	calls := g.sims[0].received()
+	for _, call := range calls[:2] {
+		if got := strings.Replace(call.body, strings.Repeat("words ", 50_000), "words", 1); got != calls[2].body || got == small {
+			t.Errorf("got %s; want as the small body %s", got, calls[2].body)
+		}
+	}
+}

@@ -14,6 +14,16 @@ type Edit struct {
 	added   []addition
 	quoted  []byte // the added names, each with a comma before and a colon after it
 	growth  int    // upper bound of the length that the changes add
+	// apart is the length in bytes from which on unchanged parts of the body are left out of the assembled text, zero for
+	// none; cuts are those parts.
+	apart int
+	cuts  []cut
+}
+
+// cut is a part of the body that belongs at an index of the assembled text.
+type cut struct {
+	at   int
+	span Span
 }
 
 // addition is a member that the body does not have.
@@ -34,7 +44,7 @@ type change struct {
 func (e *Edit) Begin(o *Object) {
 	clear(e.changes)
 	clear(e.added)
-	*e = Edit{object: o, changes: e.changes[:0], added: e.added[:0], quoted: e.quoted[:0]}
+	*e = Edit{object: o, changes: e.changes[:0], added: e.added[:0], quoted: e.quoted[:0], cuts: e.cuts[:0]}
 }
 
 // Changed reports whether the list has any change.
@@ -94,20 +104,57 @@ func (e *Edit) Append(dst []byte) []byte {
 	if !e.Changed() {
 		return e.object.body
 	}
+	dst = slices.Grow(dst, len(e.object.body)+len(e.quoted)+e.growth)
+	return e.assemble(dst)
+}
+
+// Splice is Append without a copy of the unchanged parts of the body that have least bytes or more: the changed body
+// consists of parts, each of which is a part of the body or of edits, the extended dst.
+func (e *Edit) Splice(dst []byte, least int) (edits []byte, parts [][]byte) {
+	if !e.Changed() {
+		return dst, [][]byte{e.object.body}
+	}
+	e.apart, e.cuts = max(least, 1), e.cuts[:0]
+	start := len(dst)
+	dst = e.assemble(dst)
+	e.apart = 0
+	parts = make([][]byte, 0, 2*len(e.cuts)+1)
+	for _, c := range e.cuts {
+		if c.at > start {
+			parts = append(parts, dst[start:c.at:c.at])
+		}
+		parts = append(parts, c.span.Of(e.object.body))
+		start = c.at
+	}
+	if len(dst) > start {
+		parts = append(parts, dst[start:])
+	}
+	return dst, parts
+}
+
+// keep appends an unchanged part of the body, or notes it.
+func (e *Edit) keep(dst []byte, from, to int) []byte {
+	if e.apart > 0 && to-from >= e.apart {
+		e.cuts = append(e.cuts, cut{len(dst), Span{from, to}})
+		return dst
+	}
+	return append(dst, e.object.body[from:to]...)
+}
+
+func (e *Edit) assemble(dst []byte) []byte {
 	body, members := e.object.body, e.object.members
-	dst = slices.Grow(dst, len(body)+len(e.quoted)+e.growth)
-	from := 0 // the body before this index is copied or left out
+	from := 0 // the body before this index is kept or left out
 	kept := 0
 	for i := range e.changes {
 		m, c := &members[i], &e.changes[i]
 		switch {
 		case c.drop:
-			cut := droppedSpan(members, i, kept > 0)
-			dst = append(dst, body[from:cut.Start]...)
-			from = cut.End
+			dropped := droppedSpan(members, i, kept > 0)
+			dst = e.keep(dst, from, dropped.Start)
+			from = dropped.End
 			continue
 		case c.value != nil:
-			dst = append(dst, body[from:m.Value.Start]...)
+			dst = e.keep(dst, from, m.Value.Start)
 			dst = append(dst, c.value...)
 			from = m.Value.End
 		}
@@ -121,7 +168,7 @@ func (e *Edit) Append(dst []byte) []byte {
 		if len(members) > 0 {
 			end = members[len(members)-1].Value.End
 		}
-		dst = append(dst, body[from:end]...)
+		dst = e.keep(dst, from, end)
 		from = end
 	}
 	for _, a := range e.added {
@@ -132,7 +179,7 @@ func (e *Edit) Append(dst []byte) []byte {
 		dst = append(append(dst, name.Of(e.quoted)...), a.value...)
 		kept++
 	}
-	return append(dst, body[from:]...)
+	return e.keep(dst, from, len(body))
 }
 
 // droppedSpan returns the bytes that are removed with the i-th member: after a member that stays, with the comma

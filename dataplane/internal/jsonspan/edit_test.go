@@ -55,8 +55,52 @@ func TestEditChangesOnlyTheNamedMembers(t *testing.T) {
 			if got := string(e.Append(nil)); got != tt.want {
 				t.Errorf("got %s; want %s", got, tt.want)
 			}
+			for least := range 10 {
+				if got := spliced(t, &e, least); got != tt.want {
+					t.Errorf("in parts of %d bytes: got %s; want %s", least, got, tt.want)
+				}
+			}
 		})
 	}
+}
+
+// spliced joins the parts of a changed body, after a check that they are parts of the body or of the edits.
+func spliced(t require, e *Edit, least int) string {
+	t.Helper()
+	dst := make([]byte, 3, 4) // so small that it is reallocated
+	edits, parts := e.Splice(dst, least)
+	copied := len(edits) - len(dst)
+	for _, part := range parts {
+		if len(part) == 0 {
+			t.Errorf("a part is empty")
+		}
+		if contains(e.object.body, part) {
+			continue
+		}
+		if copied -= len(part); !contains(edits, part) {
+			t.Errorf("%s is a part of neither the body nor the edits", part)
+		}
+	}
+	if e.Changed() && copied != 0 {
+		t.Errorf("%d bytes of the edits are in no part", copied)
+	}
+	return string(slices.Concat(parts...))
+}
+
+// require is the part of testing.TB that rapid implements, too.
+type require interface {
+	Helper()
+	Errorf(format string, args ...any)
+}
+
+// contains reports whether a part has the memory of a text.
+func contains(text, part []byte) bool {
+	for i := range text {
+		if &text[i] == &part[0] {
+			return true
+		}
+	}
+	return false
 }
 
 func TestEditWithoutChangesReturnsTheBody(t *testing.T) {
@@ -110,6 +154,9 @@ func TestEditedBodyHasTheExpectedMembers(t *testing.T) {
 			want = append(want, name, "true")
 		}
 		out := e.Append(nil)
+		if got := spliced(t, &e, rapid.IntRange(0, 20).Draw(t, "least")); got != string(out) {
+			t.Fatalf("in parts: got %s; want %s", got, out)
+		}
 		var edited Object
 		if err := edited.Parse(out); err != nil {
 			t.Fatalf("edited %s: %v", out, err)

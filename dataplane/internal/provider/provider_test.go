@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,4 +230,22 @@ func TestBodyIsFreedWithItsLastReference(t *testing.T) {
 		t.Errorf("freed %d times; want once", freed.Load())
 	}
 	NewBody(nil, nil).Release()
+}
+
+func TestBodyOfPartsIsTheirConcatenation(t *testing.T) {
+	t.Parallel()
+	for _, parts := range [][][]byte{nil, {[]byte("one")}, {[]byte("one"), []byte("two"), []byte("three")}} {
+		freed := false
+		b, want := NewBodyOf(parts, func() { freed = true }), string(slices.Concat(parts...))
+		read, err := io.ReadAll(b.NewReader())
+		if err != nil || string(read) != want || b.Len() != len(want) || string(b.AppendTo([]byte("> "))) != "> "+want {
+			t.Errorf("read %q, %v, appended %q, length %d; want %q", read, err, b.AppendTo(nil), b.Len(), want)
+		}
+		if got := slices.Concat(b.AppendParts([][]byte{[]byte("> ")})...); string(got) != "> "+want {
+			t.Errorf("the parts are %q", got)
+		}
+		if b.Release(); !freed {
+			t.Error("the body was not freed")
+		}
+	}
 }

@@ -8,6 +8,7 @@ package turns
 import (
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -81,11 +82,12 @@ func (t *Turn) End() {
 	}
 }
 
-// Yield lets a waiting turn run instead, if there is one, and waits until this turn runs again.
+// Yield lets a waiting turn of another account run instead, if there is one, and waits until this turn runs again, before
+// the other turns of its account. Turns of the same account do not take the place of each other: that would only be work,
+// and more bodies would be in memory.
 func (t *Turn) Yield() {
-	if t.running && t.turns.Waiting() > 0 {
-		t.End()
-		t.Begin()
+	if t.running && t.turns.Waiting() > 0 && t.turns.yield(t) {
+		<-t.granted
 	}
 }
 
@@ -105,21 +107,41 @@ func (t *Turns) take(w *Turn, most int) verdict {
 		t.free--
 		return runs
 	}
-	a := t.accounts[w.account]
-	if a != nil && len(a.turns) >= most {
+	if a := t.accounts[w.account]; a != nil && len(a.turns) >= most {
 		return refused
 	}
+	a := t.enter(w)
+	a.turns = append(a.turns, w)
+	return waits
+}
+
+// enter prepares a turn for waiting and returns its account. The caller adds the turn to those of the account.
+func (t *Turns) enter(w *Turn) *account {
 	if w.granted == nil {
 		w.granted = make(chan struct{}, 1)
 	}
+	a := t.accounts[w.account]
 	if a == nil {
 		a = &account{name: w.account}
 		t.accounts[w.account] = a
 		t.order = append(t.order, a)
 	}
-	a.turns = append(a.turns, w)
 	t.waiting.Add(1)
-	return waits
+	return a
+}
+
+// yield lets a waiting turn of another account run in the place of w, which then waits. It reports whether there was one.
+func (t *Turns) yield(w *Turn) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.order, func(a *account) bool { return a.name != w.account })
+	if i < 0 {
+		return false
+	}
+	a := t.enter(w)
+	a.turns = slices.Insert(a.turns, 0, w)
+	t.grant(i)
+	return true
 }
 
 // pass lets the next turn run in the place of one that has ended.
@@ -130,8 +152,13 @@ func (t *Turns) pass() {
 		t.free++
 		return
 	}
-	a := t.order[0]
-	t.order = t.order[1:]
+	t.grant(0)
+}
+
+// grant lets the first turn of the i-th waiting account run. The account is the last one then.
+func (t *Turns) grant(i int) {
+	a := t.order[i]
+	t.order = slices.Delete(t.order, i, i+1)
 	w := a.turns[0]
 	if a.turns = a.turns[1:]; len(a.turns) > 0 {
 		t.order = append(t.order, a)

@@ -44,7 +44,7 @@ func TestAccountWaitsForOneTurnOfEachOtherAccount(t *testing.T) {
 	})
 }
 
-func TestYieldLetsOthersRunAndRunsAgain(t *testing.T) {
+func TestYieldLetsOtherAccountsRunAndRunsAgainBeforeItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all := turns.New(1)
@@ -52,25 +52,37 @@ func TestYieldLetsOthersRunAndRunsAgain(t *testing.T) {
 		long.Begin()
 		long.Yield() // nobody waits
 		long.Begin() // it runs already
-		ran := 0
-		for _, account := range []string{"a", "b"} {
+		var ran []string
+		begin := func(account string) {
 			go func() {
 				turn := all.Of(account)
 				turn.Begin()
-				ran++
+				ran = append(ran, account)
 				turn.End()
 			}()
+			synctest.Wait()
 		}
+		begin("a")
+		begin("a")
+		long.Yield() // only its own account waits
+		if len(ran) != 0 {
+			t.Fatalf("%v ran instead of a turn of the same account, or beside it", ran)
+		}
+		begin("b")
+		begin("c")
+		begin("b")
+		for _, want := range [][]string{{"b"}, {"b", "c", "b"}, {"b", "c", "b"}} {
+			long.Yield()
+			if !slices.Equal(ran, want) || !long.Running() {
+				t.Errorf("%v have run, running %v; want %v", ran, long.Running(), want)
+			}
+		}
+		long.End()
+		long.End()
 		synctest.Wait()
-		if ran != 0 {
-			t.Fatal("a turn runs beside another one")
+		if want := []string{"b", "c", "b", "a", "a"}; !slices.Equal(ran, want) || all.Waiting() != 0 {
+			t.Errorf("%v have run, %d wait; want %v", ran, all.Waiting(), want)
 		}
-		long.Yield()
-		if ran != 2 || !long.Running() {
-			t.Errorf("%d have run, running %v", ran, long.Running())
-		}
-		long.End()
-		long.End()
 		again := all.Of("c")
 		for range 2 {
 			if !again.BeginWithin(0) {

@@ -37,7 +37,8 @@ const bodySize = 1 << 20
 func trackedBody() (body *provider.Body, given *atomic.Int64) {
 	given = new(atomic.Int64)
 	data := []byte(strings.Repeat("x", bodySize))
-	return provider.NewBody(data, func() {
+	parts := [][]byte{data[:10], data[10 : bodySize/2], data[bodySize/2 : bodySize-3], data[bodySize-3:]}
+	return provider.NewBodyOf(parts, func() {
 		given.Add(1)
 		copy(data, strings.Repeat("y", bodySize))
 	}), given

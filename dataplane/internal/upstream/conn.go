@@ -122,7 +122,7 @@ func (c *conn) writeCall(head *head, call *provider.Call) error {
 	c.large = false
 	if call.Body == nil || len(out)+call.Body.Len() <= maxSingleWrite {
 		if call.Body != nil {
-			out = append(out, call.Body.Bytes()...)
+			out = call.Body.AppendTo(out)
 		}
 		n, err := c.Write(out)
 		c.sent += uint64(n)
@@ -140,7 +140,7 @@ func (c *conn) writeCall(head *head, call *provider.Call) error {
 
 // writeLargeCall writes a call in parts, until the connection is closed.
 func (c *conn) writeLargeCall(head *[]byte, body *provider.Body) {
-	parts := net.Buffers{*head, body.Bytes()}
+	parts := net.Buffers(body.AppendParts([][]byte{*head}))
 	n, err := parts.WriteTo(c.Conn)
 	c.sent += uint64(n)
 	*head = (*head)[:0]

@@ -181,8 +181,9 @@ type source struct {
 	aside bool
 }
 
-// step is the number of bytes after which the deadline is moved.
-const step = 64 << 10
+// step is the number of bytes after which the deadline is moved: those of half of the grace, so that a client at the
+// least rate is not late before the next move.
+func (l *Limits) step() int64 { return l.Rate * int64(Grace/time.Second) / 2 }
 
 // Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
@@ -191,7 +192,7 @@ func (s *source) Read(p []byte) (int, error) {
 		defer s.turn.Begin()
 	}
 	n, err := s.body.Read(p)
-	if s.received += int64(n); s.received-s.extended >= step {
+	if s.received += int64(n); s.received-s.extended >= s.limits.step() {
 		s.extended = s.received
 		s.conn.DeadlineRead(s.limits.deadline(s.began, s.received))
 	}
