@@ -807,7 +807,7 @@ create table admin_tokens (
     id uuid primary key,
     name text not null,
     token_hash bytea not null unique,
-    scopes text[] not null check (scopes <@ array['cabinet', 'credits', 'keys.reveal', 'operator', 'read']),
+    scopes text[] not null check (scopes <@ array['cabinet', 'credits', 'keys.reveal', 'observe', 'operator', 'read']),
     -- the limits of a day of UTC; null is no limit
     credits_per_day bigint check (credits_per_day >= 0),
     reveals_per_day bigint check (reveals_per_day >= 0),

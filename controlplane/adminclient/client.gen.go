@@ -157,6 +157,13 @@ const (
 	FindingStatusWarning FindingStatus = "warning"
 )
 
+// Defines values for IdentityMethod.
+const (
+	IdentityMethodBootstrap IdentityMethod = "bootstrap"
+	IdentityMethodOidc      IdentityMethod = "oidc"
+	IdentityMethodToken     IdentityMethod = "token"
+)
+
 // Defines values for IssuedKeyStatus.
 const (
 	IssuedKeyStatusActive  IssuedKeyStatus = "active"
@@ -215,6 +222,7 @@ const (
 	ScopeCabinet    Scope = "cabinet"
 	ScopeCredits    Scope = "credits"
 	ScopeKeysReveal Scope = "keys.reveal"
+	ScopeObserve    Scope = "observe"
 	ScopeOperator   Scope = "operator"
 	ScopeRead       Scope = "read"
 )
@@ -1280,6 +1288,28 @@ type HashOnlyKeyList struct {
 	Data       []HashOnlyKey `json:"data"`
 	NextCursor *string       `json:"next_cursor,omitempty"`
 }
+
+// Identity defines model for Identity.
+type Identity struct {
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money `json:"credits_per_day,omitempty"`
+
+	// ExpiresAt When the token expires. Without it the token does not expire.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Method How the identity was proven: a token that was issued here, one of the configuration, or a token of the OpenID Connect provider.
+	Method IdentityMethod `json:"method"`
+
+	// Name The actor in the audit log.
+	Name          string  `json:"name"`
+	RevealsPerDay *int64  `json:"reveals_per_day,omitempty"`
+	Scopes        []Scope `json:"scopes"`
+}
+
+// IdentityMethod How the identity was proven: a token that was issued here, one of the configuration, or a token of the OpenID Connect provider.
+type IdentityMethod string
 
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
@@ -3938,5 +3968,14 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, webhookID WebhookID, p
 func (c *Client) TestWebhook(ctx context.Context, webhookID WebhookID, params *TestWebhookParams, options ...CallOption) (*Response[WebhookTest], error) {
 	return do[WebhookTest](ctx, c, call{
 		method: http.MethodPost, path: "/admin/v1/webhooks/{webhook_id}/test", ids: []any{webhookID}, params: params,
+	}, options)
+}
+
+// GetIdentity: Get the name, the scopes and the end of the token of the request
+//
+// GET /admin/v1/whoami
+func (c *Client) GetIdentity(ctx context.Context, options ...CallOption) (*Response[Identity], error) {
+	return do[Identity](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/whoami",
 	}, options)
 }

@@ -37,8 +37,12 @@ type Scope string
 
 // The scopes.
 const (
-	// Read allows reading.
+	// Any is needed by operations that every valid token may call. It cannot be granted.
+	Any Scope = "any"
+	// Read allows reading what the cabinet shows: accounts, keys, money, usage and the catalog.
 	Read Scope = "read"
+	// Observe also allows reading everything else, such as the fleet, the diagnosis and the audit log.
+	Observe Scope = "observe"
 	// Cabinet also allows managing accounts and keys.
 	Cabinet Scope = "cabinet"
 	// Credits allows booking top-ups and corrections, and nothing else.
@@ -50,7 +54,7 @@ const (
 )
 
 // Scopes are all scopes.
-var Scopes = []Scope{Read, Cabinet, Credits, RevealKeys, Operator}
+var Scopes = []Scope{Read, Observe, Cabinet, Credits, RevealKeys, Operator}
 
 // Allows reports whether one of the scopes includes the needed one. An unknown scope is never
 // allowed.
@@ -59,13 +63,19 @@ func Allows(scopes []Scope, needed Scope) bool {
 }
 
 func (s Scope) includes(needed Scope) bool {
+	if !slices.Contains(Scopes, s) {
+		return false
+	}
+	if needed == Any {
+		return true
+	}
 	switch s {
 	case Operator:
 		return slices.Contains(Scopes, needed)
-	case Cabinet:
-		return needed == Cabinet || needed == Read
+	case Cabinet, Observe:
+		return needed == s || needed == Read
 	default:
-		return s == needed && slices.Contains(Scopes, needed)
+		return s == needed
 	}
 }
 
@@ -102,12 +112,39 @@ type Token struct {
 // Hash is the SHA-256 of a token's text, which is random enough to need no salt.
 type Hash [sha256.Size]byte
 
+// Method is how a principal has proven its identity.
+type Method string
+
+// The methods: a token that Create has made, one of the configuration, and one of an identity provider.
+const (
+	ByToken     Method = "token"
+	ByBootstrap Method = "bootstrap"
+	ByOIDC      Method = "oidc"
+)
+
 // Principal is the authenticated sender of a request.
 type Principal struct {
 	// Name is the name in the audit log: the token's name with its id, "bootstrap", or "oidc:" with the subject.
 	Name   string
 	Scopes []Scope
 	Limits Limits
+	Method Method
+	// ExpiresAt is when the proof of the identity expires; nil means never.
+	ExpiresAt *time.Time
+}
+
+type principalKey struct{}
+
+// WithPrincipal returns a context of requests of an authenticated principal. Requests from the network have none: the
+// console uses it for the requests that it makes for a session.
+func WithPrincipal(ctx context.Context, p *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// PrincipalOf returns the principal of a context; nil if it has none.
+func PrincipalOf(ctx context.Context) *Principal {
+	p, _ := ctx.Value(principalKey{}).(*Principal)
+	return p
 }
 
 // Bootstrap is the name of the tokens in the configuration.
@@ -152,12 +189,13 @@ type Service struct {
 func NewService(store Store, bootstrap BootstrapTokens, v Verifier) *Service {
 	s := &Service{store: store, bootstrapExpires: bootstrap.ExpiresAt, verifier: v, guard: NewGuard(time.Now)}
 	for _, text := range bootstrap.Texts {
-		s.bootstrap = append(s.bootstrap, hashOf(text))
+		s.bootstrap = append(s.bootstrap, HashOf(text))
 	}
 	return s
 }
 
-func hashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
+// HashOf returns the hash of a token's text.
+func HashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
 // Authenticate returns the principal of a token. The error is ErrUnauthenticated, ErrExpired,
 // ErrUnavailable, or a LockedError in place of the first two after too many failures of the
@@ -166,7 +204,7 @@ func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr
 	if text == "" {
 		return Principal{}, ErrUnauthenticated
 	}
-	h := hashOf(text)
+	h := HashOf(text)
 	p, err := s.identify(ctx, text, h)
 	switch {
 	case err == nil:
@@ -180,17 +218,27 @@ func (s *Service) Authenticate(ctx context.Context, text string, from netip.Addr
 }
 
 func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal, error) {
-	if s.isBootstrap(h) {
-		if !s.bootstrapExpires.IsZero() && !time.Now().Before(s.bootstrapExpires) {
-			return Principal{}, ErrExpired
-		}
-		return Principal{Name: Bootstrap, Scopes: []Scope{Operator}}, nil
-	}
-	if !wellFormed(text) {
+	if !s.isBootstrap(h) && !wellFormed(text) {
 		if s.verifier != nil && strings.Count(text, ".") == 2 { // a JWT
 			return s.verifier.Verify(ctx, text)
 		}
 		return Principal{}, ErrUnauthenticated
+	}
+	return s.Resume(ctx, h)
+}
+
+// Resume returns the present principal of a token that was accepted before, by its hash. It is for sessions that are
+// bound to a token. The error is ErrUnauthenticated if the token was revoked or removed, or ErrExpired.
+func (s *Service) Resume(ctx context.Context, h Hash) (Principal, error) {
+	if s.isBootstrap(h) {
+		if !s.bootstrapExpires.IsZero() && !time.Now().Before(s.bootstrapExpires) {
+			return Principal{}, ErrExpired
+		}
+		p := Principal{Name: Bootstrap, Scopes: []Scope{Operator}, Method: ByBootstrap}
+		if !s.bootstrapExpires.IsZero() {
+			p.ExpiresAt = &s.bootstrapExpires
+		}
+		return p, nil
 	}
 	leave, err := s.guard.Enter(ctx, h)
 	if err != nil {
@@ -206,7 +254,7 @@ func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal,
 	case expired:
 		return Principal{}, ErrExpired
 	}
-	return Principal{Name: t.actor(), Scopes: t.Scopes, Limits: t.Limits}, nil
+	return Principal{Name: t.actor(), Scopes: t.Scopes, Limits: t.Limits, Method: ByToken, ExpiresAt: t.ExpiresAt}, nil
 }
 
 // isBootstrap compares in a time that does not depend on the hash.
@@ -267,7 +315,7 @@ func (s *Service) Create(ctx context.Context, t Token) (Token, string, error) {
 	random := make([]byte, randomSize)
 	_, _ = rand.Read(random) // never fails
 	text := prefix + base64.RawURLEncoding.EncodeToString(random)
-	made, err := s.store.Create(ctx, t, hashOf(text))
+	made, err := s.store.Create(ctx, t, HashOf(text))
 	if err != nil {
 		return Token{}, "", err
 	}

@@ -197,7 +197,7 @@ func Default() Config {
 	return Config{
 		Admin: Admin{
 			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
-			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
+			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
 		},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10, AdminMaxConnections: 6, StatementTimeout: time.Minute, KeepsCommits: string(rollback.KeepsOnRestart)},

@@ -14,17 +14,22 @@ import (
 )
 
 // authenticate returns the name of the principal whose token the request
-// carries, if the token has the scope. It becomes the actor of the request's
-// audit entries.
+// carries, or which its context has, if the principal has the scope. It becomes
+// the actor of the request's audit entries.
 func (p *pipeline) authenticate(c echo.Context, needed admin.Scope) (actor string, err error) {
 	r := c.Request()
-	principal, err := p.tokens.Authenticate(r.Context(), bearer(r), address(c))
-	if err != nil {
-		return "", err
+	principal := admin.PrincipalOf(r.Context())
+	if principal == nil {
+		authenticated, err := p.tokens.Authenticate(r.Context(), bearer(r), address(c))
+		if err != nil {
+			return "", err
+		}
+		principal = &authenticated
 	}
 	by := audit.By(r.Context())
 	by.Name = principal.Name
-	c.SetRequest(r.WithContext(admin.WithLimits(audit.WithActor(r.Context(), by), principal.Limits)))
+	ctx := admin.WithPrincipal(audit.WithActor(r.Context(), by), principal)
+	c.SetRequest(r.WithContext(admin.WithLimits(ctx, principal.Limits)))
 	if !admin.Allows(principal.Scopes, needed) {
 		return "", problem.Explain(problem.ErrForbidden, "the operation needs the scope %s", needed)
 	}

@@ -138,7 +138,7 @@ func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, er
 	if err := token.Claims(&claims); err != nil || token.Subject == "" {
 		return admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
 	}
-	return admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims)}, nil
+	return admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims), Method: admin.ByOIDC, ExpiresAt: &token.Expiry}, nil
 }
 
 // discovered returns the library's verifier. The first call discovers the provider.

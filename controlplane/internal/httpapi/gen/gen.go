@@ -114,6 +114,13 @@ const (
 	FindingStatusWarning FindingStatus = "warning"
 )
 
+// Defines values for IdentityMethod.
+const (
+	IdentityMethodBootstrap IdentityMethod = "bootstrap"
+	IdentityMethodOidc      IdentityMethod = "oidc"
+	IdentityMethodToken     IdentityMethod = "token"
+)
+
 // Defines values for KeyStatus.
 const (
 	KeyStatusActive  KeyStatus = "active"
@@ -166,6 +173,7 @@ const (
 	ScopeCabinet    Scope = "cabinet"
 	ScopeCredits    Scope = "credits"
 	ScopeKeysReveal Scope = "keys.reveal"
+	ScopeObserve    Scope = "observe"
 	ScopeOperator   Scope = "operator"
 	ScopeRead       Scope = "read"
 )
@@ -915,6 +923,28 @@ type HashOnlyKeyList struct {
 	Data       []HashOnlyKey `json:"data"`
 	NextCursor *string       `json:"next_cursor,omitempty"`
 }
+
+// Identity defines model for Identity.
+type Identity struct {
+	// CreditsPerDay A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CreditsPerDay *Money `json:"credits_per_day,omitempty"`
+
+	// ExpiresAt When the token expires. Without it the token does not expire.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+
+	// Method How the identity was proven: a token that was issued here, one of the configuration, or a token of the OpenID Connect provider.
+	Method IdentityMethod `json:"method"`
+
+	// Name The actor in the audit log.
+	Name          string  `json:"name"`
+	RevealsPerDay *int64  `json:"reveals_per_day,omitempty"`
+	Scopes        []Scope `json:"scopes"`
+}
+
+// IdentityMethod How the identity was proven: a token that was issued here, one of the configuration, or a token of the OpenID Connect provider.
+type IdentityMethod string
 
 // ImportedKey defines model for ImportedKey.
 type ImportedKey struct {
@@ -2622,6 +2652,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/webhooks/:webhook_id/redeliver", h.RedeliverFailed)
 	e.POST("/admin/v1/webhooks/:webhook_id/rotate-secret", h.RotateWebhookSecret)
 	e.POST("/admin/v1/webhooks/:webhook_id/test", h.TestWebhook)
+	e.GET("/admin/v1/whoami", h.GetIdentity)
 }
 
 // ListAccountsRequestObject is the input of ListAccounts.
@@ -4213,6 +4244,21 @@ func (r TestWebhook200JSONResponse) VisitTestWebhookResponse(w http.ResponseWrit
 	return writeJSON(w, 200, r)
 }
 
+// GetIdentityRequestObject is the input of GetIdentity.
+type GetIdentityRequestObject struct {
+}
+
+// GetIdentityResponseObject is a successful response of GetIdentity.
+type GetIdentityResponseObject interface {
+	VisitGetIdentityResponse(w http.ResponseWriter) error
+}
+
+type GetIdentity200JSONResponse Identity
+
+func (r GetIdentity200JSONResponse) VisitGetIdentityResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // StrictServerInterface has a method for each operation. A handler finds in the Call what it needs of the request
 // beside its input, and sets there what it reports beside the body of the response.
 type StrictServerInterface interface {
@@ -4398,6 +4444,8 @@ type StrictServerInterface interface {
 	RotateWebhookSecret(ctx context.Context, call *Call, request RotateWebhookSecretRequestObject) (RotateWebhookSecretResponseObject, error)
 	// TestWebhook Send a test event to a webhook endpoint
 	TestWebhook(ctx context.Context, call *Call, request TestWebhookRequestObject) (TestWebhookResponseObject, error)
+	// GetIdentity Get the name, the scopes and the end of the token of the request
+	GetIdentity(ctx context.Context, call *Call, request GetIdentityRequestObject) (GetIdentityResponseObject, error)
 }
 
 type handlers struct {
@@ -5398,5 +5446,13 @@ func (h handlers) TestWebhook(c echo.Context) error {
 		in.path("webhook_id", &r.WebhookID)
 		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 		return serve(in, call, r, h.server.TestWebhook, TestWebhookResponseObject.VisitTestWebhookResponse)
+	})
+}
+
+func (h handlers) GetIdentity(c echo.Context) error {
+	return h.run(c, "getIdentity", func(call *Call) error {
+		var r GetIdentityRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetIdentity, GetIdentityResponseObject.VisitGetIdentityResponse)
 	})
 }

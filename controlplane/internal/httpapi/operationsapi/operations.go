@@ -80,6 +80,19 @@ func whole(text json.RawMessage) any {
 	return text
 }
 
+// GetIdentity implements gen.StrictServerInterface.
+func (h *Handlers) GetIdentity(ctx context.Context, _ *gen.Call, _ gen.GetIdentityRequestObject) (gen.GetIdentityResponseObject, error) {
+	p := admin.PrincipalOf(ctx)
+	view := gen.Identity{Name: p.Name, Method: gen.IdentityMethod(p.Method), ExpiresAt: p.ExpiresAt, RevealsPerDay: p.Limits.RevealsPerDay}
+	if limit := p.Limits.CreditsPerDay; limit != nil {
+		view.CreditsPerDay = convert.Optional(limit.String())
+	}
+	for _, scope := range p.Scopes {
+		view.Scopes = append(view.Scopes, gen.Scope(scope))
+	}
+	return gen.GetIdentity200JSONResponse(view), nil
+}
+
 // CreateToken implements gen.StrictServerInterface.
 func (h *Handlers) CreateToken(ctx context.Context, call *gen.Call, r gen.CreateTokenRequestObject) (gen.CreateTokenResponseObject, error) {
 	wanted := admin.Token{ID: admin.ID(call.OperationID), Name: r.Body.Name, ExpiresAt: r.Body.ExpiresAt}
