@@ -38,7 +38,7 @@ var sections = []section{
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
 	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "nats-permissions", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
-	{"security", "Security:", []string{"audit", "hash-only-keys", "master-key", "pepper", "tokens", "whoami"}},
+	{"security", "Security:", []string{"audit", "hash-only-keys", "identity", "master-key", "pepper", "tokens"}},
 	{"tool", "This tool:", []string{"completion", "context", "help", "version"}},
 }
 
