@@ -73,7 +73,7 @@ test/costs: ## tests of the allocations per request and the memory of a waiting 
 # packages; each test clones a database of its own. Results are not cached
 # (-count=1), because the cache does not see the programs that tests build.
 .PHONY: test/race
-test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks ## all tests, with the race detector and a real Postgres
+test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks $(TOOLS)/promtool ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
 	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
@@ -187,7 +187,7 @@ bench/neighbour: ## the latencies of one account alone and beside another's 1,00
 generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
-	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs -run Reference -update | { grep -v '^ok' || true; }
+	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe -run 'Reference|DashboardFiles' -update | { grep -v '^ok' || true; }
 
 # It compares the tree before and after, so that it also works on a tree with changes. Among the files that git does not
 # track, it includes only Go and module files.
@@ -242,6 +242,9 @@ $(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks
 	@echo "building $(PACKAGE) (once per version)"
 	@GOWORK=off go build -C scripts/tools/$(MODULE) -o "$@" $(PACKAGE)
 	@touch "$@"
+
+$(TOOLS)/promtool:
+	@scripts/prometheus.sh "$(CURDIR)/.cache/bin"
 
 .PHONY: $(TOOLS)/withpostgres
 $(TOOLS)/withpostgres:

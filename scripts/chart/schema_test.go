@@ -32,7 +32,8 @@ func writeSchemas(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	writeKubernetesSchemas(t, dir)
-	writeServiceMonitorSchema(t, dir)
+	writeOperatorSchema(t, dir, "ServiceMonitor")
+	writeOperatorSchema(t, dir, "PrometheusRule")
 	return dir
 }
 
@@ -65,10 +66,11 @@ func writeKubernetesSchemas(t *testing.T, dir string) {
 	}
 }
 
-func writeServiceMonitorSchema(t *testing.T, dir string) {
+// writeOperatorSchema writes the schema of a kind of the Prometheus operator.
+func writeOperatorSchema(t *testing.T, dir, kind string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(module(t, prometheusModule, prometheusHash),
-		"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"))
+		"example/prometheus-operator-crd/monitoring.coreos.com_"+strings.ToLower(kind)+"s.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func writeServiceMonitorSchema(t *testing.T, dir string) {
 		forbidUnknownFields(version.Schema.Schema)
 		// The schema of a custom resource does not have the members of all objects.
 		version.Schema.Schema["properties"].(map[string]any)["metadata"] = map[string]any{"type": "object"}
-		writeJSON(t, dir, schemaFile("ServiceMonitor", version.Name), version.Schema.Schema)
+		writeJSON(t, dir, schemaFile(kind, version.Name), version.Schema.Schema)
 	}
 }
 

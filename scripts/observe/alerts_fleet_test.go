@@ -1,0 +1,64 @@
+package observe
+
+var fleetAlertTests = []alertTest{
+	{"MgwProviderDown", "11m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="connection",pod="a"}`, "0+6x11", "0+3x11"},
+		{`mgw_provider_attempts_total{provider="one",outcome="unavailable",pod="a"}`, "0+2x11", "0+2x11"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+2x11", "0+5x11"},
+		{`mgw_provider_attempts_total{provider="two",outcome="ok",pod="a"}`, "0+90x11", "0+9x11"},
+	}, []firing{{"provider=one", "80% of the calls to one fail."}}},
+	{"MgwProviderRefusesUs", "30m", []history{ // the only refusal creates the series, and the credential is not used again
+		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "_x25 1+0x10", "1+0x35"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+5x35", "0+5x35"},
+	}, []firing{{"provider=one", "one refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
+	{"MgwProviderRefusesUs", "30m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "1+0x25 2+0x10", "2+0x35"},
+	}, []firing{{"provider=one", "one refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
+	{"MgwRouteOpen", "11m", []history{
+		{`mgw_route_breaker_state{route="m/one",pod="a"}`, "2+0x11", "1+0x11"},
+		{`mgw_route_breaker_state{route="m/one",pod="b"}`, "0+0x11", "0+0x11"},
+	}, []firing{{"route=m/one", "The circuit breaker of m/one stays open."}}},
+	{"MgwProviderLimits", "21m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="rate_limit",pod="a"}`, "0+3x21", "0+1x21"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+7x21", "0+9x21"},
+	}, []firing{{"provider=one", "one answers 30% of the calls with a rate limit."}}},
+	{"MgwErrorsUnknown", "125m", []history{
+		{`mgw_provider_attempts_total{provider="one",outcome="other_client",pod="a"}`, "0+1x125", "0+1x125"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+9x125", "0+99x125"},
+	}, []firing{{"provider=one", "10% of the answers of one are errors without a rule in the classifier."}}},
+
+	{"MgwOutboxOld", "3m", []history{
+		{`mgw_outbox_oldest_age_seconds{pod="a"}`, "31+60x3", "0 40 0 0"},
+	}, one("The oldest catalog change has waited for 3m 31s.")},
+	{"MgwCatalogBehind", "3m", []history{
+		{`mgw_catalog_revision{job="gateway-dataplane",pod="a"}`, "7+0x3", "7 8 8 8"},
+		{`mgw_catalog_revision{job="gateway-dataplane",pod="b"}`, "6+0x3", "7 7 8 8"},
+		{`mgw_catalog_revision{job="other-dataplane",pod="c"}`, "90+0x3", "90+0x3"},
+	}, []firing{{"job=gateway-dataplane", "Proxies use different revisions of the catalog, so that prices and routes differ between them."}}},
+	{"MgwRevocationSlow", "16m", []history{
+		{`mgw_revocation_lag_seconds_bucket{le="5",pod="a"}`, "0+0x16", "0+1x16"},
+		{`mgw_revocation_lag_seconds_bucket{le="30",pod="a"}`, "0+1x16", "0+1x16"},
+		{`mgw_revocation_lag_seconds_bucket{le="+Inf",pod="a"}`, "0+1x16", "0+1x16"},
+	}, one("The 99th percentile of the time until a key change is confirmed is 29.75s.")},
+	{"MgwLeaseQueueFull", "11m", []history{
+		{`mgw_lease_queue_refused_total{pod="a"}`, "0+60x11", "60+0x11"},
+	}, one("1 messages of proxies a second find the queue full.")},
+	{"MgwLeaseBatchSlow", "11m", []history{
+		{`mgw_lease_batch_seconds_bucket{le="0.128",pod="a"}`, "0+0x11", "0+100x11"},
+		{`mgw_lease_batch_seconds_bucket{le="0.5",pod="a"}`, "0+100x11", "0+100x11"},
+		{`mgw_lease_batch_seconds_bucket{le="+Inf",pod="a"}`, "0+100x11", "0+100x11"},
+	}, one("The 99th percentile of a lease transaction is 496.3ms. Requests that need one wait.")},
+	{"MgwSessionsFlap", "16m", []history{
+		{`up{job="gateway-dataplane",pod="a"}`, "1+0x16", "1+0x16"},
+		{`mgw_sessions_total{pod="a"}`, "1+1x16", "1+0x16"},
+		{`mgw_change_gaps_total{pod="a"}`, "0+0x16", "0+0x16"},
+	}, one("15 registrations, or gaps between pushed key changes, within 15 minutes.")},
+	{"MgwSessionsFlap", "16m", []history{
+		{`up{job="gateway-dataplane",pod="a"}`, "1+0x16", "1+0x16"},
+		{`mgw_change_gaps_total{pod="a"}`, "0+2x16", "5+0x16"},
+	}, one("30 registrations, or gaps between pushed key changes, within 15 minutes.")},
+	{"MgwUsageStreamFull", "16m", []history{
+		{`mgw_usage_stream_bytes{pod="a"}`, "80+0x16", "80+0x16"},
+		{`mgw_usage_stream_max_bytes{pod="a"}`, "100+0x16", "0+0x16"},
+	}, one("The usage stream has 80% of its maximum size. When it is full, usage waits in the spools.")},
+}

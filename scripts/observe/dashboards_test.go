@@ -1,0 +1,156 @@
+package observe
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+var update = flag.Bool("update", false, "write the files of the dashboards")
+
+const dashboardsDir = root + "/deploy/helm/modelgateway/files/dashboards"
+
+// panels returns the panels of all dashboards with the names of their dashboards.
+func panels() map[string]Panel {
+	all := map[string]Panel{}
+	for _, d := range Dashboards() {
+		for _, row := range d.Rows {
+			for _, p := range row.Panels {
+				all[d.Title+" / "+p.Title] = p
+			}
+		}
+	}
+	return all
+}
+
+func TestDashboardFilesAreUpToDate(t *testing.T) {
+	t.Parallel()
+	wanted := map[string][]byte{}
+	for _, d := range Dashboards() {
+		text, err := d.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted[d.UID+".json"] = text
+	}
+	stored, err := filepath.Glob(dashboardsDir + "/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range stored {
+		if wanted[filepath.Base(path)] == nil {
+			t.Errorf("%s belongs to no dashboard", path)
+		}
+	}
+	for name, want := range wanted {
+		path := filepath.Join(dashboardsDir, name)
+		got, err := os.ReadFile(path)
+		if *update && !bytes.Equal(got, want) {
+			err = os.WriteFile(path, want, 0o644)
+			got = want
+		}
+		if err != nil {
+			t.Error(err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%s is not up to date: run make generate", name)
+		}
+	}
+}
+
+// TestQueriesOfDashboardsParse has promtool parse each query as the expression of a recording rule.
+func TestQueriesOfDashboardsParse(t *testing.T) {
+	t.Parallel()
+	type recording struct {
+		Record string            `yaml:"record"`
+		Expr   string            `yaml:"expr"`
+		Labels map[string]string `yaml:"labels"`
+	}
+	var all []recording
+	for name, p := range panels() {
+		for i, q := range p.Queries {
+			all = append(all, recording{"x:y", strings.ReplaceAll(q.Expr, interval, "2m"), map[string]string{"query": fmt.Sprintf("%s %d", name, i)}})
+		}
+	}
+	if len(all) < 70 {
+		t.Fatalf("found only %d queries", len(all))
+	}
+	text, err := yaml.Marshal(object{"groups": []object{{"name": "dashboards", "rules": all}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := promtool(t, "check", "rules", path); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestPanelsAreDescribed(t *testing.T) {
+	t.Parallel()
+	units := []string{"", "s", "reqps", "percentunit", "bytes"}
+	uids := map[string]bool{}
+	for _, d := range Dashboards() {
+		if uids[d.UID] || !strings.HasPrefix(d.UID, "mgw-") || len(d.UID) > 40 {
+			t.Errorf("%s has the id %q; want one of its own that begins with mgw-", d.Title, d.UID)
+		}
+		uids[d.UID] = true
+	}
+	if len(uids) != 7 {
+		t.Errorf("there are %d dashboards; want 7", len(uids))
+	}
+	total := 0
+	for _, d := range Dashboards() {
+		for _, row := range d.Rows {
+			total += len(row.Panels)
+		}
+	}
+	if len(panels()) != total {
+		t.Errorf("%d panels have %d different titles", total, len(panels()))
+	}
+	for name, p := range panels() {
+		if !strings.HasSuffix(p.Description, ".") || !slices.Contains(units, p.Unit) || len(p.Queries) == 0 {
+			t.Errorf("%s: description %q, unit %q, %d queries", name, p.Description, p.Unit, len(p.Queries))
+		}
+		for _, q := range p.Queries {
+			if q.Legend == "" && !p.Table {
+				t.Errorf("%s: %s has no legend", name, q.Expr)
+			}
+		}
+	}
+}
+
+// TestQueriesNameMetricsOfTheReference: each metric of the gateway that a dashboard or an alert names is in docs/metrics.md.
+func TestQueriesNameMetricsOfTheReference(t *testing.T) {
+	t.Parallel()
+	reference, err := os.ReadFile(root + "/docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exprs := map[string][]string{}
+	for name, p := range panels() {
+		for _, q := range p.Queries {
+			exprs[name] = append(exprs[name], q.Expr)
+		}
+	}
+	for _, r := range rules(t) {
+		exprs[r.Alert] = append(exprs[r.Alert], r.Expr)
+	}
+	metric := regexp.MustCompile(`\bmgw_[a-z_]+`)
+	for name, list := range exprs {
+		for _, m := range metric.FindAllString(strings.Join(list, " "), -1) {
+			if !bytes.Contains(reference, []byte("`"+strings.TrimSuffix(m, "_bucket")+"`")) {
+				t.Errorf("%s names %s, which is no metric", name, m)
+			}
+		}
+	}
+}
