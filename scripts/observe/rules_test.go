@@ -152,7 +152,7 @@ var metricName = regexp.MustCompile(`\b(?:mgw_[a-z_]+|up)\b`)
 // needs a database for each history, so alerts over different metrics share them.
 type histories struct {
 	metrics                     []string
-	firing, quiet, fires, still []object
+	firing, quiet, fires, quiets []object
 }
 
 func (h *histories) isFree(metrics []string) bool {
@@ -177,12 +177,12 @@ func (h *histories) add(a *alertTest, r rule, metrics []string) {
 		h.quiet = append(h.quiet, object{"series": s.name, "values": s.quiet})
 	}
 	h.fires = append(h.fires, object{"alertname": a.alert, "eval_time": a.at, "exp_alerts": expected})
-	h.still = append(h.still, object{"alertname": a.alert, "eval_time": a.at, "exp_alerts": []object{}})
+	h.quiets = append(h.quiets, object{"alertname": a.alert, "eval_time": a.at, "exp_alerts": []object{}})
 }
 
 func (h *histories) objects() []object {
 	return []object{
 		{"name": "alerts fire", "interval": "1m", "input_series": h.firing, "alert_rule_test": h.fires},
-		{"name": "alerts do not fire", "interval": "1m", "input_series": h.quiet, "alert_rule_test": h.still},
+		{"name": "alerts do not fire", "interval": "1m", "input_series": h.quiet, "alert_rule_test": h.quiets},
 	}
 }
