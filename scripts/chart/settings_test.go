@@ -146,6 +146,27 @@ func TestProgramsKnowTheirSettings(t *testing.T) {
 	})
 }
 
+// Sizes are set in bytes. A size that is empty is left to the program.
+func TestLimitsOfUsageAndBodiesAreSettings(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		value, plane, key string
+		want              any
+	}{
+		{"nats.usage.maxSize=15Gi", "controlplane", "nats.usage_max_bytes", 15 << 30},
+		{"nats.usage.maxSize=", "controlplane", "nats.usage_max_bytes", nil},
+		{"nats.usage.keptHours=336", "controlplane", "nats.usage_kept", "336h"},
+		{"dataplane.api.bodyBudget=400Mi", "dataplane", "api.body_budget", 400 << 20},
+		{"dataplane.api.bodyBudget=", "dataplane", "api.body_budget", nil},
+		{"dataplane.api.requireKeyMAC=true", "dataplane", "api.require_key_mac", true},
+	} {
+		all := renderObjects(t, "defaults", "--set", test.value)
+		if got := settings(t, all, test.plane)[test.key]; got != test.want {
+			t.Errorf("--set %s: %s is %v; want %v", test.value, test.key, got, test.want)
+		}
+	}
+}
+
 // Environment variables are settings that are not secrets, or variables of the Go runtime.
 func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()

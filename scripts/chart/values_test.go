@@ -80,6 +80,9 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"no audience", `{"controlplane":{"oidc":{"issuer":"https://id.example.com"}}}`, "controlplane.oidc.audience is empty"},
 		{"unknown scope", `{"controlplane":{"oidc":{"scopeMapping":"admins=root"}}}`, "at '/controlplane/oidc/scopeMapping'"},
 		{"password in the address of monitoring", `{"nats":{"monitorURL":"http://user:password@nats:8222"}}`, "at '/nats/monitorURL'"},
+		{"usage that is not a size", `{"nats":{"usage":{"maxSize":"15GB"}}}`, "at '/nats/usage/maxSize'"},
+		{"usage kept too short", `{"nats":{"usage":{"keptHours":1}}}`, "at '/nats/usage/keptHours'"},
+		{"body budget that is not a size", `{"dataplane":{"api":{"bodyBudget":"big"}}}`, "at '/dataplane/api/bodyBudget'"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -83,6 +83,12 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- with .Values.nats.monitorURL }}
 {{- $_ := set $nats "monitor_url" . }}
 {{- end }}
+{{- with .Values.nats.usage }}
+{{- $_ := set $nats "usage_kept" (printf "%dh" (int .keptHours)) }}
+{{- with .maxSize }}
+{{- $_ := set $nats "usage_max_bytes" (include "modelgateway.bytes" . | int64) }}
+{{- end }}
+{{- end }}
 {{- $secrets := dict
   "pepper_file" (printf "%s/pepper" $dir)
   "fleet_key_file" (printf "%s/fleet-key" $dir)
@@ -124,7 +130,10 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if .Values.secrets.previousFleetKeys.enabled }}
 {{- $_ := set $secrets "previous_fleet_keys_file" (printf "%s/previous-fleet-keys" $dir) }}
 {{- end }}
-{{- $api := dict "listen" ":8080" }}
+{{- $api := dict "listen" ":8080" "require_key_mac" $plane.api.requireKeyMAC }}
+{{- with $plane.api.bodyBudget }}
+{{- $_ := set $api "body_budget" (include "modelgateway.bytes" . | int64) }}
+{{- end }}
 {{- if $plane.tls.secretName }}
 {{- $_ := set $api "tls" (include "modelgateway.config.tls" . | fromYaml) }}
 {{- end }}
