@@ -1,5 +1,5 @@
-// Command gosdk plays the task of package clients with the official Go clients and prints
-// the usage that they show.
+// Command gosdk plays the task of package clients with the official Go clients, or with
+// langchaingo if the argument is its name, and prints the usage that they show.
 package main
 
 import (
@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"slices"
 
 	"github.com/anthropics/anthropic-sdk-go/v2"
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/v2/option"
@@ -52,15 +53,23 @@ type city struct {
 
 func main() {
 	ctx := context.Background()
+	if slices.Contains(os.Args, "langchaingo") {
+		langchaingo(ctx)
+	} else {
+		official(ctx)
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func official(ctx context.Context) {
 	client := openai.NewClient(option.WithBaseURL(host+"/v1/"), option.WithAPIKey(key))
 	end(chat(ctx, client))
 	end(stream(ctx, client))
 	end(older(ctx))
 	messages := anthropic.NewClient(anthropicoption.WithBaseURL(host), anthropicoption.WithAPIKey(key))
 	end(toolRunner(ctx, messages))
-	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
-		log.Fatal(err)
-	}
 }
 
 // chat plays the task with streams of the chat format.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 const (
 	sdkDir     = "../../sdk"
 	clientsDir = "../../clients"
+	goDir      = clientsDir + "/gosdk"
 	// document has the examples.
 	document = "../../../docs/connect.md"
 )
@@ -47,7 +49,7 @@ type results struct {
 func (r *results) add(name, version, tried, result string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, fmt.Sprintf("| %-28s | %-9s | %-52s | %s |", name, version, tried, result))
+	r.rows = append(r.rows, fmt.Sprintf("| %-22s | %-22s | %-55s | %s |", name, version, tried, result))
 }
 
 func (r *results) print() {
@@ -62,7 +64,7 @@ type shown struct{ Input, Output, Tasks int64 }
 // A client is an entry of the table.
 type client struct {
 	name string
-	// pin names the package whose version the table has, dir the folder of its lock file.
+	// pin names the packages whose versions the table has, with a space between them, dir the folder of their lock file.
 	pin, dir string
 	tried    string
 	// model is the id of the task's model, chosen by the rig if it is empty. Agents know some ids.
@@ -86,16 +88,25 @@ var all = []client{
 	{name: "curl", tried: "chat", runFunc: curl},
 	{name: "npm openai", pin: "openai", dir: sdkDir, tried: "chat and responses with tools, 429, 500, cut, failed", runFunc: program("openai.mjs")},
 	{name: "npm @anthropic-ai/sdk", pin: "@anthropic-ai/sdk", dir: sdkDir, tried: "tool runner, JSON and stream, 429, 500, cut", runFunc: program("anthropic.mjs")},
-	{name: "Go SDKs", dir: clientsDir, tried: "chat, responses, tool runner, JSON and stream", runFunc: goSDKs},
+	{name: "Go SDKs", pin: "github.com/openai/openai-go/v3 github.com/anthropics/anthropic-sdk-go/v2 github.com/sashabaranov/go-openai", dir: goDir, tried: "chat, responses, tool runner, JSON and stream", runFunc: goSDKs("go.go", "sdks")},
+	{name: "langchaingo", pin: "github.com/tmc/langchaingo", dir: goDir, tried: "chat and messages with tools, stream", runFunc: goSDKs("langchaingo.go", "langchaingo")},
 	{name: "Vercel AI SDK", pin: "ai", dir: clientsDir, tried: "4 providers, generate and stream with tools, 429", runFunc: program("vercel.mjs")},
-	{name: "LangChain.js", pin: "@langchain/openai", dir: clientsDir, tried: "chat, responses, messages with tools", runFunc: program("langchain.mjs")},
+	{name: "LangChain.js", pin: "@langchain/openai @langchain/anthropic", dir: clientsDir, tried: "chat, responses, messages with tools", runFunc: program("langchain.mjs")},
+	{name: "LlamaIndex.TS", pin: "llamaindex", dir: clientsDir, tried: "chat, responses, messages with tools", runFunc: program("llamaindex.mjs")},
 	{name: "OpenAI Agents SDK", pin: "@openai/agents", dir: clientsDir, tried: "responses and chat, run and stream with tools", runFunc: program("agents.mjs")},
 	{name: "Codex CLI", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call, 429", runFunc: codex},
 	{name: "Codex CLI, gpt-5.5", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call", model: "gpt-5.5", runFunc: codex},
+	{name: "Codex CLI, gpt-6.1-sol", pin: "@openai/codex", dir: clientsDir, tried: "task with a shell call in its script tool", model: "gpt-6.1-sol", runFunc: codex},
 	{name: "Claude Code", pin: "@anthropic-ai/claude-code", dir: clientsDir, tried: "task with a shell call", runFunc: claudeCode},
+	{name: "Claude Agent SDK", pin: "@anthropic-ai/claude-agent-sdk", dir: clientsDir, tried: "task with a shell call, task with a tool of the program", runFunc: agentSDK},
 	{name: "opencode, chat", pin: "opencode-ai", dir: clientsDir, tried: "task with a shell call", runFunc: opencode("@ai-sdk/openai-compatible")},
 	{name: "opencode, responses", pin: "opencode-ai", dir: clientsDir, tried: "task with a shell call", runFunc: opencode("@ai-sdk/openai")},
 	{name: "opencode, messages", pin: "opencode-ai", dir: clientsDir, tried: "task with a shell call", runFunc: opencode("@ai-sdk/anthropic")},
+	{name: "Qwen Code", pin: "@qwen-code/qwen-code", dir: clientsDir, tried: "task with a shell call", runFunc: qwenCode},
+	{name: "Continue CLI", pin: "@continuedev/cli", dir: clientsDir, tried: "task with a shell call", runFunc: continueCLI},
+	{name: "pi, chat", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-completions", "/v1")},
+	{name: "pi, responses", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("openai-responses", "/v1")},
+	{name: "pi, messages", pin: "@mariozechner/pi-coding-agent", dir: clientsDir, tried: "task with a shell call", runFunc: pi("anthropic-messages", "")},
 }
 
 func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
@@ -104,7 +115,7 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 	for i := range all {
 		c := &all[i]
 		t.Run(c.name, func(t *testing.T) {
-			if c.dir == clientsDir && os.Getenv("CLIENTS") != "all" {
+			if c.dir != sdkDir && c.dir != "" && os.Getenv("CLIENTS") != "all" {
 				t.Skip("runs with CLIENTS=all only")
 			}
 			version, result := c.version(t), "failed"
@@ -126,11 +137,43 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 	}
 }
 
-// version returns the version in the lock file.
+// version returns the versions in the lock file, with a comma between them.
 func (c *client) version(t *testing.T) string {
 	t.Helper()
 	if c.pin == "" {
 		return "any"
+	}
+	page, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pinned := c.pinned(t)
+	var versions []string
+	for name := range strings.FieldsSeq(c.pin) {
+		version := pinned[name]
+		if version == "" || !regexp.MustCompile(`(?m)^\|.*[| ]`+regexp.QuoteMeta(version)+`[ ,].*\|$`).Match(page) {
+			t.Errorf("%s is pinned to %q, which docs/connect.md does not list as tested", name, version)
+		}
+		versions = append(versions, version)
+	}
+	return strings.Join(versions, ", ")
+}
+
+// pinned returns the versions of the packages in the client's folder.
+func (c *client) pinned(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	if c.dir == goDir {
+		text, err := os.ReadFile(filepath.Join(c.dir, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if name, version, ok := strings.Cut(strings.TrimSpace(line), " v"); ok {
+				all[name] = version
+			}
+		}
+		return all
 	}
 	var lock struct {
 		Packages map[string]struct {
@@ -144,15 +187,10 @@ func (c *client) version(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := lock.Packages["node_modules/"+c.pin].Version
-	page, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
+	for path, p := range lock.Packages {
+		all[strings.TrimPrefix(path, "node_modules/")] = p.Version
 	}
-	if version == "" || !strings.Contains(string(page), "| "+version) {
-		t.Errorf("%s is pinned to %q, which docs/connect.md does not list as tested", c.pin, version)
-	}
-	return version
+	return all
 }
 
 // addModels adds the models of the client. Each has models of its own, because a failed route goes into cooldown.
@@ -214,8 +252,9 @@ func (g *game) example(t *testing.T, name, model string) string {
 	if !ok || !closed {
 		t.Fatalf("docs/connect.md has no example %s", name)
 	}
-	return strings.NewReplacer("https://HOST", g.Proxies[0], "IMAGE_MODEL", "demo-image", "VIDEO_MODEL", "demo-video", "ANTHROPIC_MODEL", "ANTHROPIC_MODEL",
-		"ANTHROPIC_SMALL_FAST_MODEL", "ANTHROPIC_SMALL_FAST_MODEL", "MODEL", model).Replace(code) + "\n"
+	code = strings.NewReplacer("https://HOST", g.Proxies[0], "IMAGE_MODEL", "demo-image", "VIDEO_MODEL", "demo-video").Replace(code)
+	// Not within a name, such as that of a variable.
+	return regexp.MustCompile(`\bMODEL\b`).ReplaceAllLiteralString(code, model) + "\n"
 }
 
 func (g *game) write(t *testing.T, name, text string) {

@@ -28,6 +28,10 @@ var calls = map[string]any{
 	"Bash":         map[string]any{"command": command, "description": "Write a file"},
 	"bash":         map[string]any{"command": command, "description": "Write a file"},
 	"exec_command": map[string]any{"cmd": command},
+	// Tools of agents with the command as an argument, or in a program that the client runs.
+	"run_shell_command": map[string]any{"command": command, "is_background": false, "description": "Write a file"},
+	"exec":              `const done = await tools.exec_command({cmd: "` + command + `"}); text(done.output)`,
+	"mcp__mgw__weather": map[string]any{"city": "Oslo"},
 }
 
 type object = map[string]any
@@ -38,7 +42,10 @@ type turn struct {
 	stream bool
 	// tool is the tool to call, empty for a text.
 	tool, arguments, text string
-	input, output         int
+	// custom reports whether the tool takes a text in place of arguments; namespace is its group.
+	custom        bool
+	namespace     string
+	input, output int
 }
 
 func newScript(t *testing.T) *httptest.Server {
@@ -141,7 +148,7 @@ func read(body object) *turn {
 	if result == "" {
 		lists := append([]any{body}, input...)
 		for _, holder := range lists {
-			tn.find(holder)
+			tn.find(holder, "")
 		}
 	}
 	if tn.tool == "" {
@@ -150,8 +157,8 @@ func read(body object) *turn {
 	return tn
 }
 
-// find looks for a tool that the script can call.
-func (tn *turn) find(holder any) {
+// find looks for a tool that the script can call, also in groups of tools.
+func (tn *turn) find(holder any, namespace string) {
 	h, _ := holder.(object)
 	tools, _ := h["tools"].([]any)
 	for _, tool := range tools {
@@ -160,9 +167,17 @@ func (tn *turn) find(holder any) {
 			definition = function
 		}
 		name, _ := definition["name"].(string)
-		if arguments, ok := calls[name]; ok && tn.tool == "" {
+		if definition["type"] == "namespace" {
+			tn.find(definition, name)
+		}
+		arguments, ok := calls[name]
+		if !ok || tn.tool != "" {
+			continue
+		}
+		tn.tool, tn.namespace = name, namespace
+		if tn.arguments, tn.custom = arguments.(string); !tn.custom {
 			raw, _ := json.Marshal(arguments)
-			tn.tool, tn.arguments = name, string(raw)
+			tn.arguments = string(raw)
 		}
 	}
 }
@@ -175,7 +190,7 @@ func resultOf(turns []any) (text string) {
 		switch {
 		case one["role"] == "tool":
 			text = textOf(one["content"])
-		case one["type"] == "function_call_output":
+		case one["type"] == "function_call_output", one["type"] == "custom_tool_call_output":
 			text = textOf(one["output"])
 		}
 		for _, block := range content {
@@ -262,8 +277,15 @@ func (tn *turn) response(status string, output []any) object {
 func (tn *turn) responses(w http.ResponseWriter) {
 	part := object{"type": "output_text", "text": tn.text, "annotations": []any{}}
 	item := object{"id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": []any{part}}
+	kind, member, event := "function_call", "arguments", "response.function_call_arguments."
+	if tn.custom {
+		kind, member, event = "custom_tool_call", "input", "response.custom_tool_call_input."
+	}
 	if tn.tool != "" {
-		item = object{"id": "fc_1", "type": "function_call", "status": "completed", "call_id": "call_1", "name": tn.tool, "arguments": tn.arguments}
+		item = object{"id": "fc_1", "type": kind, "status": "completed", "call_id": "call_1", "name": tn.tool, member: tn.arguments}
+		if tn.namespace != "" {
+			item["namespace"] = tn.namespace
+		}
 	}
 	whole := tn.response("completed", []any{item})
 	if !tn.stream {
@@ -279,11 +301,11 @@ func (tn *turn) responses(w http.ResponseWriter) {
 			return more
 		}
 		if tn.tool != "" {
-			send("response.output_item.added", at(object{"item": object{
-				"id": "fc_1", "type": "function_call", "status": "in_progress", "call_id": "call_1", "name": tn.tool, "arguments": "",
-			}}))
-			send("response.function_call_arguments.delta", at(object{"delta": tn.arguments}))
-			send("response.function_call_arguments.done", at(object{"name": tn.tool, "arguments": tn.arguments}))
+			begun := maps.Clone(item)
+			begun["status"], begun[member] = "in_progress", ""
+			send("response.output_item.added", at(object{"item": begun}))
+			send(event+"delta", at(object{"delta": tn.arguments}))
+			send(event+"done", at(object{"name": tn.tool, member: tn.arguments}))
 		} else {
 			send("response.output_item.added", at(object{"item": object{"id": "msg_1", "type": "message", "status": "in_progress", "role": "assistant", "content": []any{}}}))
 			send("response.content_part.added", at(object{"content_index": 0, "part": object{"type": "output_text", "text": "", "annotations": []any{}}}))
