@@ -143,7 +143,9 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.
 	case w.Granted():
 		return w, nil
 	case w.Refused():
-		return nil, &RefusedError{w.Decision()}
+		decision := w.Decision()
+		q.a.metrics.refusals.WithLabelValues(string(decision.Reason)).Inc()
+		return nil, &RefusedError{decision}
 	case w.Aborted():
 		return nil, errAborted
 	case ctx.Err() != nil:

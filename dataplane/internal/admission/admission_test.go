@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/shared/event"
@@ -366,6 +367,9 @@ func TestRequestIsDecidedAgainWhenTheKeyRecordChanges(t *testing.T) {
 		var refused *RefusedError
 		if _, err := p.Acquire(t.Context(), limited); !errors.As(err, &refused) || refused.Reason != wire.KeyLimitSpent {
 			t.Errorf("got %v; want a refusal by the new limit", err)
+		}
+		if n := testutil.ToFloat64(p.metrics.refusals.WithLabelValues("key_limit_spent")); n != 1 {
+			t.Errorf("%v refusals because of the limit are counted; want one", n)
 		}
 		p.stop(t)
 		drained(t, cp)

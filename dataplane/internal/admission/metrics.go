@@ -5,8 +5,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics counts admissions and recalls.
-type Metrics struct{ local, synchronous, recalls prometheus.Counter }
+// Metrics counts admissions, refusals and recalls.
+type Metrics struct {
+	local, synchronous, recalls prometheus.Counter
+	refusals                    *prometheus.CounterVec
+}
 
 // NewMetrics registers the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -16,6 +19,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}, []string{"mode"})
 	return &Metrics{
 		local: admissions.WithLabelValues("local"), synchronous: admissions.WithLabelValues("synchronous"),
+		refusals: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_admission_refusals_total",
+			Help: "Requests that the control plane refused, by reason: key_limit_spent, balance_spent, no_slot, " +
+				"key_limit_reserved or balance_reserved. Rate limits of providers are not among them.",
+		}, []string{"reason"}),
 		recalls: f.NewCounter(prometheus.CounterOpts{Name: "mgw_lease_recalls_total", Help: "Recalls of idle units received."}),
 	}
 }

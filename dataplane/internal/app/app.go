@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"modelgateway/dataplane/api"
 	"modelgateway/dataplane/internal/accesslog"
@@ -50,8 +49,7 @@ import (
 func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
 	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: cfg.Log.Level}))
 	access := accesslog.New(out, cfg.Log.Level)
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg := newRegistry(version)
 	failed := make(chan error, 1)
 	components, err := build(&cfg, log, access, reg, version, func(err error) {
 		select {
@@ -122,19 +120,17 @@ func build(
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	}, cfg.Upstream.StandardTransport)
-	reg.MustRegister(picker)
-	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events}, models, videos.Dialect{}, log, nil)
+	registerState(reg, state{probes, nats, picker, models})
+	measured := meter.New(reg)
+	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
 	budget := newBudget(&cfg.API, reg)
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: meter.New(reg), Log: log, Access: access, Budget: budget, Turns: newTurns(reg),
+		Metrics: measured, Log: log, Access: access, Budget: budget, Turns: newTurns(reg),
 	})
-	probes.Add("catalog", func(context.Context) error { return models.Ready() })
-	probes.Add("session", keeper.Ready)
-	probes.Add("spool", func(context.Context) error { return events.Ready() })
-	registerCatalogMetrics(reg, models)
+	addChecks(probes, models, keeper, events)
 
 	c := &lifecycle.Components{Log: log}
 	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
@@ -164,6 +160,13 @@ func build(
 		return err
 	})
 	return c, nil
+}
+
+// addChecks adds the readiness checks.
+func addChecks(probes *ops.Probes, models *catalog.Store, keeper *session.Keeper, events *spool.Spool) {
+	probes.Add("catalog", func(context.Context) error { return models.Ready() })
+	probes.Add("session", keeper.Ready)
+	probes.Add("spool", func(context.Context) error { return events.Ready() })
 }
 
 // describer returns a function that adds the current state to the description of the process.
@@ -321,15 +324,6 @@ func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, reg *
 	}
 	go func() { failed(fmt.Errorf("serve ops: %w", server.Serve(listener))) }()
 	return nil
-}
-
-func registerCatalogMetrics(reg prometheus.Registerer, models *catalog.Store) {
-	reg.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_catalog_revision", Help: "Revision of the catalog snapshot in use."},
-			func() float64 { return float64(models.Rev()) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_catalog_age_seconds", Help: "Seconds since the catalog snapshot in use was applied."},
-			func() float64 { return time.Since(models.AppliedAt()).Seconds() }),
-	)
 }
 
 // acknowledgedCatalog is the catalog store with a heartbeat after each new snapshot, because the admin API may be

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
 	"modelgateway/shared/event"
@@ -27,6 +28,7 @@ func (c spoolCapacity) Reserve() (admission.SpoolUnit, error) {
 type videoCharger struct {
 	sessions *session.Keeper
 	spool    *spool.Spool
+	metrics  *meter.Metrics
 	// mu serializes Charge: the spool allows one running request per id, and one
 	// job may be reported twice at once.
 	mu sync.Mutex
@@ -52,5 +54,6 @@ func (c *videoCharger) Charge(e event.Usage) error {
 		return err
 	}
 	unit.AppendFinished(&e)
+	c.metrics.RecordVideoCharge(e.Model, e.Cost)
 	return nil
 }

@@ -81,6 +81,7 @@ type Keys struct {
 	cfg        Config
 	loader     Loader
 	loadCounts *prometheus.CounterVec
+	cacheUse   cacheUse
 	records    *ristretto.Cache[uint64, *Key]
 	unknown    *ristretto.Cache[uint64, negativeEntry]
 	loadGroup  singleflight.Group
@@ -119,6 +120,7 @@ func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 			Name: "mgw_key_loads_total",
 			Help: "Loads of key records by whether the key has a valid MAC (yes, no, or known: the record was read before) and outcome: found, unknown, unavailable.",
 		}, []string{"mac", "outcome"}),
+		cacheUse: newCacheUse(reg),
 	}
 	k.Reset(0)
 	return k, nil
@@ -142,6 +144,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	}
 	hash := k.cfg.Hasher.Hash(text)
 	if key := k.cached(hash); key != nil {
+		k.cacheUse.hits.Inc()
 		return active(key)
 	}
 	var room [4]apikey.Hash // avoids an allocation: there is seldom more than one previous pepper
@@ -149,6 +152,7 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	for _, previous := range k.cfg.Previous {
 		hash := previous.Hash(text)
 		if key := k.cached(hash); key != nil {
+			k.cacheUse.hits.Inc()
 			return active(key)
 		}
 		hashes = append(hashes, hash)
@@ -193,14 +197,18 @@ func (k *Keys) cached(hash apikey.Hash) *Key {
 // findByHash returns the record of a hash from the cache or the control plane.
 func (k *Keys) findByHash(ctx context.Context, hash apikey.Hash, mac string) (*Key, error) {
 	if key := k.cached(hash); key != nil {
+		k.cacheUse.hits.Inc()
 		return active(key)
 	}
 	if k.isRevoked(hash) {
+		k.cacheUse.refused.Inc()
 		return nil, ErrInvalid
 	}
 	if e, ok := k.unknown.Get(cacheKey(hash)); ok && e.hash == hash && k.stillUnknown(e) {
+		k.cacheUse.refused.Inc()
 		return nil, ErrInvalid
 	}
+	k.cacheUse.misses.Inc()
 	return k.load(ctx, hash, mac)
 }
 

@@ -103,6 +103,12 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	return &Bus{nc: nc, js: js, log: log, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
+// Connected reports whether there is a connection to NATS.
+func (b *Bus) Connected() bool { return b.nc.IsConnected() }
+
+// Reconnects returns how many times a lost connection was made again.
+func (b *Bus) Reconnects() uint64 { return b.nc.Stats().Reconnects }
+
 // Subscribe subscribes to the messages for every proxy and sets the handlers. It
 // is called once, before SubscribeSession and SubscribeSettled.
 func (b *Bus) Subscribe(h Handlers) error {

@@ -152,17 +152,20 @@ func New(fleet ...*seal.Key) *Store {
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
 // HasCredential reports whether a provider in the newest snapshot has the credential.
-func (s *Store) HasCredential(id string) bool {
+func (s *Store) HasCredential(id string) bool { return s.CredentialProvider(id) != "" }
+
+// CredentialProvider returns the id of the provider in the newest snapshot that has the credential; empty if none has.
+func (s *Store) CredentialProvider(id string) string {
 	current := s.current.Load()
 	if current == nil {
-		return false
+		return ""
 	}
 	for _, p := range current.providers {
 		if slices.ContainsFunc(p.Credentials, func(c Credential) bool { return c.ID == id }) {
-			return true
+			return p.ID
 		}
 	}
-	return false
+	return ""
 }
 
 // Rev returns the revision of the newest snapshot, zero before the first.

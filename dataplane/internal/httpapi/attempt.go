@@ -40,8 +40,16 @@ func (g *generationRequest) Ready() error {
 	return err
 }
 
-// Call implements failover.Caller: it calls one provider and relays its answer to the client.
+// Call implements failover.Caller.
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
+	before := g.x.upstream
+	err := g.call(choice, attempt)
+	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
+	return err
+}
+
+// call calls one provider and relays its answer to the client.
+func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) error {
 	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
 	body := g.upstreamBody(choice)
 	call := provider.Call{

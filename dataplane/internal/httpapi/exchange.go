@@ -198,7 +198,7 @@ func (s *Server) record(x *exchange) {
 	took := now.Sub(x.started)
 	outcome, level := x.outcome(), slog.LevelInfo
 	s.Metrics.RecordRequest(&meter.Request{
-		Endpoint: x.endpoint, Status: x.status, Code: x.code, Outcome: outcome, End: x.end, Took: took, Upstream: x.upstream,
+		Endpoint: x.endpoint, Model: x.model, Status: x.status, Code: x.code, Outcome: outcome, End: x.end, Took: took, Upstream: x.upstream,
 	})
 	if outcome == outcomeFailed {
 		level = slog.LevelWarn

@@ -17,10 +17,8 @@ import (
 
 // generate handles the endpoint of one format.
 func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
-	endpoint := d.Format().Path()
 	return func(c echo.Context) error {
 		x := exchangeOf(c)
-		x.endpoint = endpoint
 		defer x.turn.End()
 		received, err := s.receive(x, c.Request(), d)
 		if err != nil {
@@ -110,8 +108,8 @@ func (g *generationRequest) finish(o outcome) {
 		e.FirstByteMS = g.x.firstByte.Milliseconds()
 		if o.rule != event.RuleNone {
 			g.charge(e)
-			g.server.Metrics.RecordUsage(&e.Usage)
 		}
+		g.server.Metrics.RecordUsage(e)
 	})
 }
 

@@ -1,6 +1,13 @@
 package httpapi_test
 
-import "testing"
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
 
 // metric returns the value of a counter or gauge, summed over its labels.
 func (g *gateway) metric(name string) (sum float64) {
@@ -32,5 +39,138 @@ func TestAttemptsAndTokensAreCounted(t *testing.T) {
 	}
 	if n := g.metric("mgw_tokens_total"); n != 15 {
 		t.Errorf("%v tokens; want 15", n)
+	}
+}
+
+// compare compares metrics with their text form without help and type.
+func (g *gateway) compare(want string) {
+	g.t.Helper()
+	var text strings.Builder
+	names := map[string]bool{}
+	for line := range strings.Lines(strings.TrimSpace(want) + "\n") {
+		name, _, _ := strings.Cut(line, "{")
+		name, _, _ = strings.Cut(name, " ")
+		names[name] = true
+		text.WriteString(line)
+	}
+	families, err := g.metrics.Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var head strings.Builder
+	var all []string
+	for _, family := range families {
+		if name := family.GetName(); names[name] {
+			head.WriteString("# HELP " + name + " " + family.GetHelp() + "\n# TYPE " + name + " " + strings.ToLower(family.GetType().String()) + "\n")
+			for line := range strings.Lines(text.String()) {
+				if strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") {
+					head.WriteString(line)
+				}
+			}
+			all = append(all, name)
+		}
+	}
+	if len(all) != len(names) {
+		g.t.Errorf("there are only the metrics %v", all)
+	}
+	if err := testutil.GatherAndCompare(g.metrics, strings.NewReader(head.String()), all...); err != nil {
+		g.t.Error(err)
+	}
+}
+
+// observations returns how often a histogram observed, by the value of its label.
+func (g *gateway) observations(name string) map[string]uint64 {
+	g.t.Helper()
+	families, err := g.metrics.Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	counts := map[string]uint64{}
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, m := range family.GetMetric() {
+				counts[m.GetLabel()[0].GetValue()] = m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return counts
+}
+
+func TestTokensChargesAndReservationsAreCountedByModel(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, chatJSON))
+	for range 2 {
+		g.post("/v1/chat/completions", `{"model":"text","messages":[],"max_tokens":100}`)
+	}
+	reserved := 0.0
+	for range 2 {
+		e := g.spool.next(t)
+		reserved += float64(e.Reservation) / 1e9
+	}
+	if got := g.metric("mgw_reserved_total"); reserved == 0 || got != reserved {
+		t.Errorf("%v reserved; want %v", got, reserved)
+	}
+	g.compare(`
+mgw_tokens_total{kind="cache_write",model="text"} 0
+mgw_tokens_total{kind="cached_input",model="text"} 0
+mgw_tokens_total{kind="input",model="text"} 20
+mgw_tokens_total{kind="output",model="text"} 10
+mgw_charged_total{model="text"} 4e-08
+mgw_model_requests_total{model="text",outcome="completed"} 2
+`)
+}
+
+func TestAModelOfAClientIsNoLabel(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, chatJSON))
+	g.post("/v1/chat/completions", `{"model":"invented","messages":[]}`)
+	families, err := g.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if strings.Contains(family.String(), "invented") {
+			t.Errorf("a client has chosen a label: %v", family)
+		}
+	}
+}
+
+func TestEstimatedUsageIsCountedByProvider(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(200, strings.Replace(chatJSON, "usage", "other", 1)))
+	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
+	g.compare(`mgw_usage_estimated_total{provider="prv_0"} 1`)
+}
+
+func TestFailoversAndWaitsAreCountedByProvider(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusInternalServerError, "{}"), streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone))
+	if got := g.post("/v1/chat/completions", `{"model":"text","messages":[],"stream":true}`); got.status != 200 {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	g.compare(`mgw_failovers_total{class="unavailable",from="prv_0"} 1`)
+	if waits := g.observations("mgw_upstream_seconds"); waits["prv_0"] != 1 || waits["prv_1"] != 1 {
+		t.Errorf("waits by provider: %v; want one of each", waits)
+	}
+	if tokens := g.observations("mgw_time_to_first_token_seconds"); tokens["prv_0"] != 0 || tokens["prv_1"] != 1 {
+		t.Errorf("first tokens by provider: %v; want one of prv_1", tokens)
+	}
+}
+
+func TestRequestsInFlightAreCountedByEndpoint(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{})
+	g := newGateway(t, stallAfter(left, chatHead, chatText))
+	ctx, cancel := context.WithCancel(t.Context())
+	response := g.begin(ctx, http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"text","messages":[],"stream":true}`))
+	defer func() { _ = response.Body.Close() }()
+	if n := g.metric("mgw_requests_in_flight"); n != 1 {
+		t.Errorf("%v requests in flight; want the stream", n)
+	}
+	cancel()
+	<-left
+	g.stop() // waits for the handler
+	if n := g.metric("mgw_requests_in_flight"); n != 0 {
+		t.Errorf("%v requests in flight; want none", n)
 	}
 }

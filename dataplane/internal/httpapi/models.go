@@ -16,7 +16,6 @@ import (
 // The prices include the account's multipliers.
 func (s *Server) listModels(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = "/v1/models"
 	key := &wire.KeyRecord{}
 	if _, present := keyText(c.Request().Header); present {
 		sent, err := s.authenticateReader(x, c.Request())
@@ -62,7 +61,6 @@ type balanceBody struct {
 // reservations of all proxies, and are at most balance.MaxAge old.
 func (s *Server) getBalance(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = "/v1/balance"
 	key, err := s.authenticateReader(x, c.Request())
 	if err != nil {
 		return err

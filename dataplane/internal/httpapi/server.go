@@ -182,16 +182,23 @@ func (s *Server) Handler() http.Handler {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.HTTPErrorHandler = s.handleError
+	endpoint := func(path string, handle echo.HandlerFunc, methods ...string) {
+		running := s.Metrics.InFlight(path)
+		e.Match(methods, path, func(c echo.Context) error {
+			exchangeOf(c).endpoint = path
+			running.Inc()
+			defer running.Dec()
+			return handle(c)
+		})
+	}
 	for _, d := range s.Dialects {
-		e.POST(d.Format().Path(), s.generate(d))
+		endpoint(d.Format().Path(), s.generate(d), http.MethodPost)
 	}
-	e.POST(catalogkv.Videos.Path(), s.createVideo)
-	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		e.Add(method, "/v1/models", s.listModels)
-		e.Add(method, "/v1/balance", s.getBalance)
-		e.Add(method, videoPath, s.getVideo)
-		e.Add(method, contentPath, s.getVideoContent)
-	}
+	endpoint(catalogkv.Videos.Path(), s.createVideo, http.MethodPost)
+	endpoint("/v1/models", s.listModels, http.MethodGet, http.MethodHead)
+	endpoint("/v1/balance", s.getBalance, http.MethodGet, http.MethodHead)
+	endpoint(videoPath, s.getVideo, http.MethodGet, http.MethodHead)
+	endpoint(contentPath, s.getVideoContent, http.MethodGet, http.MethodHead)
 	for _, r := range e.Routes() {
 		e.OPTIONS(r.Path, echo.NotFoundHandler) // otherwise the router answers OPTIONS itself
 	}

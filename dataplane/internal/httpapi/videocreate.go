@@ -30,7 +30,6 @@ const maxVideoObject = 1 << 20
 // and the key limit have units left at the time of the request.
 func (s *Server) createVideo(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = catalogkv.Videos.Path()
 	defer x.turn.End()
 	received, err := s.receive(x, c.Request(), videos.Dialect{})
 	if err != nil {
@@ -182,7 +181,9 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	}
 	sent := time.Now()
 	answer, err := v.server.Providers.Do(ctx, call)
-	v.x.upstream += time.Since(sent)
+	waited := time.Since(sent)
+	v.x.upstream += waited
+	v.server.Metrics.RecordUpstream(choice.Provider.ID, waited)
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,6 @@ var errVideoNotFound = apierr.New(http.StatusNotFound, apierr.NotFound, "The vid
 // getVideo answers with the state of a job, which is at most a second old.
 func (s *Server) getVideo(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = videoPath
 	v, err := s.findVideo(x, c)
 	if err != nil {
 		return err
@@ -89,7 +88,6 @@ var contentHeaders = []string{"Content-Type", "Content-Length", "Content-Range",
 // getVideoContent relays the content of a completed video.
 func (s *Server) getVideoContent(c echo.Context) error {
 	x := exchangeOf(c)
-	x.endpoint = contentPath
 	v, err := s.findVideo(x, c)
 	if err != nil {
 		return err

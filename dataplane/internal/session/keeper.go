@@ -121,8 +121,9 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	}
 	k := &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, hooks: hooks,
-		log: log, metrics: newMetrics(reg), changed: make(chan struct{}, 1), clock: now,
+		log: log, changed: make(chan struct{}, 1), clock: now,
 	}
+	k.metrics = newMetrics(reg, k)
 	timing := session.DefaultTiming(rand.N[time.Duration])
 	k.client = session.NewClient(k.clock(), k.boot, timing, proxy{k})
 	k.closer = session.NewCloser(k.clock(), timing, proxy{k})
@@ -306,8 +307,17 @@ func (k *Keeper) HeartbeatNow() {
 
 type metrics struct{ sessions, gaps prometheus.Counter }
 
-func newMetrics(reg prometheus.Registerer) metrics {
+func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_session_remaining_seconds",
+		Help: "Seconds for which the session is still valid if no further heartbeat succeeds; 0 without a session, when no request is admitted.",
+	}, func() float64 {
+		if s := k.Current(); s != nil {
+			return s.Remaining().Seconds()
+		}
+		return 0
+	})
 	return metrics{
 		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions that the proxy registered with the control plane."}),
 		gaps:     f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."}),

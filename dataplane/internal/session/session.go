@@ -57,6 +57,16 @@ func (s *Session) Valid() bool {
 	return deadline != nil && s.clock().Before(*deadline)
 }
 
+// Remaining returns how long the session is still valid; zero once it has ended.
+func (s *Session) Remaining() time.Duration {
+	deadline := s.deadline.Load()
+	if deadline == nil {
+		return 0
+	}
+	now := s.clock()
+	return max(min(deadline.Mono-now.Mono, deadline.Boot-now.Boot), 0)
+}
+
 // extend moves the deadline, also to an earlier time if the control plane has
 // shortened sessions.
 func (s *Session) extend(deadline session.Instant) { s.deadline.Store(&deadline) }

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // A deleted or unmounted directory accepts writes: they go to files that nobody
@@ -141,4 +144,13 @@ func (s *Spool) relock() error {
 	}
 	s.lock = lock
 	return nil
+}
+
+// freeDisk returns how many bytes the process can still write to the file system of the spool.
+func (s *Spool) freeDisk() float64 {
+	var fs unix.Statfs_t
+	if unix.Statfs(s.cfg.Dir, &fs) != nil {
+		return math.NaN()
+	}
+	return float64(fs.Bavail) * float64(fs.Bsize)
 }

@@ -158,6 +158,16 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_used_capacity", Help: "Spool capacity in use: running requests and unsettled usage events.",
 	}, func() float64 { return float64(s.UsedCapacity()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_spool_capacity", Help: "Spool capacity. No request is admitted while 90 % of it are in use.",
+	}, func() float64 { return float64(s.Capacity()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_spool_bytes", Help: "Size of the segments of the spool."}, func() float64 { return float64(s.Bytes()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_spool_max_bytes", Help: "Maximum size of the spool. No request is admitted while 90 % of it are in use.",
+	}, func() float64 { return float64(s.cfg.MaxBytes) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_spool_disk_free_bytes", Help: "Bytes that the proxy can still write to the file system of the spool; NaN while it cannot be read.",
+	}, s.freeDisk)
 	return publisherMetrics{
 		published: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_usage_published_total", Help: "Usage events published to the usage stream. An event that is published again counts again.",

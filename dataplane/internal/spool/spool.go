@@ -165,6 +165,13 @@ func (s *Spool) Close() error {
 // Capacity returns the spool capacity in units.
 func (s *Spool) Capacity() int64 { return s.cfg.MaxEvents }
 
+// Bytes returns the size of all segments.
+func (s *Spool) Bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 // UsedCapacity returns how many units of spool capacity are in use.
 func (s *Spool) UsedCapacity() int64 {
 	s.mu.Lock()

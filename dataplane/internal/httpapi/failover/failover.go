@@ -56,6 +56,7 @@ type Tries struct {
 // is the error.
 func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 	var last, rateLimited *provider.Failure
+	var failed, class string // the provider and the error class of the failed attempt
 	choices := q.Choices[:min(len(q.Choices), maxAttempts)]
 	for i, choice := range choices {
 		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, i == len(choices)-1)
@@ -71,6 +72,9 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if !ok {
 			continue // the circuit breaker has opened since the routes were ordered, or another request is its probe
 		}
+		if failed != "" {
+			t.Metrics.RecordFailover(failed, class)
+		}
 		failure, confirmed, err := t.tryRoute(&q, choice, &attempt, caller)
 		if failure == nil {
 			return nil, err
@@ -81,7 +85,7 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if !failure.Failover {
 			return &Failures{Last: failure}, nil
 		}
-		last = failure
+		last, failed, class = failure, choice.Provider.ID, failure.Class
 		if isRateLimited(failure) {
 			rateLimited = failure
 		}

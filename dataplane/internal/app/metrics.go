@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"modelgateway/dataplane/internal/bus"
+	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/platform/ops"
+)
+
+// newRegistry returns a registry with the metrics of the Go runtime and of the process, and the version.
+func newRegistry(version string) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+		Name: "mgw_build_info", Help: "1, labelled with the version.", ConstLabels: prometheus.Labels{"version": version},
+	}).Set(1)
+	return reg
+}
+
+// state holds the components whose state is exported.
+type state struct {
+	probes *ops.Probes
+	nats   *bus.Bus
+	picker *route.Picker
+	models *catalog.Store
+}
+
+// registerState registers the metrics that are read from components at a scrape.
+func registerState(reg prometheus.Registerer, s state) {
+	f := promauto.With(reg)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_ready", Help: "1 if every check of /readyz succeeds, else 0.",
+	}, func() float64 {
+		ready, _ := s.probes.Run(context.Background())
+		return asNumber(ready)
+	})
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_draining", Help: "1 from the time when the proxy was told to stop, else 0.",
+	}, func() float64 { return asNumber(s.probes.Draining()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_nats_connected", Help: "1 while there is a connection to NATS, else 0.",
+	}, func() float64 { return asNumber(s.nats.Connected()) })
+	f.NewCounterFunc(prometheus.CounterOpts{
+		Name: "mgw_nats_reconnects_total", Help: "Connections to NATS that were made after one was lost.",
+	}, func() float64 { return float64(s.nats.Reconnects()) })
+	reg.MustRegister(s.picker, s.models, refusedCredentials{s.picker, s.models})
+}
+
+func asNumber(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// refusedCredentials exports the credentials of the catalog that their providers refuse.
+type refusedCredentials struct {
+	picker *route.Picker
+	models *catalog.Store
+}
+
+var refusedDesc = prometheus.NewDesc("mgw_credential_refused",
+	"1 for a credential that its provider refused when the proxy used it last, by reason: key_rejected or quota_exhausted.", []string{"provider", "credential", "reason"}, nil)
+
+// Describe implements prometheus.Collector.
+func (r refusedCredentials) Describe(descriptions chan<- *prometheus.Desc) {
+	descriptions <- refusedDesc
+}
+
+// Collect implements prometheus.Collector.
+func (r refusedCredentials) Collect(metrics chan<- prometheus.Metric) {
+	for _, c := range r.picker.RefusedCredentials(r.models.HasCredential) {
+		if provider := r.models.CredentialProvider(c.Credential); provider != "" { // the catalog may change meanwhile
+			metrics <- prometheus.MustNewConstMetric(refusedDesc, prometheus.GaugeValue, 1, provider, c.Credential, c.Reason)
+		}
+	}
+}
