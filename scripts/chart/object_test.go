@@ -129,9 +129,22 @@ func TestMemoryLimitSetsGOMEMLIMIT(t *testing.T) {
 				if got := o.container(t).env("GOMEMLIMIT"); got != test.want {
 					t.Errorf("%s: GOMEMLIMIT is %s for %s; want %s", plane, got, test.limit, test.want)
 				}
-				if got := o.container(t).env("GOGC"); (plane == "dataplane") != (got == "400") {
-					t.Errorf("%s: GOGC is %q", plane, got)
-				}
+			}
+		}
+	}
+}
+
+// The data plane sets GOGC by its live heap unless a value sets it.
+func TestGarbageCollectionIsTheProgramsUnlessAValueSetsIt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ value, want string }{{"0", ""}, {"150", "150"}} {
+		for _, o := range renderObjects(t, "defaults", "--set", "dataplane.gogc="+test.value).servers() {
+			want := test.want
+			if o.component() != "dataplane" {
+				want = ""
+			}
+			if got := o.container(t).env("GOGC"); got != want {
+				t.Errorf("%s, gogc: %s: GOGC is %q; want %q", o.component(), test.value, got, want)
 			}
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/pflag"
 
 	"modelgateway/dataplane/internal/app"
 	"modelgateway/dataplane/internal/config"
+	"modelgateway/dataplane/internal/heap"
 	"modelgateway/shared/platform/buildinfo"
 )
 
@@ -52,18 +52,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	setGCPercent()
-	return app.Run(ctx, cfg, os.Stderr, buildinfo.Version(release))
-}
-
-// gcPercent lets the heap grow to five times the live heap. The live heap of a
-// proxy is small, and fewer garbage collections save a tenth of the CPU time.
-// GOMEMLIMIT still bounds the heap.
-const gcPercent = 400
-
-// setGCPercent sets gcPercent unless GOGC is set.
-func setGCPercent() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		heap.Tune()
 	}
+	return app.Run(ctx, cfg, os.Stderr, buildinfo.Version(release))
 }

@@ -27,6 +27,7 @@ import (
 	"modelgateway/dataplane/internal/format/messages"
 	"modelgateway/dataplane/internal/format/responses"
 	"modelgateway/dataplane/internal/format/videos"
+	"modelgateway/dataplane/internal/heap"
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
@@ -133,6 +134,7 @@ func build(
 	addChecks(probes, models, keeper, events)
 
 	c := &lifecycle.Components{Log: log}
+	c.AddTask("memory", heap.Trim)
 	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
 	c.Add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })

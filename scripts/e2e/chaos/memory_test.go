@@ -27,7 +27,7 @@ const (
 // and small requests of another account are served as ever.
 func TestChaos_large_bodies_at_a_small_memory_limit(t *testing.T) {
 	long(t)
-	r := rig.Start(t, rig.Options{DataPlanes: 1, DataSettings: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/100*80), "GOGC=400"}})
+	r := rig.Start(t, rig.Options{DataPlanes: 1, DataSettings: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/100*80)}})
 	l := &largeBodies{rig: r, got: map[string]int{}}
 	l.takes, l.gives = l.provider(t, `QUJD`, 0), l.provider(t, "", answerSize)
 	_, process := r.PeakMemory(t, rig.DataPlane(0))
