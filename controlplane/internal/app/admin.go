@@ -160,7 +160,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
 	a.addOutbox(catalogs)
 	records := usagestore.New(a.adminDB)
-	jobs := newJobs(a.log)
+	jobs := newJobs(a.log, a.registry)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
 	check := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, a.log, a.registry)
@@ -187,12 +187,14 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	}
 	fleets := fleetstore.New(a.adminDB)
 	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
+	accounts := accountstore.New(a.adminDB)
+	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
 	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: accountstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys: key.NewService(key.Config{
 			Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/config"
@@ -79,16 +78,6 @@ type app struct {
 	adminAddr, opsAddr string
 }
 
-func newRegistry(version string) *prometheus.Registry {
-	reg := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mgw_build_info", Help: "1, labelled with the version.", ConstLabels: prometheus.Labels{"version": version},
-	})
-	build.Set(1)
-	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), build)
-	return reg
-}
-
 // build connects to the servers and adds every component in start order.
 func (a *app) build(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
@@ -114,6 +103,7 @@ func (a *app) buildDatabase(ctx context.Context) error {
 		return err
 	}
 	a.closers = append(a.closers, a.adminDB.Close)
+	a.registry.MustRegister(pools{"proxies": a.db, "admin": a.adminDB})
 	a.log.InfoContext(ctx, "connected to postgres", "application_name", cfg.Name)
 	a.probes.Add("postgres", a.db.Ping)
 	a.probes.Add("schema", a.db.Migrated)
@@ -132,6 +122,7 @@ func (a *app) buildOps(ctx context.Context) error {
 		}
 		return nil
 	})
+	registerProbes(a.registry, &a.probes)
 	handler := ops.Handler(&a.probes, a.registry, a.log, a.cfg.Ops.Pprof)
 	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, certfile.Files{}, handler)
 	a.opsAddr = addr

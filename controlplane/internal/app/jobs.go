@@ -6,15 +6,20 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // jobs runs functions periodically, each at its own interval. Every replica runs
 // all of them, so a job must be safe to run several times at once.
 type jobs struct {
-	log    *slog.Logger
-	list   []job
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	log  *slog.Logger
+	list []job
+	// succeeded has the time of the last success by job.
+	succeeded *prometheus.GaugeVec
+	cancel    context.CancelFunc
+	done      sync.WaitGroup
 }
 
 type job struct {
@@ -23,7 +28,11 @@ type job struct {
 	run   func(ctx context.Context) error
 }
 
-func newJobs(log *slog.Logger) *jobs { return &jobs{log: log} }
+func newJobs(log *slog.Logger, reg prometheus.Registerer) *jobs {
+	return &jobs{log: log, succeeded: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "mgw_job_last_success_timestamp_seconds", Help: "Unix time of the last success of a background job in this replica; until the first, when the jobs were started.",
+	}, []string{"job"})}
+}
 
 func (j *jobs) every(name string, every time.Duration, run func(context.Context) error) {
 	j.list = append(j.list, job{name, every, run})
@@ -32,6 +41,7 @@ func (j *jobs) every(name string, every time.Duration, run func(context.Context)
 func (j *jobs) start(ctx context.Context) {
 	ctx, j.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for _, each := range j.list {
+		j.succeeded.WithLabelValues(each.name).SetToCurrentTime()
 		j.done.Go(func() { j.loop(ctx, each) })
 	}
 }
@@ -51,7 +61,9 @@ func (j *jobs) loop(ctx context.Context, each job) {
 			return
 		case <-timer.C:
 		}
-		if err := each.run(ctx); err != nil && ctx.Err() == nil {
+		if err := each.run(ctx); err == nil {
+			j.succeeded.WithLabelValues(each.name).SetToCurrentTime()
+		} else if ctx.Err() == nil {
 			j.log.ErrorContext(ctx, "job failed", "job", each.name, "error", err)
 		}
 		timer.Reset(each.every)

@@ -32,6 +32,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.bus = b
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
+	registerNATS(a.registry, b)
 	a.epochs = recovery.New(recovery.Config{
 		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
 		SessionTTL: a.cfg.Session.TTL, SessionBound: sessionBound(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),

@@ -131,6 +131,12 @@ func (b *Bus) Ready(context.Context) error {
 	return nil
 }
 
+// Connected reports whether there is a connection to NATS.
+func (b *Bus) Connected() bool { return b.nc.IsConnected() }
+
+// Reconnects returns how many times a lost connection was made again.
+func (b *Bus) Reconnects() uint64 { return b.nc.Stats().Reconnects }
+
 // Stop ends the subscriptions and the consumer, and waits for the tasks that they
 // started. Messages that the server has already sent are still handled, because
 // no other replica gets them.

@@ -1,10 +1,13 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/postgres/fleetstore"
@@ -39,6 +42,20 @@ func TestUsageLeftOnAProxyIsShownUntilItArrives(t *testing.T) {
 	want("while the proxy serves", map[string]int64{})
 	w.exec("update proxy_sessions set state = 2 where id = $1", session)
 	want("after the session was fenced", map[string]int64{"gone": 4})
+	reg := prometheus.NewRegistry()
+	if err := fleet.NewMetrics(fleetstore.New(db), reg).Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP mgw_proxy_sessions Sessions of proxies by state: active, expired (without heartbeats, not fenced yet), fenced, or closed with usage that has not arrived.
+# TYPE mgw_proxy_sessions gauge
+mgw_proxy_sessions{state="active"} 0
+mgw_proxy_sessions{state="closed"} 0
+mgw_proxy_sessions{state="expired"} 0
+mgw_proxy_sessions{state="fenced"} 1
+`), "mgw_proxy_sessions"); err != nil {
+		t.Error(err)
+	}
 	w.settle(db, c.event(session, 1, 5), c.event(session, 2, 5))
 	want("after two events have arrived", map[string]int64{"gone": 2})
 	w.exec("update proxy_sessions set state = 3 where id = $1", session)

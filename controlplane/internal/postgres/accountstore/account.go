@@ -222,3 +222,11 @@ func BalanceOf(row *sqlcgen.AccountBalancesRow) account.Balance {
 		Pool: wire.PoolID(row.PoolID), Balance: money.Nano(row.Balance), Reserved: money.Nano(row.Reserved), Available: money.Nano(row.Available),
 	}
 }
+
+// SummarizeBalances implements account.BalanceReader.
+func (s *Store) SummarizeBalances(ctx context.Context) (account.BalanceSummary, error) {
+	row, err := s.db.Queries().SummarizeBalances(ctx)
+	return account.BalanceSummary{
+		Negative: row.Negative, Exhausted: row.Exhausted, Low: row.Low, Sufficient: row.Sufficient, Overdrawn: money.Nano(row.Overdrawn),
+	}, postgres.Translate("summarize balances", err)
+}

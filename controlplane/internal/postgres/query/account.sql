@@ -34,3 +34,14 @@ select p.id as pool_id, p.account_id, (p.total - p.settled)::bigint as balance, 
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.kind = 1 and p.key_id is null and p.account_id = any(@account_ids::uuid[]);
+
+-- name: SummarizeBalances :one
+-- Counts each account once, in the first state that applies, and adds up how far balances are below zero. The bits of
+-- raised_alarms are 1 for a low balance and 2 for one that a request was refused for, or that is spent.
+select count(*) filter (where total < settled) as negative,
+    count(*) filter (where total >= settled and (total = settled or raised_alarms & 2 <> 0)) as exhausted,
+    count(*) filter (where total > settled and raised_alarms & 3 = 1) as low,
+    count(*) filter (where total > settled and raised_alarms & 3 = 0) as sufficient,
+    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn
+from pools
+where kind = 1;

@@ -207,6 +207,39 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 	return i, err
 }
 
+const summarizeBalances = `-- name: SummarizeBalances :one
+select count(*) filter (where total < settled) as negative,
+    count(*) filter (where total >= settled and (total = settled or raised_alarms & 2 <> 0)) as exhausted,
+    count(*) filter (where total > settled and raised_alarms & 3 = 1) as low,
+    count(*) filter (where total > settled and raised_alarms & 3 = 0) as sufficient,
+    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn
+from pools
+where kind = 1
+`
+
+type SummarizeBalancesRow struct {
+	Negative   int64
+	Exhausted  int64
+	Low        int64
+	Sufficient int64
+	Overdrawn  int64
+}
+
+// Counts each account once, in the first state that applies, and adds up how far balances are below zero. The bits of
+// raised_alarms are 1 for a low balance and 2 for one that a request was refused for, or that is spent.
+func (q *Queries) SummarizeBalances(ctx context.Context) (SummarizeBalancesRow, error) {
+	row := q.db.QueryRow(ctx, summarizeBalances)
+	var i SummarizeBalancesRow
+	err := row.Scan(
+		&i.Negative,
+		&i.Exhausted,
+		&i.Low,
+		&i.Sufficient,
+		&i.Overdrawn,
+	)
+	return i, err
+}
+
 const updateAccount = `-- name: UpdateAccount :one
 update accounts
 set name = $1, status = $2, max_concurrent_requests = $3,

@@ -1,0 +1,154 @@
+package app
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/scripts/testkit/natstest"
+)
+
+// scrape returns the values of /metrics by name and labels.
+func (r *running) scrape(t *testing.T) map[string]float64 {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.ops+"/metrics", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if name, text, ok := strings.Cut(lines.Text(), " "); ok && strings.HasPrefix(name, "mgw_") {
+			if values[name], err = strconv.ParseFloat(text, 64); err != nil {
+				t.Fatalf("%s: %v", lines.Text(), err)
+			}
+		}
+	}
+	return values
+}
+
+func TestMetricsFollowTheStateOfTheControlPlane(t *testing.T) {
+	broker := natstest.New(t)
+	cfg := testConfig(pgtest.URL(t), broker.URL())
+	r := start(t, cfg)
+	defer r.end(t)
+	check := func(when string, values, want map[string]float64) {
+		t.Helper()
+		for name, value := range want {
+			if got, there := values[name]; !there || got != value {
+				t.Errorf("%s: %s is %v, %t; want %v", when, name, got, there, value)
+			}
+		}
+	}
+	check("at first", r.scrape(t), map[string]float64{
+		`mgw_build_info{version="test"}`: 1, "mgw_ready": 1, "mgw_nats_connected": 1, "mgw_nats_reconnects_total": 0,
+		`mgw_postgres_pool_max{pool="proxies"}`: float64(cfg.Postgres.MaxConnections), `mgw_postgres_pool_max{pool="admin"}`: float64(cfg.Postgres.AdminMaxConnections),
+	})
+	broker.Stop()
+	values := r.scrape(t)
+	for values["mgw_nats_connected"] != 0 {
+		values = r.scrape(t)
+	}
+	check("without NATS", r.scrape(t), map[string]float64{"mgw_ready": 0, "mgw_nats_connected": 0})
+	broker.Start()
+	for values = r.scrape(t); values["mgw_nats_connected"] != 1; {
+		values = r.scrape(t)
+	}
+	check("with NATS again", values, map[string]float64{"mgw_nats_reconnects_total": 1})
+}
+
+func TestPoolsOfConnectionsAreMeasured(t *testing.T) {
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.URL(t), MaxConnections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	read := func() map[string]float64 {
+		t.Helper()
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(pools{"admin": db})
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]float64{}
+		for _, f := range families {
+			values[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue() + f.GetMetric()[0].GetCounter().GetValue()
+		}
+		return values
+	}
+	connection, err := db.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy := read()
+	if busy["mgw_postgres_pool_in_use"] != 1 || busy["mgw_postgres_pool_max"] != 1 {
+		t.Errorf("with one connection in use: %v", busy)
+	}
+	before := db.Pool().Stat().EmptyAcquireCount()
+	waited := make(chan error, 1)
+	go func() { waited <- db.Ping(t.Context()) }()
+	for db.Pool().Stat().EmptyAcquireCount() == before {
+		connection.Release() // the waiting operation gets it
+		if connection, err = db.Pool().Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	connection.Release()
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	if free := read(); free["mgw_postgres_pool_in_use"] != 0 || free["mgw_postgres_pool_wait_seconds_total"] <= busy["mgw_postgres_pool_wait_seconds_total"] {
+		t.Errorf("after a wait: %v; before it: %v", free, busy)
+	}
+}
+
+func TestLastSuccessOfAJobStandsStillWhileItFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		j := newJobs(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		var failure error
+		j.every("job", time.Minute, func(context.Context) error { return failure })
+		last := func() float64 { return testutil.ToFloat64(j.succeeded.WithLabelValues("job")) }
+		j.start(t.Context())
+		defer j.stop()
+		began := float64(time.Now().Unix())
+		if got := last(); got != began {
+			t.Errorf("%v before the first run; want the time of the start, %v", got, began)
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		good := last()
+		if good <= began {
+			t.Errorf("%v after runs without an error; it began at %v", good, began)
+		}
+		failure = errors.New("broken")
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := last(); got != good {
+			t.Errorf("%v after runs that failed; want %v still", got, good)
+		}
+		failure = nil
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := last(); got <= good {
+			t.Errorf("%v after another success", got)
+		}
+	})
+}
