@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
@@ -21,10 +22,13 @@ func valueSets(t *testing.T) []string {
 	return append([]string{"defaults"}, files...)
 }
 
-// withValues returns the arguments of helm for a set of values.
+// withValues returns the arguments of helm for a set of values. Only the files have the required registry.
 func withValues(values string, args ...string) []string {
 	if values != "defaults" {
 		args = append(args, "--values", values)
+	}
+	if !strings.HasPrefix(values, chartDir) {
+		args = append(args, "--set", "image.registry=registry.example.com")
 	}
 	return append(args, "--kube-version", kubeVersion)
 }

@@ -99,3 +99,28 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// An image without a registry would be pulled from the node's default registry, where anybody can own its name.
+func TestImagesComeFromANamedRegistry(t *testing.T) {
+	t.Parallel()
+	named := []string{
+		"--set", "image.registry=", "--set", "dataplane.image.repository=example.com:5000/dataplane", "--set",
+	}
+	for _, test := range []struct {
+		repository string
+		ok         bool
+	}{
+		{"registry.example.com/controlplane", true}, {"localhost/controlplane", true},
+		{"modelgateway/controlplane", false}, {"controlplane", false}, {"modelgateway/control.plane", false},
+	} {
+		args := withValues("defaults", "template", "release", chartDir)
+		args = append(append(args, named...), "controlplane.image.repository="+test.repository)
+		_, err := output(tool(t, "helm", args...))
+		if (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.repository, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "image.registry is empty") {
+			t.Errorf("%s: %v; want the name of the value", test.repository, err)
+		}
+	}
+}

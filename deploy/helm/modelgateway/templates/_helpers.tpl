@@ -36,10 +36,16 @@ app.kubernetes.io/managed-by: {{ (first .).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (first .).Chart.Name (first .).Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Takes (list $ image). */}}
+{{/*
+Takes (list $ image). Without a registry a node would pull the image from its default registry, where the repository can
+belong to anybody. The first part of a name is a registry if it has a dot or a port, or is localhost.
+*/}}
 {{- define "modelgateway.image" -}}
 {{- $root := first . }}
 {{- $image := last . }}
+{{- if not (or $root.Values.image.registry (regexMatch "^(localhost|[^/]*[.:][^/]*)/" $image.repository)) }}
+{{- fail "image.registry is empty: name the registry that has your images, which make images builds" }}
+{{- end }}
 {{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
