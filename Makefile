@@ -181,6 +181,29 @@ bench/proxy: ## the CPU time and memory of the data plane against a minimal prox
 bench/neighbour: ## the latencies of one account alone and beside another's 1,000 connections of large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -neighbour
 
+## release
+
+# VERSION is that of the tag, or of the commit. The chart finds the images below REGISTRY, its value image.registry. SOURCE is
+# the URL of the repository, for a label of the images. No licence has been chosen yet (README.md).
+VERSION  ?= $(shell scripts/version.sh)
+REGISTRY ?= localhost
+SOURCE   ?=
+LICENSES ?= LicenseRef-All-Rights-Reserved
+shipped  := ./controlplane/cmd/controlplane ./controlplane/cmd/gwctl ./dataplane/cmd/dataplane
+commit_time = $(shell TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
+release_flags = -version '$(VERSION)' -commit "$$(git rev-parse HEAD)" -time '$(commit_time)' \
+	-registry '$(REGISTRY)' -source '$(SOURCE)' -licenses '$(LICENSES)'
+
+# Each output is the same for the same commit and version of Go, on every machine.
+.PHONY: images
+images: ## build OCI images of the planes and gwctl for amd64 and arm64 into bin/images, without a container engine
+	@go run ./scripts/cmd/images -out bin/images $(release_flags) $(shipped)
+
+# GOOS and GOARCH choose the platform of the programs.
+.PHONY: sbom
+sbom: ## write the software bill of materials (CycloneDX) of each program of the product into bin/sbom/
+	@go run ./scripts/cmd/sbom -out bin/sbom -version '$(VERSION)' -time '$(commit_time)' $(shipped)
+
 ## maintain
 
 .PHONY: generate
@@ -199,13 +222,6 @@ verify: ## regenerate, tidy and format, and fail if that changes a file
 	@$(MAKE) --no-print-directory generate tidy fmt
 	@$(tree) | diff .cache/verify.before - || { \
 		echo "make verify: files were not up to date; commit the changes of make generate, make tidy and make fmt" >&2; exit 1; }
-
-# The document of a commit is the same on every machine. GOOS and GOARCH choose the platform of the programs.
-.PHONY: sbom
-sbom: ## write the software bill of materials (CycloneDX) of each program of the product into bin/sbom/
-	@go run ./scripts/cmd/sbom -out bin/sbom -version "$$(git describe --tags --always --dirty)" \
-		-time "$$(TZ=UTC git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)" \
-		./controlplane/cmd/controlplane ./controlplane/cmd/gwctl ./dataplane/cmd/dataplane
 
 .PHONY: generated
 generated: ## print the share of generated lines in all Go

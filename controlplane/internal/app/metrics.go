@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
 )
 
@@ -18,7 +19,8 @@ func newRegistry(version string) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	promauto.With(reg).NewGauge(prometheus.GaugeOpts{
-		Name: "mgw_build_info", Help: "1, labelled with the version.", ConstLabels: prometheus.Labels{"version": version},
+		Name: "mgw_build_info", Help: "1, labelled with the version and the commit.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": buildinfo.Commit()},
 	}).Set(1)
 	return reg
 }

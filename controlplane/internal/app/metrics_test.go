@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/platform/buildinfo"
 )
 
 // scrape returns the values of /metrics by name and labels.
@@ -57,7 +58,7 @@ func TestMetricsFollowTheStateOfTheControlPlane(t *testing.T) {
 		}
 	}
 	check("at first", r.scrape(t), map[string]float64{
-		`mgw_build_info{version="test"}`: 1, "mgw_ready": 1, "mgw_nats_connected": 1, "mgw_nats_reconnects_total": 0,
+		`mgw_build_info{commit="` + buildinfo.Commit() + `",version="test"}`: 1, "mgw_ready": 1, "mgw_nats_connected": 1, "mgw_nats_reconnects_total": 0,
 		`mgw_postgres_pool_max{pool="proxies"}`: float64(cfg.Postgres.MaxConnections), `mgw_postgres_pool_max{pool="admin"}`: float64(cfg.Postgres.AdminMaxConnections),
 	})
 	broker.Stop()

@@ -15,6 +15,7 @@ import (
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/subject"
@@ -84,7 +85,7 @@ func TestMetricsFollowTheStateOfTheProxy(t *testing.T) {
 		}
 	}
 	check("at first", map[string]float64{
-		"mgw_build_info 1.2.3": 1, "mgw_ready": 1, "mgw_draining": 0, "mgw_nats_connected": 1, "mgw_nats_reconnects_total": 0, "mgw_catalog_revision": 3,
+		"mgw_build_info " + buildinfo.Commit() + " 1.2.3": 1, "mgw_ready": 1, "mgw_draining": 0, "mgw_nats_connected": 1, "mgw_nats_reconnects_total": 0, "mgw_catalog_revision": 3,
 	})
 	if _, there := gathered(t, reg)["mgw_credential_refused crd_1 p key_rejected"]; there {
 		t.Error("a credential counts as refused before it was used")

@@ -7,8 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
+
+	"modelgateway/scripts/sbom"
 )
 
 func main() {
@@ -33,16 +34,12 @@ func run(args []string) error {
 		return fmt.Errorf("create the directory of the documents: %w", err)
 	}
 	for _, program := range flags.Args() {
-		build, err := readBuild(program)
+		document, err := sbom.Describe(".", program, *version, *created)
 		if err != nil {
 			return err
 		}
-		document, err := encode(describe(build, *version, *created))
-		if err != nil {
-			return err
-		}
-		file := filepath.Join(*out, path.Base(build.program)+".cdx.json")
-		if err := os.WriteFile(file, document, 0o644); err != nil { //nolint:gosec // a document for everybody
+		file := filepath.Join(*out, document.Program+".cdx.json")
+		if err := os.WriteFile(file, document.JSON, 0o644); err != nil { //nolint:gosec // a document for everybody
 			return fmt.Errorf("write the document: %w", err)
 		}
 	}

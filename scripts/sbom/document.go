@@ -1,4 +1,4 @@
-package main
+package sbom
 
 import (
 	"bytes"
@@ -13,6 +13,25 @@ import (
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
+
+// A Document is the bill of materials of a program.
+type Document struct {
+	Program string // name of the program
+	JSON    []byte // CycloneDX 1.6
+}
+
+// Describe returns the document of a program, given by its import path or its folder below root, the folder of the
+// repository. version is that of the program and of this
+// repository's modules, created the time of the version as in RFC 3339; the document contains no other time. environ
+// has variables of the go command in addition to the environment, such as GOOS=linux.
+func Describe(root, program, version, created string, environ ...string) (Document, error) {
+	b, err := readBuild(root, program, environ)
+	if err != nil {
+		return Document{}, err
+	}
+	text, err := encode(describe(b, version, created))
+	return Document{path.Base(b.program), text}, err
+}
 
 // describe makes the document of a program. The same arguments make the same document.
 func describe(b build, version, created string) *cdx.BOM {

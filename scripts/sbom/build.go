@@ -1,4 +1,6 @@
-package main
+// Package sbom makes the software bill of materials of a program: a CycloneDX document with the modules and the
+// standard library that the program is built from.
+package sbom
 
 import (
 	"bytes"
@@ -6,12 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 )
 
-// standardLibrary is the path that stands for the packages of the standard library.
-const standardLibrary = "std"
+// StandardLibrary is the name of the component that stands for the packages of the standard library.
+const StandardLibrary = "std"
 
 // module is a module of the program, or the standard library.
 type module struct {
@@ -52,14 +55,14 @@ type goPackage struct {
 // owner is the path of the module that has the package.
 func (p goPackage) owner() string {
 	if p.Standard || p.Module == nil {
-		return standardLibrary
+		return StandardLibrary
 	}
 	return p.Module.Path
 }
 
-// readBuild asks the go command for the packages of a program.
-func readBuild(program string) (build, error) {
-	environment, err := goCommand("env", "-json", "GOVERSION", "GOOS", "GOARCH")
+// readBuild asks the go command for the packages of a program. The environment chooses the platform.
+func readBuild(root, program string, environ []string) (build, error) {
+	environment, err := goCommand(root, environ, "env", "-json", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
 		return build{}, err
 	}
@@ -67,11 +70,11 @@ func readBuild(program string) (build, error) {
 	if err := json.Unmarshal(environment, &b.platform); err != nil {
 		return build{}, fmt.Errorf("read the output of go env: %w", err)
 	}
-	list, err := goCommand("list", "-deps", "-json=ImportPath,Name,Standard,Imports,DepOnly,Module", program)
+	list, err := goCommand(root, environ, "list", "-deps", "-json=ImportPath,Name,Standard,Imports,DepOnly,Module", program)
 	if err != nil {
 		return build{}, err
 	}
-	owner := map[string]string{"C": standardLibrary, "unsafe": standardLibrary}
+	owner := map[string]string{"C": StandardLibrary, "unsafe": StandardLibrary}
 	decoder := json.NewDecoder(bytes.NewReader(list))
 	for {
 		// The packages that a package imports stand before it.
@@ -93,7 +96,7 @@ func readBuild(program string) (build, error) {
 func (b *build) add(p goPackage, owner map[string]string) {
 	self := p.owner()
 	owner[p.ImportPath] = self
-	if self == standardLibrary {
+	if self == StandardLibrary {
 		b.modules[self] = module{Path: self, Version: strings.TrimPrefix(b.platform["GOVERSION"], "go")}
 		return
 	}
@@ -111,10 +114,12 @@ func (b *build) add(p goPackage, owner map[string]string) {
 	}
 }
 
-// goCommand runs the go command and returns its output.
-func goCommand(args ...string) ([]byte, error) {
+// goCommand runs the go command in a folder and returns its output.
+func goCommand(root string, environ []string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command("go", args...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), environ...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
