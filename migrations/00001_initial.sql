@@ -817,6 +817,34 @@ create table admin_tokens (
     created_at timestamptz not null default now()
 );
 
+-- Sessions of people in the console.
+create table console_sessions (
+    id uuid primary key,
+    -- the SHA-256 of the secret in the cookie
+    secret_hash bytea not null unique,
+    -- the admin token that the session is bound to; null for one of an OpenID Connect provider
+    token_hash bytea,
+    name text not null,
+    scopes text[] not null,
+    method text not null,
+    address text not null,
+    agent text not null,
+    created_at timestamptz not null default now(),
+    last_used_at timestamptz not null default now(),
+    expires_at timestamptz not null,
+    ended_at timestamptz
+);
+
+-- Sign-ins at an OpenID Connect provider that have begun. Each is used once.
+create table console_sign_ins (
+    -- the SHA-256 of the state that the provider returns
+    state_hash bytea primary key,
+    nonce text not null,
+    verifier text not null,
+    return_to text not null,
+    created_at timestamptz not null default now()
+);
+
 create table audit_log (
     id bigint generated always as identity primary key,
     created_at timestamptz not null default clock_timestamp(),
@@ -935,7 +963,7 @@ create table commit_markers (
 );
 
 -- +goose Down
-drop table commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
+drop table console_sessions, console_sign_ins, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);

@@ -64,7 +64,7 @@ const platform = product + "shared/platform"
 var sharedLibraries = []string{product + "shared/apidoc", platform}
 
 // edges are the packages that do the I/O of a plane. Only app connects them.
-var edges = []string{"httpapi", "bus", "upstream", "spool", "postgres", "webhooksender"}
+var edges = []string{"httpapi", "console", "bus", "upstream", "spool", "postgres", "webhooksender"}
 
 // ioModules may be imported by edge packages, config, app and cmd.
 var ioModules = []string{

@@ -30,6 +30,7 @@ const (
 	Event       Kind = "evt"
 	Delivery    Kind = "dlv"
 	Rotation    Kind = "rot"
+	Session     Kind = "ses"
 )
 
 // UUID is an identifier without its kind.

@@ -30,6 +30,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
@@ -185,6 +186,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	fleets := fleetstore.New(a.adminDB)
 	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
 	accounts := accountstore.New(a.adminDB)
@@ -192,6 +194,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
+	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
@@ -203,13 +206,16 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		}),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.adminDB)),
-		Tokens:     admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier), TrustedProxies: proxies,
+		Tokens:     tokens, TrustedProxies: proxies,
 		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 	})
 	if err != nil {
+		return err
+	}
+	if handler, err = a.withConsole(handler, tokens); err != nil {
 		return err
 	}
 	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)

@@ -24,6 +24,7 @@ import (
 // reference; comments are added only where they are not sufficient.
 type Config struct {
 	Admin           Admin         `mapstructure:"admin"`
+	Console         Console       `mapstructure:"console"`
 	Ops             Ops           `mapstructure:"ops"`
 	Postgres        Postgres      `mapstructure:"postgres"`
 	NATS            NATS          `mapstructure:"nats"`
@@ -48,6 +49,21 @@ type Admin struct {
 	RevokeTimeout      time.Duration   `mapstructure:"revoke_timeout" usage:"How long a revocation waits for all proxies to confirm it before the admin API answers 202."`
 	ConfirmTimeout     time.Duration   `mapstructure:"confirm_timeout" usage:"How long other changes wait for all proxies to confirm them."`
 	OIDC               OIDC            `mapstructure:"oidc"`
+}
+
+// Console configures the web console for operators, which the listener of the admin API serves at /console/.
+type Console struct {
+	Enabled       bool          `mapstructure:"enabled" usage:"Serve the console at /console/ of the admin API's listener."`
+	BaseURL       string        `mapstructure:"base_url" usage:"Address at which people reach the console, such as https://admin.example.com, without a path. Required for signing in by OpenID Connect, and behind a proxy that ends TLS."`
+	Environment   string        `mapstructure:"environment" usage:"Name that every page shows, such as production."`
+	TokenSignIn   string        `mapstructure:"token_sign_in" usage:"Whether people may sign in with an admin token: yes, no, or auto, which means only without OpenID Connect."`
+	SessionIdle   time.Duration `mapstructure:"session_idle" usage:"How long a session lasts without use."`
+	SessionLength time.Duration `mapstructure:"session_length" usage:"How long a session lasts in any case."`
+}
+
+// ByToken reports whether people may sign in with an admin token.
+func (c *Console) ByToken(oidc bool) bool {
+	return c.TokenSignIn == "yes" || c.TokenSignIn == "auto" && !oidc
 }
 
 // TLS configures the certificate of a listener.
@@ -199,6 +215,7 @@ func Default() Config {
 			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
 			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
 		},
+		Console:         Console{Enabled: true, Environment: "model gateway", TokenSignIn: "auto", SessionIdle: 30 * time.Minute, SessionLength: 10 * time.Hour},
 		Ops:             Ops{Listen: ":9091"},
 		Postgres:        Postgres{MaxConnections: 10, AdminMaxConnections: 6, StatementTimeout: time.Minute, KeepsCommits: string(rollback.KeepsOnRestart)},
 		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
@@ -263,6 +280,8 @@ func (c *Config) Validate() error {
 	}
 	_, err = c.Admin.Proxies()
 	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
+	v.Reject(!slices.Contains([]string{"yes", "no", "auto"}, c.Console.TokenSignIn), "console.token_sign_in is not yes, no or auto")
+	v.Reject(c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle, "console.session_idle is below a minute or above console.session_length")
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
 		v.Reject(oidc.Audience == "", "admin.oidc.audience is not set")
 		v.Reject(oidc.Claim == "", "admin.oidc.claim is empty")

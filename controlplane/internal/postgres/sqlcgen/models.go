@@ -90,6 +90,29 @@ type CommitMarker struct {
 	CommittedAt time.Time
 }
 
+type ConsoleSession struct {
+	ID         ident.UUID
+	SecretHash []byte
+	TokenHash  []byte
+	Name       string
+	Scopes     []string
+	Method     string
+	Address    string
+	Agent      string
+	CreatedAt  time.Time
+	LastUsedAt time.Time
+	ExpiresAt  time.Time
+	EndedAt    *time.Time
+}
+
+type ConsoleSignIn struct {
+	StateHash []byte
+	Nonce     string
+	Verifier  string
+	ReturnTo  string
+	CreatedAt time.Time
+}
+
 type DataKey struct {
 	ID          string
 	Sealed      []byte

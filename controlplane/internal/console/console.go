@@ -1,0 +1,135 @@
+// Package console serves the operator console: HTML pages under /console/ for those who run the
+// gateway.
+//
+// It has no rules of its own. A page calls operations of the admin API through the generated
+// client, over a transport within the process that acts as the person of the session; scopes,
+// validation, audit and idempotency are the API's. Whatever a page shows or does can be had by the
+// API and by gwctl.
+package console
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/signin"
+)
+
+//go:embed template static
+var files embed.FS
+
+// Config holds the dependencies and settings of the console.
+type Config struct {
+	Sessions *signin.Service
+	// API is the handler of the admin API.
+	API http.Handler
+	Log *slog.Logger
+	// BaseURL is the address at which people reach the console, such as "https://admin.example.com"; empty if it is that
+	// of the request.
+	BaseURL string
+	// Environment is the name that every page shows, such as "production".
+	Environment string
+	// Build is the version of the control plane.
+	Build string
+	// SessionLength is how long a session lasts.
+	SessionLength time.Duration
+}
+
+// Console is the handler of all paths under /console/.
+type Console struct {
+	cfg       Config
+	api       *adminclient.Client
+	templates map[string]*template.Template
+	static    *static
+	handler   http.Handler
+}
+
+// New returns a Console.
+func New(cfg Config) (*Console, error) {
+	c := &Console{cfg: cfg}
+	var err error
+	if c.static, err = newStatic(files); err != nil {
+		return nil, err
+	}
+	if c.templates, err = parse(c.static.prefix); err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: transport{cfg.API}}
+	if c.api, err = adminclient.New("http://admin", "", adminclient.WithHTTPClient(client)); err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+c.static.prefix, c.static)
+	mux.HandleFunc("GET /console/sign-in", c.signInPage)
+	mux.HandleFunc("POST /console/sign-in", c.signIn)
+	mux.HandleFunc("GET /console/sign-in/provider", c.beginSignIn)
+	mux.HandleFunc("GET /console/sign-in/callback", c.finishSignIn)
+	mux.HandleFunc("POST /console/sign-out", c.signOut)
+	for _, r := range c.routes() {
+		mux.HandleFunc(r.pattern, c.serve(r))
+	}
+	mux.HandleFunc("/console/", c.serve(route{handle: notFound}))
+	mux.Handle("/console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
+	protection := http.NewCrossOriginProtection()
+	if cfg.BaseURL != "" {
+		if err := protection.AddTrustedOrigin(cfg.BaseURL); err != nil {
+			return nil, fmt.Errorf("console: console.base_url: %w", err)
+		}
+	}
+	c.handler = withHeaders(protection.Handler(mux))
+	return c, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +
+	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// maxForm bounds the body of a request, which is the largest form: a catalog document.
+const maxForm = 16 << 20
+
+func withHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if r.TLS != nil {
+			h.Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// parse returns the pages by name. Each consists of its own file, the layout and the parts.
+func parse(prefix string) (map[string]*template.Template, error) {
+	shared, err := template.New("").Funcs(functions(prefix)).ParseFS(files, "template/layout.gohtml", "template/part_*.gohtml")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	names, err := fs.Glob(files, "template/page_*.gohtml")
+	if err != nil {
+		return nil, fmt.Errorf("console: %w", err)
+	}
+	pages := map[string]*template.Template{}
+	for _, name := range names {
+		own, err := shared.Clone()
+		if err == nil {
+			own, err = own.ParseFS(files, name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("console: %w", err)
+		}
+		pages[name[len("template/page_"):len(name)-len(".gohtml")]] = own
+	}
+	return pages, nil
+}

@@ -1,0 +1,60 @@
+package console
+
+import (
+	"errors"
+	"html/template"
+	"net/url"
+	"time"
+
+	"modelgateway/controlplane/internal/console/view"
+)
+
+// functions are those of the templates.
+func functions(prefix string) template.FuncMap {
+	return template.FuncMap{
+		"static": func(name string) string { return prefix + name },
+		"ago":    func(at time.Time) string { return view.Ago(at, time.Now()) },
+		"utc":    view.UTC,
+		"rfc":    func(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) },
+		"state":  func(s any) view.Badge { return view.State(text(s)) },
+		"status": func(code *int) view.Badge {
+			if code == nil {
+				return view.Badge{Kind: "idle", Word: "none"}
+			}
+			return view.HTTPStatus(*code)
+		},
+		"ms": view.Milliseconds, "count": view.Count, "short": view.ShortID, "negative": func(m any) bool { return view.Negative(text(m)) },
+		"deref": deref,
+		"path":  url.PathEscape,
+		"query": url.QueryEscape,
+		"dict":  dict,
+		"list":  func(values ...any) []any { return values },
+	}
+}
+
+// text returns the text of a value whose type is a kind of string.
+func text(v any) string { return template.HTMLEscaper(v) }
+
+// deref returns the text that a pointer points to; "" for nil.
+func deref(p *string) string {
+	if p == nil {
+		return ""
+	}
+	return *p
+}
+
+// dict makes a map of names and values, for the data of a part.
+func dict(pairs ...any) (map[string]any, error) {
+	if len(pairs)%2 != 0 {
+		return nil, errors.New("dict needs names with values")
+	}
+	m := map[string]any{}
+	for i := 0; i < len(pairs); i += 2 {
+		name, ok := pairs[i].(string)
+		if !ok {
+			return nil, errors.New("dict needs names that are texts")
+		}
+		m[name] = pairs[i+1]
+	}
+	return m, nil
+}

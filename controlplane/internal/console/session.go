@@ -1,0 +1,158 @@
+package console
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"modelgateway/controlplane/internal/signin"
+)
+
+// secure reports whether the browser uses TLS, by itself or up to a proxy.
+func (c *Console) secure(r *http.Request) bool {
+	return r.TLS != nil || strings.HasPrefix(c.cfg.BaseURL, "https://")
+}
+
+// cookieName is the name of the session's cookie. Without TLS, which only the loopback should have, the name has the
+// port, since cookies know no ports.
+func (c *Console) cookieName(r *http.Request) string {
+	if c.secure(r) {
+		return "__Host-mgw_console"
+	}
+	_, port, _ := net.SplitHostPort(r.Host)
+	return "mgw_console_" + port
+}
+
+func (c *Console) setCookie(w http.ResponseWriter, r *http.Request, name, value string, seconds int) {
+	http.SetCookie(w, &http.Cookie{
+		Name: name, Value: value, Path: "/", MaxAge: seconds, HttpOnly: true, Secure: c.secure(r), SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// session returns the session of a request, or signin.ErrNoSession.
+func (c *Console) session(r *http.Request) (*signin.Session, error) {
+	cookie, err := r.Cookie(c.cookieName(r))
+	if err != nil {
+		return nil, signin.ErrNoSession
+	}
+	return c.cfg.Sessions.Resume(r.Context(), cookie.Value)
+}
+
+func client(r *http.Request) signin.Client {
+	from := signin.Client{Agent: r.UserAgent()}
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		from.Address = at.Addr()
+	}
+	return from
+}
+
+// signInView is the data of the page that asks to sign in.
+type signInView struct {
+	ReturnTo            string
+	ByToken, ByProvider bool
+	// Again is set if the session is too old for what is wanted.
+	Again   bool
+	Problem string
+}
+
+func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
+	c.showSignIn(w, r, http.StatusOK, "")
+}
+
+func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
+	c.render(w, r, status, "sign_in", &layout{Title: "Sign in", Data: signInView{
+		ReturnTo: localPath(r.FormValue("return_to")), ByToken: c.cfg.Sessions.ByToken(), ByProvider: c.cfg.Sessions.ByProvider(),
+		Again: r.FormValue("again") != "", Problem: problem,
+	}})
+}
+
+// localPath returns the path of a page of the console to return to, never that of another site.
+func localPath(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(u.Path, "/console/") || strings.ContainsAny(text, "\\\r\n") {
+		return "/console/"
+	}
+	return u.RequestURI()
+}
+
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	_, secret, err := c.cfg.Sessions.WithToken(r.Context(), strings.TrimSpace(r.PostFormValue("token")), client(r))
+	if err != nil {
+		status, problem := c.signInProblem(r, err)
+		c.showSignIn(w, r, status, problem)
+		return
+	}
+	c.enter(w, r, secret, localPath(r.PostFormValue("return_to")))
+}
+
+// enter replaces the session of the browser.
+func (c *Console) enter(w http.ResponseWriter, r *http.Request, secret, to string) {
+	if old, err := c.session(r); err == nil {
+		if err := c.cfg.Sessions.End(r.Context(), old, old.ID); err != nil {
+			c.cfg.Log.WarnContext(r.Context(), "ending the replaced console session failed", "session", old.ID.String(), "error", err)
+		}
+	}
+	c.setCookie(w, r, c.cookieName(r), secret, int(c.cfg.SessionLength.Seconds()))
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request) {
+	to, state, err := c.cfg.Sessions.Begin(r.Context(), localPath(r.FormValue("return_to")))
+	if err != nil {
+		status, problem := c.signInProblem(r, err)
+		c.showSignIn(w, r, status, problem)
+		return
+	}
+	c.setCookie(w, r, c.cookieName(r)+"_state", state, 600)
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// finishSignIn takes the browser back from the provider. The state must be that of this browser.
+func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) {
+	name := c.cookieName(r) + "_state"
+	cookie, err := r.Cookie(name)
+	if err == nil && cookie.Value != r.FormValue("state") {
+		err = http.ErrNoCookie
+	}
+	c.setCookie(w, r, name, "", -1)
+	if err != nil {
+		c.showSignIn(w, r, http.StatusForbidden, "This sign-in was not begun in this browser. Sign in again.")
+		return
+	}
+	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), cookie.Value, r.FormValue("code"), client(r))
+	if err != nil {
+		status, problem := c.signInProblem(r, err)
+		c.showSignIn(w, r, status, problem)
+		return
+	}
+	c.enter(w, r, secret, localPath(to))
+}
+
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	session, err := c.session(r)
+	if err == nil {
+		err = c.cfg.Sessions.End(r.Context(), session, session.ID)
+	}
+	if err != nil && !errors.Is(err, signin.ErrNoSession) {
+		c.fail(w, r, session, err)
+		return
+	}
+	c.setCookie(w, r, c.cookieName(r), "", -1)
+	http.Redirect(w, r, "/console/sign-in", http.StatusSeeOther)
+}
+
+// signInProblem returns what is shown of a failed sign-in.
+func (c *Console) signInProblem(r *http.Request, err error) (status int, problem string) {
+	text := signin.Explain(err)
+	switch {
+	case errors.Is(err, signin.ErrNoScope):
+		return http.StatusForbidden, text + " The claim " + c.cfg.Sessions.Claim() + " was looked for."
+	case text != "":
+		return http.StatusForbidden, text
+	}
+	c.cfg.Log.ErrorContext(r.Context(), "sign-in at the console failed", "error", err)
+	return http.StatusServiceUnavailable, "Signing in is not possible at the moment. Try again in some seconds."
+}

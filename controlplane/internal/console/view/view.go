@@ -1,0 +1,147 @@
+// Package view turns values of the admin API into what pages show: times, states, ids, durations
+// and bars. It knows neither HTTP nor the API's client.
+//
+// Money is never computed with: the text of the API is shown as it is.
+package view
+
+import (
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// Badge is a state: a word with a colour and a sign, so that nobody depends on colours.
+type Badge struct{ Kind, Word string }
+
+// states are the kinds of the states of the API.
+var states = map[string]string{
+	"ok": "good", "active": "good", "completed": "good", "enabled": "good", "live": "good", "closed": "good", "settled": "good", "delivered": "good",
+	"suspended": "warn", "warning": "warn", "pending": "warn", "running": "info", "draining": "warn", "queued": "info", "in_progress": "info",
+	"half_open": "warn", "client_gone": "warn", "cancelled": "warn", "disabled": "idle", "revoked": "idle", "expired": "idle", "fenced": "warn",
+	"failure": "bad", "failed": "bad", "open": "bad", "unknown": "bad", "stuck": "bad", "refused": "bad",
+}
+
+// State returns the badge of a state of the API.
+func State(state string) Badge {
+	kind := states[state]
+	if kind == "" {
+		kind = "idle"
+	}
+	return Badge{kind, strings.ReplaceAll(state, "_", " ")}
+}
+
+// HTTPStatus returns the badge of a status code.
+func HTTPStatus(code int) Badge {
+	kind := "bad"
+	switch {
+	case code < 400:
+		kind = "good"
+	case code < 500:
+		kind = "warn"
+	}
+	return Badge{kind, fmt.Sprint(code)}
+}
+
+// Ago returns how long ago a time was, such as "3 min ago".
+func Ago(at, now time.Time) string {
+	d := now.Sub(at)
+	if d < 0 {
+		return "in " + span(-d)
+	}
+	if d < time.Second {
+		return "now"
+	}
+	return span(d) + " ago"
+}
+
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d d", int(d.Hours()/24))
+	}
+}
+
+// UTC returns the exact time.
+func UTC(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05.000 UTC") }
+
+// Milliseconds returns a duration, such as "84 ms" or "4.2 s".
+func Milliseconds(ms int64) string {
+	switch {
+	case ms < 1000:
+		return fmt.Sprintf("%d ms", ms)
+	case ms < 60_000:
+		return fmt.Sprintf("%d.%d s", ms/1000, ms%1000/100)
+	default:
+		return fmt.Sprintf("%d min %d s", ms/60_000, ms%60_000/1000)
+	}
+}
+
+// Count returns a number in groups of three digits, such as "1 204 117".
+func Count(n int64) string {
+	digits := fmt.Sprint(n)
+	sign := ""
+	if n < 0 {
+		sign, digits = "−", digits[1:]
+	}
+	var b strings.Builder
+	b.WriteString(sign)
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(d)
+	}
+	return b.String()
+}
+
+// ShortID returns the beginning and the end of an id, such as "acc_0192f0…a2b3".
+func ShortID(id string) string {
+	kind, rest, ok := strings.Cut(id, "_")
+	if !ok || len(rest) <= 12 {
+		return id
+	}
+	return kind + "_" + rest[:6] + "…" + rest[len(rest)-4:]
+}
+
+// Negative reports whether a decimal is below zero.
+func Negative(decimal string) bool {
+	return strings.HasPrefix(decimal, "-") && strings.Trim(decimal, "-0.") != ""
+}
+
+// Part is one part of a bar, with its position and width in thousandths of the bar.
+type Part struct {
+	Kind, Name, Text string
+	From, Width      int
+}
+
+// Bar returns the parts of a whole, from decimals; parts that are below zero have no width. Nothing else is computed from
+// the decimals, and the widths are only drawn.
+func Bar(parts ...Part) []Part {
+	sum := new(big.Rat)
+	values := make([]*big.Rat, len(parts))
+	for i, p := range parts {
+		v, ok := new(big.Rat).SetString(p.Text)
+		if !ok || v.Sign() < 0 {
+			v = new(big.Rat)
+		}
+		values[i] = v
+		sum.Add(sum, v)
+	}
+	if sum.Sign() == 0 {
+		return parts
+	}
+	at := 0
+	for i := range parts {
+		share, _ := new(big.Rat).Quo(values[i], sum).Float64()
+		parts[i].From, parts[i].Width = at, int(share*1000+0.5)
+		at += parts[i].Width
+	}
+	return parts
+}

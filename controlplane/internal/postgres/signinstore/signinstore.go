@@ -1,0 +1,126 @@
+// Package signinstore keeps the sessions of the console in Postgres: it implements signin.Store.
+package signinstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/signin"
+	"modelgateway/shared/ident"
+)
+
+// Store keeps sessions; it implements signin.Store.
+type Store struct{ db *postgres.DB }
+
+// New returns a store that uses db.
+func New(db *postgres.DB) *Store { return &Store{db} }
+
+var _ signin.Store = (*Store)(nil)
+
+// Create implements signin.Store.
+func (s *Store) Create(ctx context.Context, session *signin.Session, secret signin.Hash, length time.Duration) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		var token []byte
+		if session.TokenHash != nil {
+			token = session.TokenHash[:]
+		}
+		row, err := q.InsertConsoleSession(ctx, sqlcgen.InsertConsoleSessionParams{
+			ID: ident.UUID(session.ID), SecretHash: secret[:], TokenHash: token, Name: session.Name, Scopes: pgconv.Strings(session.Scopes),
+			Method: string(session.Method), Address: session.Address, Agent: session.Agent, LengthSeconds: length.Seconds(),
+		})
+		if err != nil {
+			return postgres.Translate("insert console session", err)
+		}
+		session.CreatedAt, session.LastUsedAt, session.ExpiresAt, session.ReadAt = row.CreatedAt, row.LastUsedAt, row.ExpiresAt, row.CreatedAt
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "console.sign_in", session.ID, nil, session))
+	})
+}
+
+// Use implements signin.Store.
+func (s *Store) Use(ctx context.Context, secret signin.Hash, idle time.Duration) (*signin.Session, error) {
+	row, err := s.db.Queries().UseConsoleSession(ctx, sqlcgen.UseConsoleSessionParams{SecretHash: secret[:], IdleSeconds: idle.Seconds()})
+	if err != nil {
+		return nil, postgres.NotFoundAs("find console session", err, signin.ErrNoSession)
+	}
+	session := toSession(&sqlcgen.ConsoleSession{
+		ID: row.ID, TokenHash: row.TokenHash, Name: row.Name, Scopes: row.Scopes, Method: row.Method, Address: row.Address, Agent: row.Agent,
+		CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, ExpiresAt: row.ExpiresAt,
+	})
+	session.ReadAt = row.ReadAt
+	return &session, nil
+}
+
+// List implements signin.Store.
+func (s *Store) List(ctx context.Context, idle time.Duration) ([]signin.Session, error) {
+	rows, err := s.db.Queries().ListConsoleSessions(ctx, idle.Seconds())
+	sessions := make([]signin.Session, len(rows))
+	for i := range rows {
+		sessions[i] = toSession(&rows[i])
+	}
+	return sessions, postgres.Translate("list console sessions", err)
+}
+
+// End implements signin.Store.
+func (s *Store) End(ctx context.Context, id signin.ID) error {
+	return s.db.InTx(ctx, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		row, err := q.EndConsoleSession(ctx, ident.UUID(id))
+		if err != nil {
+			return postgres.NotFoundAs("end console session", err, signin.ErrNoSession)
+		}
+		session := toSession(&row)
+		return postgres.Translate("write audit entry", auditstore.Insert(ctx, q, "console.sign_out", id, session, nil))
+	})
+}
+
+// Begin implements signin.Store.
+func (s *Store) Begin(ctx context.Context, state signin.Hash, p signin.Pending) error {
+	err := s.db.Queries().InsertConsoleSignIn(ctx, sqlcgen.InsertConsoleSignInParams{StateHash: state[:], Nonce: p.Nonce, Verifier: p.Verifier, ReturnTo: p.ReturnTo})
+	return postgres.Translate("begin a sign-in", err)
+}
+
+// Take implements signin.Store.
+func (s *Store) Take(ctx context.Context, state signin.Hash) (signin.Pending, error) {
+	row, err := s.db.Queries().TakeConsoleSignIn(ctx, state[:])
+	if errors.Is(err, pgx.ErrNoRows) || err == nil && !row.Valid {
+		return signin.Pending{}, signin.ErrUsed
+	}
+	return signin.Pending{Nonce: row.Nonce, Verifier: row.Verifier, ReturnTo: row.ReturnTo}, postgres.Translate("take a sign-in", err)
+}
+
+// Failed implements signin.Store.
+func (s *Store) Failed(ctx context.Context, reason string) error {
+	return auditstore.New(s.db).Record(ctx, "console.sign_in_failed", reason)
+}
+
+// DeleteOld deletes sessions that ended 30 days ago, and sign-ins that nobody has finished.
+func (s *Store) DeleteOld(ctx context.Context) error {
+	q := s.db.Queries()
+	_, err := q.RemoveConsoleSessions(ctx)
+	_, signIns := q.RemoveConsoleSignIns(ctx)
+	return errors.Join(postgres.Translate("delete console sessions", err), postgres.Translate("delete sign-ins", signIns))
+}
+
+func toSession(row *sqlcgen.ConsoleSession) signin.Session {
+	session := signin.Session{
+		ID: signin.ID(row.ID), Name: row.Name, Method: admin.Method(row.Method), Address: row.Address, Agent: row.Agent,
+		CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt, ExpiresAt: row.ExpiresAt,
+	}
+	if len(row.TokenHash) > 0 {
+		hash := admin.Hash(row.TokenHash)
+		session.TokenHash = &hash
+	}
+	for _, scope := range row.Scopes {
+		session.Scopes = append(session.Scopes, admin.Scope(scope))
+	}
+	return session
+}
