@@ -1,4 +1,4 @@
-// What every page does in the browser: relative times that stay true, the switch to local times, copying, and Ctrl-K.
+// Every page uses this in the browser: relative times that stay true, the switch to local times, copying, and Ctrl-K.
 // Pages work without it.
 
 const minute = 60, hour = 3600, day = 86400;
