@@ -123,16 +123,21 @@ func (f *toolFilter) tool(tool []byte) (value []byte, keep bool) {
 	if kind == "tool_reference" && slices.Contains(f.names, name) {
 		return nil, false
 	}
-	if definition, ok := jsonspan.Find(tool, "definition"); ok && jsonspan.KindOf(definition) == jsonspan.KindObject {
+	definition, isDefined := jsonspan.Find(tool, "definition")
+	if isDefined = isDefined && jsonspan.KindOf(definition) == jsonspan.KindObject; isDefined {
 		value, keep := f.tool(definition)
-		if !keep || isSame(value, definition) {
-			return tool, keep
+		if !keep {
+			return nil, false
 		}
-		return replaceMember(tool, "definition", value), true
+		if !isSame(value, definition) {
+			tool = replaceMember(tool, "definition", value)
+		}
 	}
 	group, ok := jsonspan.Find(tool, "tools")
 	if !ok || jsonspan.KindOf(group) != jsonspan.KindArray {
-		f.kinds = append(f.kinds, kind)
+		if !isDefined {
+			f.kinds = append(f.kinds, kind)
+		}
 		return tool, true
 	}
 	value, keep = f.list(group, f.tool)

@@ -237,14 +237,19 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		}
 		return nil
 	}
-	if definition, ok := jsonspan.Find(tool, "definition"); ok && jsonspan.KindOf(definition) == jsonspan.KindObject {
+	definition, isDefined := jsonspan.Find(tool, "definition")
+	if isDefined = isDefined && jsonspan.KindOf(definition) == jsonspan.KindObject; isDefined {
 		c.path.push("definition", 0)
-		defer c.path.pop()
-		return c.tool(definition, depth-1)
+		if refused := c.tool(definition, depth-1); refused != nil {
+			return refused
+		}
+		c.path.pop()
 	}
 	group, ok := jsonspan.Find(tool, "tools")
 	if !ok || jsonspan.KindOf(group) != jsonspan.KindArray {
-		c.offered, c.kinds = true, append(c.kinds, kind)
+		if !isDefined {
+			c.offered, c.kinds = true, append(c.kinds, kind)
+		}
 		return nil
 	}
 	it := jsonspan.ArrayAt(group, 0)
