@@ -87,7 +87,7 @@ func (*toolFilter) list(raw []byte, elementFunc func(element []byte) ([]byte, bo
 }
 
 // object returns the object with the lists in it filtered. An object whose list becomes empty is not kept, unless it is
-// the answer to a call.
+// the answer to a call or has content beside the list, as a summary has.
 func (f *toolFilter) object(n *toolNode, raw []byte) (value []byte, keep bool) {
 	w := jsonspan.NewSplicer(nil, raw)
 	c := jsonspan.ObjectAt(raw, 0)
@@ -98,7 +98,9 @@ func (f *toolFilter) object(n *toolNode, raw []byte) (value []byte, keep bool) {
 		}
 		value, keep := f.value(child, c.Value())
 		if !keep {
-			if _, answers := jsonspan.Find(raw, "call_id"); !answers {
+			_, answers := jsonspan.Find(raw, "call_id")
+			_, speaks := jsonspan.Find(raw, "content")
+			if string(c.DecodedName()) == "content" || child.elements == nil || !answers && !speaks {
 				return nil, false
 			}
 			value = []byte("[]")

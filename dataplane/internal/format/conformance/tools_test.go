@@ -54,6 +54,7 @@ func TestOfferedToolsOfTheProviderAreLeftOut(t *testing.T) {
 		{responses, `"input":[{"type":"additional_tools","role":"developer","tools":[{"type":"web_search"},{"type":"code_interpreter","container":{"type":"auto"}}]},{"role":"user","content":"x"}]`, `"input":[{"role":"user","content":"x"}]`},
 		{responses, `"input":[{"type":"additional_tools","tools":[{"type":"image_generation"},{"type":"function","name":"f"}],"role":"developer"},{"role":"user","content":"x"}],"tool_choice":"required"`, `"input":[{"type":"additional_tools","tools":[{"type":"function","name":"f"}],"role":"developer"},{"role":"user","content":"x"}],"tool_choice":"required"`},
 		{responses, `"input":[{"type":"tool_search_output","call_id":"c","t\u006fols":[{"ty\u0070e":"mcp","server_url":"https://x"}]},{"role":"user","content":"x"}]`, `"input":[{"type":"tool_search_output","call_id":"c","t\u006fols":[]},{"role":"user","content":"x"}]`},
+		{responses, `"input":[{"role":"user","content":"x","tools":[{"type":"web_search"}]}]`, `"input":[{"role":"user","content":"x","tools":[]}]`},
 		{responses, `"input":[{"type":"mcp_list_tools","server_label":"s","tools":[{"name":"a","input_schema":{}}]}]`, ``},
 
 		{messages, `"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"f"}],"tool_choice":{"type":"auto"}`, `"tools":[{"name":"f"}],"tool_choice":{"type":"auto"}`},
@@ -61,7 +62,7 @@ func TestOfferedToolsOfTheProviderAreLeftOut(t *testing.T) {
 		{messages, `"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"f"}],"tool_choice":{"type":"tool","name":"f"}`, `"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"f"}`},
 		{messages, `"tools":[{"name":"f"}],"messages":[{"role":"system","content":[{"type":"tool_addition","tool":{"type":"web_search_20250305","name":"s"}}]},{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"code_execution_20250825","name":"c"}}}]}]`, `"tools":[{"name":"f"}],"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]`},
 		{messages, `"tools":[{"name":"f"},{"type":"web_search_20250305","name":"s"}],"messages":[{"role":"system","content":[{"type":"tool_addition","tool":{"type":"tool_reference","name":"s"}},{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]},{"role":"user","content":"x"}]`, `"tools":[{"name":"f"}],"messages":[{"role":"system","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]},{"role":"user","content":"x"}]`},
-		{messages, `"messages":[{"role":"assistant","content":[{"type":"compaction","content":"x","tool_changes":[{"type":"tool_addition","tool":{"type":"web_fetch_20250910","name":"s"}}]},{"type":"text","text":"y"}]}]`, `"messages":[{"role":"assistant","content":[{"type":"text","text":"y"}]}]`},
+		{messages, `"messages":[{"role":"assistant","content":[{"type":"compaction","content":"x","tool_changes":[{"type":"tool_addition","tool":{"type":"web_fetch_20250910","name":"s"}}]},{"type":"text","text":"y"}]}]`, `"messages":[{"role":"assistant","content":[{"type":"compaction","content":"x","tool_changes":[]},{"type":"text","text":"y"}]}]`},
 		{messages, `"system":[{"type":"text","text":"x"},{"type":"tool_addition","tool":{"type":"advisor_20260301"}}]`, `"system":[{"type":"text","text":"x"}]`},
 	}
 	for _, tt := range tests {
