@@ -99,11 +99,19 @@ func Classify(a Answer) Verdict {
 	if a.Now.IsZero() {
 		a.Now = time.Now()
 	}
+	v, u, at := judge(&a)
+	addDetails(&v, a, u, at)
+	return v
+}
+
+// judge returns the verdict without what is for the client, the texts of the answer, and the index of the text that
+// decided.
+func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	if a.Status == 0 {
 		a.Status = http.StatusOK
 	}
-	u := unwrap(a.Body, a.Header.Get("Content-Type"))
-	e := newEvidence(a, u)
+	u = unwrap(a.Body, a.Header.Get("Content-Type"))
+	e := newEvidence(*a, u)
 	rule, at := table.decide(e)
 
 	f := finding{class: Unavailable}
@@ -113,15 +121,14 @@ func Classify(a Answer) Verdict {
 	case e.status >= 400 && e.status < 500:
 		f.class = OtherClient
 	}
-	v := newVerdict(f, e.status)
+	v = newVerdict(f, e.status)
 	if rule != nil {
 		v.Rule = rule.line
 	}
 	param := findParam(u, false)
 	v.NamesMember = isAboutRequest(e.status) && param != "" && param != "model" // the route's, not the client's
 	v.Certain = !v.NamesMember && isCertain(f.class, e)
-	addDetails(&v, a, u, at)
-	return v
+	return v, u, at
 }
 
 // newEvidence prepares an answer for the rules.
