@@ -89,7 +89,7 @@ func runServe(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return app.Run(cmd.Context(), cfg, newLog(&cfg), buildinfo.Version(release))
+	return app.Run(cmd.Context(), cfg, os.Stderr, buildinfo.Version(release))
 }
 
 func runMigrate(cmd *cobra.Command) error {

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,8 +33,11 @@ import (
 
 // Run runs the control plane until the context ends, then stops it within the configured time. It
 // returns nil after a clean stop.
-func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version string) error {
-	a := &app{cfg: cfg, log: log, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
+func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
+	level := new(slog.LevelVar)
+	level.Set(cfg.Log.Level)
+	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+	a := &app{cfg: cfg, log: log, level: level, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
 	a.components.Log = log
 	defer a.close()
 	if err := a.build(ctx); err != nil {
@@ -58,6 +62,7 @@ func Run(ctx context.Context, cfg config.Config, log *slog.Logger, version strin
 type app struct {
 	cfg      config.Config
 	log      *slog.Logger
+	level    *slog.LevelVar
 	version  string
 	registry *prometheus.Registry
 	probes   ops.Probes
@@ -123,7 +128,7 @@ func (a *app) buildOps(ctx context.Context) error {
 		return nil
 	})
 	registerProbes(a.registry, &a.probes)
-	handler := ops.Handler(&a.probes, a.registry, a.log, a.cfg.Ops.Pprof)
+	handler := ops.Handler(&a.probes, a.registry, a.log, ops.Options{Level: a.level, Pprof: a.cfg.Ops.Pprof})
 	addr, err := a.listen(ctx, "ops", a.cfg.Ops.Listen, certfile.Files{}, handler)
 	a.opsAddr = addr
 	return err

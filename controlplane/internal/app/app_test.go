@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"log/slog"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -89,7 +89,7 @@ func start(t *testing.T, cfg config.Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{log: &signals{runs: make(chan [2]string, 1)}, stop: cancel, ended: make(chan error, 1)}
-	go func() { r.ended <- Run(ctx, cfg, slog.New(slog.NewJSONHandler(r.log, nil)), "test") }()
+	go func() { r.ended <- Run(ctx, cfg, r.log, "test") }()
 	select {
 	case addresses := <-r.log.runs:
 		r.admin, r.ops = addresses[0], addresses[1]
@@ -270,7 +270,7 @@ func TestRunReportsStartErrors(t *testing.T) {
 		}, "admin: listen"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := Run(t.Context(), test.cfg(), slog.New(slog.DiscardHandler), "test")
+			err := Run(t.Context(), test.cfg(), io.Discard, "test")
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v; want an error about %q", err, test.want)
 			}

@@ -12,10 +12,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"modelgateway/dataplane/api"
-	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/bus"
@@ -48,11 +45,10 @@ import (
 // Run runs the proxy until ctx ends, then drains and stops it. It writes its
 // log and the access log to out. It returns nil after a clean stop.
 func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
-	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: cfg.Log.Level}))
-	access := accesslog.New(out, cfg.Log.Level)
-	reg := newRegistry(version)
+	o := newOutput(out, cfg.Log.Level, version)
+	log := o.log
 	failed := make(chan error, 1)
-	components, err := build(&cfg, log, access, reg, version, func(err error) {
+	components, err := build(&cfg, o, version, func(err error) {
 		select {
 		case failed <- err:
 		default: // only the first error counts
@@ -81,9 +77,8 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 }
 
 // build makes every component and adds it with its start and stop functions.
-func build(
-	cfg *config.Config, log *slog.Logger, access *accesslog.Log, reg *prometheus.Registry, version string, failed func(error),
-) (*lifecycle.Components, error) {
+func build(cfg *config.Config, o *output, version string, failed func(error)) (*lifecycle.Components, error) {
+	log, reg := o.log, o.reg
 	secrets, err := openSecrets(&cfg.Secrets)
 	if err != nil {
 		return nil, err
@@ -129,14 +124,14 @@ func build(
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: measured, Log: log, Access: access, Budget: budget, Turns: newTurns(reg),
+		Metrics: measured, Log: log, Access: o.access, Budget: budget, Turns: newTurns(reg),
 	})
 	addChecks(probes, models, keeper, events)
 
 	c := &lifecycle.Components{Log: log}
 	c.AddTask("memory", heap.Trim)
-	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, reg, log, failed) }, nil)
-	c.Add("access log", func(context.Context) error { access.Start(); return nil }, func(context.Context) error { access.Stop(); return nil })
+	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, o, failed) }, nil)
+	c.Add("access log", func(context.Context) error { o.access.Start(); return nil }, func(context.Context) error { o.access.Stop(); return nil })
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 	c.Add("NATS", func(context.Context) error {
 		return subscribe(nats, events, keeper, admit, describer(secrets.description(cfg.Name), probes, picker))
@@ -314,9 +309,9 @@ func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit
 
 // serveOps serves probes, metrics and the API document until the process exits,
 // so that draining can be observed.
-func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, reg *prometheus.Registry, log *slog.Logger, failed func(error)) error {
+func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, o *output, failed func(error)) error {
 	mux := http.NewServeMux()
-	mux.Handle("/", ops.Handler(probes, reg, log, cfg.Ops.Pprof))
+	mux.Handle("/", ops.Handler(probes, o.reg, o.log, ops.Options{Level: o.level, Pprof: cfg.Ops.Pprof}))
 	api.Register(mux)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	var lc net.ListenConfig

@@ -43,6 +43,7 @@ func (g *generationRequest) Ready() error {
 // Call implements failover.Caller.
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
 	before := g.x.upstream
+	g.x.attempts++
 	err := g.call(choice, attempt)
 	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
 	return err

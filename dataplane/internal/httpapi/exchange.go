@@ -16,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 )
 
@@ -41,11 +42,15 @@ type exchange struct {
 	stream bool
 	// provider and route are those of the last attempt. upstream is the time spent waiting for providers.
 	provider, route string
-	upstream        time.Duration
-	firstByte       time.Duration
-	status          int
-	code            apierr.Code
-	wrote           bool
+	// attempts counts the calls of providers.
+	attempts int
+	// usage is the usage event, nil until the outcome is recorded.
+	usage     *event.Usage
+	upstream  time.Duration
+	firstByte time.Duration
+	status    int
+	code      apierr.Code
+	wrote     bool
 	// unread reports whether the request has a body that was not read to its end; reading, whether its reading began;
 	// discard, whether the rest is discarded after the answer.
 	unread, reading, discard bool
@@ -203,7 +208,7 @@ func (s *Server) record(x *exchange) {
 	if outcome == outcomeFailed {
 		level = slog.LevelWarn
 	}
-	var room [17]slog.Attr
+	var room [21]slog.Attr
 	attrs := append(room[:0],
 		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status), slog.String("outcome", outcome),
 		slog.Int64("duration_us", took.Microseconds()))
@@ -214,8 +219,11 @@ func (s *Server) record(x *exchange) {
 		attrs = append(attrs, slog.String("model", x.model), slog.Bool("stream", x.stream))
 	}
 	if x.provider != "" {
-		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route),
+		attrs = append(attrs, slog.String("provider", x.provider), slog.String("route", x.route), slog.Int("attempts", x.attempts),
 			slog.Int64("upstream_us", x.upstream.Microseconds()), slog.Int64("first_byte_us", x.firstByte.Microseconds()))
+	}
+	if e := x.usage; e != nil {
+		attrs = append(attrs, slog.Int64("input_tokens", e.Usage.TotalInput()), slog.Int64("output_tokens", e.Usage.Output), slog.Int64("cost_nano", int64(e.Cost)))
 	}
 	if x.code != "" {
 		attrs = append(attrs, slog.String("code", string(x.code)))

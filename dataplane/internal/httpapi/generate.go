@@ -110,6 +110,7 @@ func (g *generationRequest) finish(o outcome) {
 			g.charge(e)
 		}
 		g.server.Metrics.RecordUsage(e)
+		g.x.usage = e
 	})
 }
 

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -77,6 +78,9 @@ type gateway struct {
 	handler http.Handler
 	admit   *admission.Admission
 	metrics *prometheus.Registry
+	// lines has the access log. It is complete after close.
+	lines   bytes.Buffer
+	access  *accesslog.Log
 	client  *http.Client
 	session atomic.Pointer[session.Session]
 	// later is how far the clock of the video jobs is ahead.
@@ -155,13 +159,14 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	}
 	g.turns = turns.New(1)
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
+	g.access = accesslog.New(&g.lines, slog.LevelInfo)
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
 	api := httpapi.New(o.cfg, httpapi.Dependencies{
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:     jobs,
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
-		Access: accesslog.New(io.Discard, slog.LevelInfo), Budget: g.budget, Turns: g.turns,
+		Access: g.access, Budget: g.budget, Turns: g.turns,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

@@ -137,6 +137,7 @@ func (v *videoCreation) Ready() error { return v.server.Admission.Check(v.detach
 
 // Call implements failover.Caller: it moves the job to the route, calls the provider and records its answer.
 func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
+	v.x.attempts++
 	v.x.provider, v.x.route = choice.Provider.ID, choice.ID
 	ctx := v.detached()
 	if choice.ID != v.job.Route {

@@ -1,5 +1,5 @@
 // Package ops serves probes and metrics on a listener of their own: /livez,
-// /readyz, /metrics and, if it is enabled, /debug/pprof.
+// /readyz, /metrics, /loglevel and, if it is enabled, /debug/pprof.
 //
 // /livez reports that the process runs. /readyz runs every registered check
 // and reports whether the process can do its work now.
@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/pprof"
 	"sync"
@@ -33,6 +34,8 @@ type Probes struct {
 
 	mu     sync.Mutex
 	checks []namedCheck // only appended to
+	// known are the results of the last probe; nil while every check has succeeded since the start.
+	known map[string]string
 }
 
 type namedCheck struct {
@@ -52,6 +55,21 @@ func (p *Probes) SetDraining() { p.draining.Store(true) }
 
 // Draining reports whether SetDraining was called.
 func (p *Probes) Draining() bool { return p.draining.Load() }
+
+// isChange reports whether the results differ from those of the last probe. At
+// first, all checks count as successful.
+func (p *Probes) isChange(ready bool, results map[string]string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ready {
+		results = nil
+	}
+	if maps.Equal(p.known, results) {
+		return false
+	}
+	p.known = results
+	return true
+}
 
 // Run runs all checks concurrently. The results hold "ok" or the text of the
 // error by the name of the check.
@@ -83,9 +101,17 @@ func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string
 	return ready, results
 }
 
-// Handler serves the probes and the metrics of reg; withPprof adds the
-// profiler. The caller may add routes of its own.
-func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, withPprof bool) *http.ServeMux {
+// Options select what Handler serves beside probes and metrics.
+type Options struct {
+	// Level is the level of the log, which /loglevel shows and sets.
+	Level *slog.LevelVar
+	// Pprof adds the profiler.
+	Pprof bool
+}
+
+// Handler serves the probes and the metrics of reg. The caller may add routes of
+// its own. A change of the readiness is logged, not each probe.
+func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, o Options) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n")) // fails if the prober has hung up
@@ -93,14 +119,21 @@ func Handler(p *Probes, reg *prometheus.Registry, log *slog.Logger, withPprof bo
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ready, results := p.Run(r.Context())
 		w.Header().Set("Content-Type", "application/json")
+		if p.isChange(ready, results) {
+			level := slog.LevelInfo
+			if !ready {
+				level = slog.LevelWarn
+			}
+			log.Log(r.Context(), level, "readiness changed", "ready", ready, "checks", results)
+		}
 		if !ready {
-			log.WarnContext(r.Context(), "readiness probe failed", "checks", results)
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		_ = json.NewEncoder(w).Encode(map[string]any{"ready": ready, "checks": results}) // fails if the prober has hung up
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{Registry: reg}))
-	if withPprof {
+	serveLevel(mux, o.Level, log)
+	if o.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

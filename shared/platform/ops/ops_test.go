@@ -36,7 +36,7 @@ func TestReadinessFollowsChecks(t *testing.T) {
 	var broken error
 	probes.Add("postgres", func(context.Context) error { return nil })
 	probes.Add("nats", func(context.Context) error { return broken })
-	h := ops.Handler(&probes, prometheus.NewRegistry(), slog.New(slog.DiscardHandler), false)
+	h := ops.Handler(&probes, prometheus.NewRegistry(), slog.New(slog.DiscardHandler), ops.Options{Level: new(slog.LevelVar)})
 	for _, step := range []struct {
 		name   string
 		do     func()
@@ -81,14 +81,14 @@ func TestHandlerServesMetricsAndPprof(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: "mgw_test_total", Help: "A test."}).Inc()
-	h := ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), false)
+	h := ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), ops.Options{Level: new(slog.LevelVar)})
 	if code, body := get(t, h, "/metrics"); code != 200 || !strings.Contains(body, "mgw_test_total 1") {
 		t.Errorf("/metrics: %d %s", code, body)
 	}
 	if code, _ := get(t, h, "/debug/pprof/"); code != 404 {
-		t.Errorf("/debug/pprof/ without withPprof: %d; want 404", code)
+		t.Errorf("/debug/pprof/ without the option: %d; want 404", code)
 	}
-	h = ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), true)
+	h = ops.Handler(&ops.Probes{}, reg, slog.New(slog.DiscardHandler), ops.Options{Level: new(slog.LevelVar), Pprof: true})
 	if code, _ := get(t, h, "/debug/pprof/"); code != 200 {
 		t.Errorf("/debug/pprof/: %d; want 200", code)
 	}
