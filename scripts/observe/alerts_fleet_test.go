@@ -14,9 +14,12 @@ var fleetAlertTests = []alertTest{
 	{"MgwProviderRefusesUs", "30m", []history{
 		{`mgw_provider_attempts_total{provider="one",outcome="gateway_refused",pod="a"}`, "1+0x25 2+0x10", "2+0x35"},
 	}, []firing{{"provider=one", "one refused calls because of the gateway's key, balance, plan or access, not because of a client."}}},
-	{"MgwRouteOpen", "11m", []history{
-		{`mgw_route_breaker_state{route="m/one",pod="a"}`, "2+0x11", "1+0x11"},
-		{`mgw_route_breaker_state{route="m/one",pod="b"}`, "0+0x11", "0+0x11"},
+	{"MgwCredentialRefused", "6m", []history{
+		{`mgw_credential_refused{provider="one",credential="main",reason="key_rejected",pod="a"}`, "1+0x6", "1 1 1 stale"},
+	}, []firing{{"provider=one,credential=main,reason=key_rejected", "one refuses the credential main: key_rejected."}}},
+	{"MgwRouteOpen", "21m", []history{ // it is half-open while it waits for the request that is its probe
+		{`mgw_route_breaker_state{route="m/one",pod="a"}`, "2 1 2 2 1 2 2 2 1 2 2 2 2 2 1 2 1 2 1 2 2 2", "2 1 2 2 1 2 0 0 0 2 2 2 2 2 1 2 1 2 1 2 2 2"},
+		{`mgw_route_breaker_state{route="m/one",pod="b"}`, "0+0x21", "1+0x21"},
 	}, []firing{{"route=m/one", "The circuit breaker of m/one stays open."}}},
 	{"MgwProviderLimits", "21m", []history{
 		{`mgw_provider_attempts_total{provider="one",outcome="rate_limit",pod="a"}`, "0+3x21", "0+1x21"},
@@ -27,6 +30,12 @@ var fleetAlertTests = []alertTest{
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+9x125", "0+99x125"},
 	}, []firing{{"provider=one", "10% of the answers of one are errors without a rule in the classifier."}}},
 
+	{"MgwProxyNotReady", "6m", []history{
+		{`mgw_ready{instance="a"}`, "0+0x6", "0+0x6"},
+		{`mgw_draining{instance="a"}`, "0+0x6", "1+0x6"},
+		{`mgw_ready{instance="b"}`, "1+0x6", "0 0 1 1 1 0 0"},
+		{`mgw_draining{instance="b"}`, "0+0x6", "0+0x6"},
+	}, []firing{{"instance=a", "a serves no requests."}}},
 	{"MgwOutboxOld", "3m", []history{
 		{`mgw_outbox_oldest_age_seconds{pod="a"}`, "31+60x3", "0 40 0 0"},
 	}, one("The oldest catalog change has waited for 3m 31s.")},

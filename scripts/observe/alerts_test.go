@@ -14,7 +14,7 @@ type alertTest struct {
 type history struct{ name, firing, quiet string }
 
 type firing struct {
-	// labels are those besides the labels that the rule sets, as name=value.
+	// labels are those besides the labels that the rule sets, as name=value, separated by commas.
 	labels      string
 	description string
 }
@@ -25,6 +25,8 @@ func one(description string) []firing { return []firing{{"", description}} }
 func noPlane(name string) string {
 	return "No " + name + " can be scraped. Without proxies no request is served. Without a control plane proxies refuse requests as soon as their sessions end."
 }
+
+const unavailable = "Requests are answered 503 service_unavailable without maintenance, or no proxy has a session."
 
 var alertTests = []alertTest{
 	{"MgwLedgerDiffers", "1m", []history{
@@ -71,6 +73,21 @@ var alertTests = []alertTest{
 		{`mgw_unpriced_usage_total{kind="server_tool",pod="a"}`, "_x60 1+0x20", "1+0x80"},
 	}, []firing{{"kind=server_tool", "1 answers within an hour had usage of the kind server_tool, which no client is charged for."}}},
 
+	{"MgwUsageEstimated", "80m", []history{
+		{`mgw_usage_estimated_total{provider="one",pod="a"}`, "0+2x80", "0+1x80"},
+		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
+	}, []firing{{"provider=one", "2% of the answers of one are charged by an estimate."}}},
+	{"MgwSpoolFills", "6m", []history{
+		{`mgw_spool_used_capacity{instance="a"}`, "71+0x6", "69+0x6"},
+		{`mgw_spool_capacity{instance="a"}`, "100+0x6", "100+0x6"},
+		{`mgw_spool_bytes{instance="b"}`, "71+0x6", "69+0x6"},
+		{`mgw_spool_max_bytes{instance="b"}`, "100+0x6", "100+0x6"},
+		{`mgw_spool_disk_free_bytes{instance="b"}`, "90+0x6", "11+0x6"},
+	}, []firing{
+		{"instance=a", "The spool or disk of a runs out. From 90 % on the proxy refuses requests."},
+		{"instance=b", "The spool or disk of b runs out. From 90 % on the proxy refuses requests."},
+	}},
+
 	{"MgwServerErrors", "11m", []history{
 		{`mgw_requests_total{status="200",code="",pod="a"}`, "0+90x11", "0+96x11"},
 		{`mgw_requests_total{status="502",code="upstream_unavailable",pod="a"}`, "0+10x11", "0+4x11"},
@@ -85,7 +102,14 @@ var alertTests = []alertTest{
 	}, one("3% of the requests of the last hour ended with a 5xx status.")},
 	{"MgwServiceUnavailable", "11m", []history{
 		{`mgw_requests_total{status="503",code="service_unavailable",pod="a"}`, "0+60x11", "0 0 0 3+0x8"},
-	}, one("1 requests a second are answered 503 service_unavailable.")},
+		{`mgw_maintenance_active{scope="provider",id="one",pod="a"}`, "1+0x11", "1+0x11"},
+	}, one(unavailable)},
+	{"MgwServiceUnavailable", "11m", []history{ // maintenance, and one of two proxies registers again
+		{`mgw_requests_total{status="503",code="service_unavailable",pod="a"}`, "0+60x11", "0+60x11"},
+		{`mgw_maintenance_active{scope="model",id="m",pod="a"}`, "1+0x11", "1+0x11"},
+		{`mgw_session_remaining_seconds{pod="a"}`, "0+0x11", "0+0x11"},
+		{`mgw_session_remaining_seconds{pod="b"}`, "0+0x11", "29+0x11"},
+	}, one(unavailable)},
 	{"MgwPlaneAbsent", "3m", []history{
 		{`up{job="gateway-dataplane",pod="a"}`, "0+0x3", "0+0x3"},
 		{`up{job="gateway-dataplane",pod="b"}`, "0+0x3", "1+0x3"},

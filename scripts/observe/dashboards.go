@@ -83,6 +83,10 @@ func service() Dashboard {
 			graph("Outcomes", "reqps", "Requests per second by outcome. A stream that breaks off has the status 200 and the outcome failed.",
 				rates("mgw_requests_total", "outcome")),
 			graph("Stream ends", "reqps", "Ended streams per second by reason.", rates("mgw_stream_ends_total", "reason")),
+			graph("In flight", "", "Requests that are being handled now, by endpoint.", Query{sum("mgw_requests_in_flight", "endpoint"), "{{endpoint}}"}),
+			graph("Models", "reqps", "Requests per second by model and outcome.", rates("mgw_model_requests_total", "model, outcome")),
+			graph("Maintenance", "", "1 for the system, a provider or a model that is under maintenance.",
+				Query{highest("mgw_maintenance_active", "scope, id"), "{{scope}} {{id}}"}),
 		}},
 		{"Times", []Panel{
 			graph("Duration", "s", "Time from the arrival of a request to the end of its answer, streams included.", quantiles("mgw_request_duration_seconds", 50, 95, 99)...),
@@ -93,6 +97,7 @@ func service() Dashboard {
 		{"Usage", []Panel{
 			graph("Tokens", "", "Tokens per second by kind.", rates("mgw_tokens_total", "kind")),
 			graph("Images", "", "Images per minute.", Query{"60 * " + rate("mgw_images_total", ""), "images per minute"}),
+			graph("Tokens by model", "", "Tokens per second by model.", rates("mgw_tokens_total", "model")),
 			graph("Held bodies", "bytes", "Bytes of request bodies and answers that proxies hold, and their budget.",
 				Query{sum("mgw_body_bytes", ""), "held"}, Query{sum("mgw_body_budget_bytes", ""), "budget"}),
 		}},
@@ -118,6 +123,7 @@ func refusals() Dashboard {
 			graph("429 to clients and from providers", "reqps", "429 answers to clients and rate limits of providers. Without the second, accounts reach their own limits.",
 				Query{rate(`mgw_requests_total{status="429"}`, ""), "to clients"},
 				Query{rate(`mgw_provider_attempts_total{outcome="rate_limit"}`, "provider"), "from {{provider}}"}),
+			graph("Reasons of the control plane", "reqps", "Requests per second that the control plane refused, by reason.", rates("mgw_admission_refusals_total", "reason")),
 			graph("Turns refused", "reqps", "Requests per second that were not sent to a rate-limited route, because other accounts had their turns.",
 				rates("mgw_route_turns_refused_total", "route")),
 			graph("Bodies refused", "reqps", "Bodies per second without room in the budget, by reason.", rates("mgw_body_refusals_total", "reason")),
@@ -136,6 +142,19 @@ func providers() Dashboard {
 			graph("Errors", "reqps", "Failed calls per second by provider and error class. gateway_refused is a refusal of the gateway's own account.",
 				Query{rate(`mgw_provider_attempts_total{outcome!="ok"}`, "provider, outcome"), "{{provider}} {{outcome}}"}),
 		}},
+		{"Times and failovers", []Panel{
+			graph("Time of an attempt", "s", "95th percentile of the time that an attempt waited for its provider, by provider.",
+				quantilesBy("mgw_upstream_seconds", 95, "provider")),
+			graph("Time to first token", "s", "95th percentile of the time to the first bytes of a stream, by the provider that served it.",
+				quantilesBy("mgw_time_to_first_token_seconds", 95, "provider")),
+			graph("Failovers", "reqps", "Attempts per second that followed a failed one, by the provider and the error class of the failed one.",
+				rates("mgw_failovers_total", "from, class")),
+			graph("Refused credentials", "", "1 for a credential that its provider refused when it was used last.",
+				Query{highest("mgw_credential_refused", "provider, credential, reason"), "{{provider}} {{credential}} {{reason}}"}),
+			graph("Estimated usage", "percentunit", "Share of the answers of a provider that are charged by an estimate, within an hour, because it reported no usage.",
+				Query{sum("increase(mgw_usage_estimated_total[1h])", "provider") +
+					" / " + sum(`increase(mgw_provider_attempts_total{outcome="ok"}[1h])`, "provider"), "{{provider}}"}),
+		}},
 		{"Routes", []Panel{
 			graph("Circuit breakers", "", "State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open, on the proxy that is worst off.",
 				Query{highest("mgw_route_breaker_state", "route"), "{{route}}"}),
@@ -149,6 +168,11 @@ func providers() Dashboard {
 
 func money() Dashboard {
 	return Dashboard{"mgw-money", "Money", "Follows usage from the proxies' spools through settlement into the ledger, and shows whether the ledger is right.", []Row{
+		{"Charges", []Panel{
+			graph("Charges", "", "Charges in currency units per minute, by model.", Query{"60 * " + rate("mgw_charged_total", "model"), "{{model}}"}),
+			graph("Reservations and charges", "", "Reservations of finished requests and their charges, in currency units per minute.",
+				Query{"60 * " + rate("mgw_reserved_total", ""), "reserved"}, Query{"60 * " + rate("mgw_charged_total", ""), "charged"}),
+		}},
 		{"Usage on its way", []Panel{
 			graph("Oldest unsettled usage", "s", "Time since the request of the oldest unsettled usage event finished, by proxy.",
 				Query{highest("mgw_usage_oldest_unsettled_seconds", "instance"), "{{instance}}"}),

@@ -65,8 +65,8 @@ func TestDashboardFilesAreUpToDate(t *testing.T) {
 	}
 }
 
-// TestQueriesOfDashboardsParse has promtool parse each query as the expression of a recording rule.
-func TestQueriesOfDashboardsParse(t *testing.T) {
+// TestQueriesParse has promtool parse each query of the dashboards and runbooks as the expression of a recording rule.
+func TestQueriesParse(t *testing.T) {
 	t.Parallel()
 	type recording struct {
 		Record string            `yaml:"record"`
@@ -79,7 +79,10 @@ func TestQueriesOfDashboardsParse(t *testing.T) {
 			all = append(all, recording{"x:y", strings.ReplaceAll(q.Expr, interval, "2m"), map[string]string{"query": fmt.Sprintf("%s %d", name, i)}})
 		}
 	}
-	if len(all) < 70 {
+	for _, query := range runbookQueries(t) {
+		all = append(all, recording{"x:y", query, map[string]string{"query": query}})
+	}
+	if len(all) < 150 {
 		t.Fatalf("found only %d queries", len(all))
 	}
 	text, err := yaml.Marshal(object{"groups": []object{{"name": "dashboards", "rules": all}}})

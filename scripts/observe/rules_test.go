@@ -151,7 +151,7 @@ var metricName = regexp.MustCompile(`\b(?:mgw_[a-z_]+|up)\b`)
 // histories are two histories in the format of promtool: one in which alerts fire, and one in which they do not. Promtool
 // needs a database for each history, so alerts over different metrics share them.
 type histories struct {
-	metrics                     []string
+	metrics                      []string
 	firing, quiet, fires, quiets []object
 }
 
@@ -164,9 +164,10 @@ func (h *histories) add(a *alertTest, r rule, metrics []string) {
 	expected := []object{}
 	for _, f := range a.want {
 		labels := map[string]string{"severity": r.Labels["severity"]}
-		if f.labels != "" {
-			name, value, _ := strings.Cut(f.labels, "=")
-			labels[name] = value
+		for label := range strings.SplitSeq(f.labels, ",") {
+			if name, value, ok := strings.Cut(label, "="); ok {
+				labels[name] = value
+			}
 		}
 		expected = append(expected, object{"exp_labels": labels, "exp_annotations": object{
 			"summary": r.Annotations["summary"], "description": f.description, "runbook_url": r.Annotations["runbook_url"],
