@@ -38,3 +38,6 @@ func (r *Rig) ops(ctx context.Context, part, path string) (*http.Response, error
 	}
 	return http.DefaultClient.Do(request)
 }
+
+// OpsURL returns the URL of the ops listener of a part.
+func (r *Rig) OpsURL(part string) string { return r.stack.State().OpsURLs[part] }
