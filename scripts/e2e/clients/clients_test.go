@@ -137,6 +137,31 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 	}
 }
 
+func TestEveryExampleOfTheDocumentIsRun(t *testing.T) {
+	page, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, name := range []string{"clients_test.go", "play_test.go"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	fences := regexp.MustCompile("(?m)^```(.*)$").FindAllStringSubmatch(string(page), -1)
+	if len(fences) < 30 || len(fences)%2 != 0 {
+		t.Fatalf("%d lines with a fence", len(fences))
+	}
+	for i := 0; i < len(fences); i += 2 {
+		_, name, ok := strings.Cut(fences[i][1], " ")
+		if !ok || !strings.Contains(code.String(), `"`+name+`"`) {
+			t.Errorf("no client runs the example %q", fences[i][1])
+		}
+	}
+}
+
 // version returns the versions in the lock file, with a comma between them.
 func (c *client) version(t *testing.T) string {
 	t.Helper()
