@@ -1,0 +1,130 @@
+package console_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+func TestPagesNeedASession(t *testing.T) {
+	t.Parallel()
+	b := setup(t).browser()
+	answer, _ := b.get("/console/requests?model=m")
+	if want := "/console/sign-in?return_to=%2Fconsole%2Frequests%3Fmodel%3Dm"; answer.StatusCode != http.StatusSeeOther || answer.Header.Get("Location") != want {
+		t.Errorf("got %d to %q; want 303 to %q", answer.StatusCode, answer.Header.Get("Location"), want)
+	}
+}
+
+func TestSessionBeginsAndEnds(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	b := w.browser()
+	answer, _ := b.post("/console/sign-in", "token", bootstrapToken, "return_to", "/console/accounts?x=1")
+	if at := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || at != "/console/accounts?x=1" {
+		t.Fatalf("got %d to %q; want the page that was wanted", answer.StatusCode, at)
+	}
+	cookie := answer.Header.Get("Set-Cookie")
+	for _, attribute := range []string{"HttpOnly", "SameSite=Lax", "Path=/"} {
+		if !strings.Contains(cookie, attribute) {
+			t.Errorf("the cookie %q has no %s", cookie, attribute)
+		}
+	}
+	if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusOK {
+		t.Errorf("with a session: got %d", answer.StatusCode)
+	}
+	secret := b.client.Jar.Cookies(answer.Request.URL)
+	if answer, _ := b.post("/console/sign-out"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("sign out: got %d", answer.StatusCode)
+	}
+	b.client.Jar.SetCookies(answer.Request.URL, secret) // somebody has kept the cookie
+	if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("after signing out: got %d; want the sign-in page", answer.StatusCode)
+	}
+	entries, err := w.api.ListAudit(t.Context(), nil)
+	check(t, err)
+	var actions []string
+	for _, e := range entries.Value.Data {
+		actions = append(actions, e.Action+" by "+e.Actor)
+	}
+	for _, want := range []string{"console.sign_in by bootstrap", "console.sign_out by bootstrap"} {
+		if !slices.Contains(actions, want) {
+			t.Errorf("the audit log has %q; want %q", actions, want)
+		}
+	}
+}
+
+func TestSessionEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	id, token := w.token(adminclient.ScopeRead)
+	b := w.signedIn(token)
+	if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusOK {
+		t.Fatalf("got %d", answer.StatusCode)
+	}
+	_, err := w.api.RevokeToken(t.Context(), id)
+	check(t, err)
+	if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("after the token was revoked: got %d; want the sign-in page", answer.StatusCode)
+	}
+}
+
+func TestSessionEndsByTime(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"idle": "last_used_at = now() - interval '31 minutes'", "length": "expires_at = now() - interval '1 second'",
+	} {
+		w := setup(t)
+		b := w.signedIn(bootstrapToken)
+		_, err := w.pool.Exec(t.Context(), "update console_sessions set "+change)
+		check(t, err)
+		if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("%s: got %d; want the sign-in page", name, answer.StatusCode)
+		}
+	}
+}
+
+func TestFailedSignInOpensNoSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t).browser()
+	answer, text := b.post("/console/sign-in", "token", "mgwa_wrong")
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(text, "not a valid token") || answer.Header.Get("Set-Cookie") != "" {
+		t.Errorf("got %d %q with cookie %q; want 403 without one", answer.StatusCode, text, answer.Header.Get("Set-Cookie"))
+	}
+	for range 20 {
+		answer, text = b.post("/console/sign-in", "token", "mgwa_wrong")
+	}
+	if !strings.Contains(text, "Too many sign-ins failed") {
+		t.Errorf("after many failures: got %d %q", answer.StatusCode, text)
+	}
+}
+
+// Other sites can neither act in a session nor be the place that signing in leads to.
+func TestOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	b := w.signedIn(bootstrapToken)
+	for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Origin": {"https://evil.example"}}} {
+		if answer, _ := b.send(http.MethodPost, "/console/sign-out", nil, header); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("a POST with %v: got %d; want 403", header, answer.StatusCode)
+		}
+	}
+	for _, to := range []string{"https://evil.example/console/", "//evil.example/console/", `/\evil.example`, "/console/../../x", "/admin/v1/tokens", "javascript:alert(1)"} {
+		answer, _ := w.browser().post("/console/sign-in", "token", bootstrapToken, "return_to", to)
+		if at := answer.Header.Get("Location"); !strings.HasPrefix(at, "/console/") {
+			t.Errorf("return_to %q leads to %q", to, at)
+		}
+	}
+}
+
+func TestCookieOpensNothingButTheConsole(t *testing.T) {
+	t.Parallel()
+	b := setup(t).signedIn(bootstrapToken)
+	for _, path := range []string{"/admin/v1/whoami", "/admin/v1/accounts", "/admin/v1/tokens"} {
+		if answer, _ := b.get(path); answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s with the cookie: got %d; want 401", path, answer.StatusCode)
+		}
+	}
+}

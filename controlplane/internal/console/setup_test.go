@@ -1,0 +1,208 @@
+package console_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/archive"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/console"
+	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi"
+	"modelgateway/controlplane/internal/idempotency"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/controlplane/internal/postgres/archivestore"
+	"modelgateway/controlplane/internal/postgres/auditstore"
+	"modelgateway/controlplane/internal/postgres/catalogstore"
+	"modelgateway/controlplane/internal/postgres/diagnosisstore"
+	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/idempotencystore"
+	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/ledgerstore"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/quarantinestore"
+	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/signinstore"
+	"modelgateway/controlplane/internal/postgres/statementstore"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/postgres/videostore"
+	"modelgateway/controlplane/internal/postgres/webhookstore"
+	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/signin"
+	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/vault"
+	"modelgateway/controlplane/internal/webhook"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/seal"
+	"modelgateway/shared/wire"
+)
+
+const bootstrapToken = "the bootstrap token of tests"
+
+// proxies confirms every change at once, as two proxies would.
+type proxies struct{}
+
+func (proxies) Announce(context.Context, wire.KeyChange) (propagation.Confirmation, error) {
+	return propagation.Confirmation{Effective: true, ConfirmedBy: 2}, nil
+}
+
+// world is a console in front of the real admin API, with a database of its own.
+type world struct {
+	t    *testing.T
+	pool *pgxpool.Pool
+	url  string
+	api  *adminclient.Client
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newAPI returns the admin API and the service that checks its tokens.
+func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service) {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	hasher, err := apikey.NewHasher([]byte("a pepper for the tests"))
+	check(t, err)
+	keys, err := vault.New("m1", map[string][]byte{"m1": seal.NewSecret()}, nil)
+	check(t, err)
+	fleetKey, err := seal.NewKey(seal.NewSecret())
+	check(t, err)
+	books := ledger.NewService(ledger.Config{Store: ledgerstore.New(db)})
+	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
+	handler, err := httpapi.New(httpapi.Config{
+		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
+		Keys: key.NewService(key.Config{
+			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
+			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
+		}),
+		Ledger:     books,
+		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log}),
+		Usage:      usage.NewService(usagestore.New(db)),
+		Archive:    archive.New(archive.Config{Store: archivestore.New(db)}),
+		Statements: statement.NewService(statementstore.New(db)),
+		Quarantine: settle.NewQuarantine(quarantinestore.New(db), settle.New(settlestore.New(db), nil)),
+		Videos:     videostore.New(db),
+		Tokens:     tokens,
+		Fleet:      fleetstore.New(db),
+		Applied:    fleet.NewWaiter(fleetstore.New(db), proxies{}, log),
+		Audit:      auditstore.New(db),
+		Rotations: rotation.NewService(rotation.Config{
+			Store: rotationstore.New(db), Vault: keys, Hasher: hasher, Peppers: []string{hasher.ID()}, MinDuration: time.Nanosecond,
+		}),
+		Diagnosis: diagnosis.New(diagnosis.Config{
+			Database: diagnosisstore.New(db), Fleet: fleetstore.New(db), Ledger: books, Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
+		}),
+		Webhooks:    webhook.NewService(webhook.Config{Store: webhookstore.New(db), Vault: keys}),
+		Idempotency: idempotency.New(idempotencystore.New(db), keys),
+		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
+	})
+	check(t, err)
+	return handler, tokens
+}
+
+func setup(t *testing.T) *world {
+	t.Helper()
+	pool := pgtest.New(t)
+	db := postgres.Wrap(pool)
+	api, tokens := newAPI(t, db)
+	pages, err := console.New(console.Config{
+		Sessions: signin.NewService(signin.Config{
+			Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour,
+		}),
+		API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
+	})
+	check(t, err)
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	mux.Handle("/console/", pages)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	client, err := adminclient.New(server.URL, bootstrapToken)
+	check(t, err)
+	return &world{t, pool, server.URL, client}
+}
+
+// browser is a browser that does not follow redirects.
+type browser struct {
+	w      *world
+	client *http.Client
+}
+
+func (w *world) browser() *browser {
+	jar, err := cookiejar.New(nil)
+	check(w.t, err)
+	return &browser{w, &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// signedIn returns a browser with a session of a token.
+func (w *world) signedIn(token string) *browser {
+	w.t.Helper()
+	b := w.browser()
+	if got, text := b.post("/console/sign-in", "token", token); got.StatusCode != http.StatusSeeOther {
+		w.t.Fatalf("sign in: got %d %s", got.StatusCode, text)
+	}
+	return b
+}
+
+func (b *browser) get(path string) (*http.Response, string) { return b.send(http.MethodGet, path, nil, nil) }
+
+func (b *browser) post(path string, form ...string) (*http.Response, string) {
+	values := url.Values{}
+	for i := 0; i < len(form); i += 2 {
+		values.Set(form[i], form[i+1])
+	}
+	return b.send(http.MethodPost, path, values, nil)
+}
+
+func (b *browser) send(method, path string, form url.Values, header http.Header) (*http.Response, string) {
+	b.w.t.Helper()
+	r, err := http.NewRequestWithContext(b.w.t.Context(), method, b.w.url+path, strings.NewReader(form.Encode()))
+	check(b.w.t, err)
+	if form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	answer, err := b.client.Do(r)
+	check(b.w.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	check(b.w.t, err)
+	return answer, string(text)
+}
+
+// token returns a new admin token and its id.
+func (w *world) token(scopes ...adminclient.Scope) (id, text string) {
+	w.t.Helper()
+	made, err := w.api.CreateToken(w.t.Context(), nil, adminclient.TokenCreate{Name: "somebody", Scopes: scopes})
+	check(w.t, err)
+	return made.Value.ID, made.Value.Secret
+}
