@@ -53,6 +53,17 @@ const (
 // NameOf returns the name of the user of one proxy.
 func NameOf(proxy string) string { return DataPlane + "-" + proxy }
 
+// Next returns the users under the names that they get while their passwords are
+// exchanged: a user of NATS has one password, so the planes move from one user to
+// another with the same permissions.
+func Next(users []User) []User {
+	next := slices.Clone(users)
+	for i := range next {
+		next[i].Name += "-next"
+	}
+	return next
+}
+
 // ForProxy returns the user of one proxy. It can act under the name of this proxy
 // only, and reads no replies to others.
 func ForProxy(proxy string) User { return dataPlane(NameOf(proxy), subject.Token(proxy)) }
