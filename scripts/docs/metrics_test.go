@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "rewrite the metrics reference")
+var update = flag.Bool("update", false, "rewrite the references of metrics and log lines")
 
 const metricsPath = "docs/metrics.md"
 
@@ -139,12 +139,7 @@ func TestMetricsReferenceIsUpToDate(t *testing.T) {
 			}
 			fmt.Fprintf(&table, "| `%s` | %s | %s |\n", m.name, strings.Join(m.labels, ", "), m.help)
 		}
-		before, rest, begins := strings.Cut(want, "<!-- begin "+plane+" -->\n")
-		_, after, ends := strings.Cut(rest, "<!-- end "+plane+" -->")
-		if !begins || !ends {
-			t.Fatalf("%s has no section for the %s", metricsPath, plane)
-		}
-		want = before + "<!-- begin " + plane + " -->\n" + table.String() + "<!-- end " + plane + " -->" + after
+		want = withSection(t, metricsPath, want, plane, table.String())
 	}
 	if want == stored {
 		return
