@@ -14,7 +14,10 @@ import (
 const busStartLimit = time.Minute
 
 // bus is the NATS server inside this process.
-type bus struct{ server *server.Server }
+type bus struct {
+	server  *server.Server
+	options *server.Options
+}
 
 // The users of NATS: one for the control planes, one for all proxies, and one
 // without limits, which stack.json contains for inspection.
@@ -58,11 +61,23 @@ func startBus(layout Layout, port Port, passwords map[string]string) (*bus, erro
 		s.Shutdown()
 		return nil, errors.New("nats does not accept connections; see " + layout.log("nats"))
 	}
-	return &bus{s}, nil
+	return &bus{s, options}, nil
 }
 
 // stop stops the server after it has stored all received messages.
 func (b *bus) stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
+}
+
+// setUsers replaces the users of both planes in the running server, as an operator does by its
+// configuration file and a reload. Clients stay connected if their user and password are still
+// valid.
+func (b *bus) setUsers(users []natsuser.User, passwords map[string]string) error {
+	options := b.options.Clone()
+	options.Users = append(serverUsers(users, passwords), &server.User{Username: operatorUser, Password: passwords[operatorUser]})
+	if err := b.server.ReloadOptions(options); err != nil {
+		return fmt.Errorf("nats: %w", err)
+	}
+	return nil
 }

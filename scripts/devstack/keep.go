@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"modelgateway/scripts/devstack/supervise"
+	"modelgateway/shared/natsuser"
 )
 
 // partTable holds the parts of the stack by name.
@@ -111,4 +113,12 @@ func (s *Stack) RestartNATS(between func(dir string) error) error {
 		err = between(s.Layout.nats())
 	}
 	return errors.Join(err, s.startNATS())
+}
+
+// SetNATSUsers replaces the users of both planes in the running NATS server. The passwords are by
+// the names of the users. Tests use it to exchange passwords.
+func (s *Stack) SetNATSUsers(users []natsuser.User, passwords map[string]string) error {
+	passwords = maps.Clone(passwords)
+	passwords[operatorUser] = s.secrets.NATSOperator
+	return s.bus.setUsers(users, passwords)
 }

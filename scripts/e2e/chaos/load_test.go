@@ -59,17 +59,23 @@ func startLoad(t *testing.T, clients int) *load {
 // startLoadOn is startLoad on a stack that belongs to the test.
 func startLoadOn(t *testing.T, r *rig.Rig, clients int) *load {
 	t.Helper()
+	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: loadDirectives})
+	return startLoadAt(t, r, clients, model, func(_ context.Context, client int) int { return client % len(r.Proxies) })
+}
+
+// loadDirectives make the simulator answer within some ten milliseconds.
+const loadDirectives = "delay=10ms,chunk=2ms,out=20"
+
+// startLoadAt starts clients that send requests for a model to the proxies that pick chooses.
+func startLoadAt(t *testing.T, r *rig.Rig, clients int, model string, pick func(ctx context.Context, client int) (proxy int)) *load {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &load{
-		r: r, stop: stop, more: make(chan struct{}),
-		model:   r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "delay=10ms,chunk=2ms,out=20"}),
-		account: r.Account(t, rig.AccountSpec{}),
-	}
+	l := &load{r: r, stop: stop, more: make(chan struct{}), model: model, account: r.Account(t, rig.AccountSpec{})}
 	for i := range clients {
 		l.clients.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				// The context does not end with the load, so that running requests complete.
-				q := l.ask(context.WithoutCancel(ctx), i%len(r.Proxies), n%2 == 1)
+				q := l.ask(context.WithoutCancel(ctx), pick(ctx, i), n%2 == 1)
 				l.note(q)
 				if q.status != 200 {
 					pause(ctx)

@@ -46,7 +46,8 @@ type Rig struct {
 	out   *bytes.Buffer
 	links links
 
-	catalog catalog
+	variables variables
+	catalog   catalog
 }
 
 // Options describe the stack that the tests need.
@@ -200,9 +201,9 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
-		return append(slices.Clone(options.ControlSettings), "PGAPPNAME="+part) // names the connections in Postgres
+		return slices.Concat(options.ControlSettings, r.variables.of(ControlPlane), []string{"PGAPPNAME=" + part}) // names the connections in Postgres
 	case strings.HasPrefix(part, dataPlanes):
-		return slices.Concat(options.DataSettings, r.links.settings(part))
+		return slices.Concat(options.DataSettings, r.links.settings(part), r.variables.of(dataPlanes))
 	default:
 		return nil
 	}
