@@ -2,6 +2,7 @@ package devstack
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -21,6 +22,18 @@ func curl(baseURL, key, model, format string, stream bool) string {
 	request := requests[format]
 	return fmt.Sprintf("curl %s %s%s -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -d '%s'",
 		flags, baseURL, request.path, key, fmt.Sprintf(request.body, model, option))
+}
+
+// shownBinary returns the path of a binary as a user types it in the repository.
+func (l Layout) shownBinary(name string) string {
+	path, err := filepath.Rel(l.Root, l.binary(name))
+	if err != nil || strings.HasPrefix(path, "..") {
+		path = l.binary(name)
+	}
+	if strings.ContainsAny(path, " '\"$") {
+		return "'" + strings.ReplaceAll(path, "'", `'\\''`) + "'"
+	}
+	return path
 }
 
 // hint returns the message about a stack that is ready: addresses, files and commands.
@@ -43,6 +56,15 @@ Commands to try:
 			fmt.Fprintf(&out, "\n  %s\n", curl(state.BaseURL, state.APIKey, id, format, stream))
 		}
 	}
+	fmt.Fprintf(&out, `
+What the requests cost, and the receipt of one of them, a moment after its answer:
+
+  %[1]s --dev usage list
+  %[1]s --dev usage get REQUEST_ID
+
+The documents of both APIs are at %[2]s/docs and %[3]s/docs.
+make cabinet runs an example of a customer portal against this stack.
+`, l.shownBinary("gwctl"), state.BaseURL, state.AdminURL)
 	out.WriteString("\nCtrl-C stops everything. The data stays for the next make run; make clean removes it.")
 	return out.String()
 }

@@ -21,8 +21,10 @@ const startLimit = 90 * time.Second
 // database is the name of the stack's database.
 const database = "modelgateway"
 
-// programs are the packages of the stack's binaries.
-var programs = []string{"./controlplane/cmd/controlplane", "./dataplane/cmd/dataplane", "./scripts/cmd/providersim"}
+// programs are the packages of the stack's binaries, and of the tool that the hint names.
+var programs = []string{
+	"./controlplane/cmd/controlplane", "./dataplane/cmd/dataplane", "./scripts/cmd/providersim", "./controlplane/cmd/gwctl",
+}
 
 // build builds the stack's binaries. Stacks that share them do not build concurrently.
 func (l Layout) build(ctx context.Context) error {

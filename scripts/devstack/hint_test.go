@@ -1,0 +1,27 @@
+package devstack
+
+import (
+	"strings"
+	"testing"
+)
+
+// The message leads from a request to its receipt, with commands that work in a shell whatever the
+// path of the repository is.
+func TestHintLeadsToTheReceipt(t *testing.T) {
+	t.Parallel()
+	state := State{BaseURL: "http://one", BaseURLs: []string{"http://one"}, AdminURL: "http://two", AdminURLs: []string{"http://two"}, APIKey: "mgw_key"}
+	for _, l := range []struct {
+		layout Layout
+		want   string
+	}{
+		{Layout{Root: "/src/my gateway", Dir: "/src/my gateway/.dev"}, "\n  .dev/bin/gwctl --dev usage list\n"},
+		{Layout{Root: "/src", Dir: "/tmp/my stack"}, "\n  '/tmp/my stack/bin/gwctl' --dev usage list\n"},
+	} {
+		text := hint(l.layout, state, catalog{})
+		for _, want := range []string{l.want, " --dev usage get REQUEST_ID\n", "http://one/docs and http://two/docs", "make cabinet"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the message lacks %q:\n%s", want, text)
+			}
+		}
+	}
+}
