@@ -1,10 +1,13 @@
 package gwctl
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"modelgateway/shared/apidoc"
 )
@@ -53,4 +56,27 @@ func Groups(t *testing.T, document *apidoc.Document) map[string]Group {
 		}
 	}
 	return found
+}
+
+// CheckLine reports what is wrong with a command line after the word gwctl: the command, a flag or
+// the number of arguments. It calls nothing.
+func CheckLine(t *testing.T, document *apidoc.Document, words []string) error {
+	t.Helper()
+	tool := newTool(Config{EnvFunc: func(string) string { return "" }, Document: document})
+	cmd, rest, err := tool.root.Find(words)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); errors.Is(err, pflag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if !cmd.Runnable() {
+		return fmt.Errorf("%s is no command", strings.Join(words, " "))
+	}
+	if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+		return err
+	}
+	return cmd.ValidateRequiredFlags()
 }
