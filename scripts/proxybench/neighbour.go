@@ -2,6 +2,7 @@ package proxybench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,13 +19,19 @@ func Flood() Scenario {
 	return Scenario{Name: "flood, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 1000, Model: "flood"}
 }
 
-// quietConns is the number of connections of the quiet account.
-const quietConns = 4
+// The quiet account has this number of connections, and begins a request on each of them at this interval.
+const (
+	quietConns    = 4
+	quietInterval = 10 * time.Millisecond
+)
 
-// Latencies has the times of the complete answers to the quiet account, sorted.
+// Latencies has the times of the complete answers to the quiet account, sorted. A time begins when the request was due,
+// so that a request that waits for a late answer on its connection is late, too.
 type Latencies struct {
 	Times    []time.Duration
 	Failures int
+	// Err is the first failure.
+	Err error
 }
 
 // Quantile returns the time within which a share of the answers came.
@@ -77,21 +84,23 @@ func measureLatencies(ctx context.Context, t Target, d time.Duration) (all Laten
 	transport := &http.Transport{MaxIdleConnsPerHost: quietConns, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	l := &load{scenario: s, target: t, client: &http.Client{Transport: transport}, body: prompt(s)}
-	until := time.Now().Add(d)
+	began := time.Now()
 	var mu sync.Mutex
 	var workers sync.WaitGroup
-	for range quietConns {
+	for i := range quietConns {
 		workers.Go(func() {
 			var answer bytes.Buffer
-			for done := false; !done && ctx.Err() == nil; done = time.Now().After(until) {
-				begun := time.Now()
+			due := began.Add(quietInterval * time.Duration(i) / quietConns)
+			for ; due.Sub(began) <= d && ctx.Err() == nil; due = due.Add(quietInterval) {
+				pause(ctx, time.Until(due))
 				err := l.request(ctx, &answer)
-				took := time.Since(begun)
+				took := time.Since(due)
 				mu.Lock()
 				if err == nil {
 					all.Times = append(all.Times, took)
 				} else {
 					all.Failures++
+					all.Err = cmp.Or(all.Err, err)
 				}
 				mu.Unlock()
 			}

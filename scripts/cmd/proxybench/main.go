@@ -63,6 +63,11 @@ func run(ctx context.Context, o options) error {
 		}
 		return serve(ctx, o.child)
 	}
+	if o.neighbour {
+		if err := prefer(ctx, os.Getpid()); err != nil {
+			return err
+		}
+	}
 	provider, err := start(ctx, "provider")
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,16 +37,18 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider, 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stdout, "p50 alone %s, beside %s; p99 alone %s, beside %s (× %.2f); %d answers, %d failures beside; flood: %s\n",
+		fmt.Fprintf(os.Stdout, "p50 alone %s, beside %s; p99 alone %s, beside %s (× %.2f); longest %s, %s; %d answers, %d failures beside; flood: %s\n",
 			alone.Quantile(.5), beside.Quantile(.5), alone.Quantile(.99), beside.Quantile(.99),
-			float64(beside.Quantile(.99))/float64(alone.Quantile(.99)), len(beside.Times), beside.Failures, counts)
+			float64(beside.Quantile(.99))/float64(alone.Quantile(.99)), alone.Quantile(1), beside.Quantile(1), len(beside.Times), beside.Failures, counts)
+		if err := cmp.Or(alone.Err, beside.Err); err != nil {
+			fmt.Fprintln(os.Stdout, "the first failure of the quiet account:", err)
+		}
 	}
 	return nil
 }
 
-// separate runs the gateway, this process and the quiet account's provider before other programs, as far as this user may
-// do that: the flood and its provider then get the time that is left. With apart the gateway has the first processor, and
-// all others have the second one.
+// separate gives the flood's provider the rank of the flood. With apart the gateway has the first processor, and all
+// others have the second one.
 func separate(ctx context.Context, apart bool, gateway, provider, floodProvider int) error {
 	for pid, processor := range map[int]string{gateway: "0", provider: "1", floodProvider: "1", os.Getpid(): "1"} {
 		if apart {
@@ -54,15 +57,39 @@ func separate(ctx context.Context, apart bool, gateway, provider, floodProvider 
 				return fmt.Errorf("assign processors: %w: %s", err, out)
 			}
 		}
-		if pid == floodProvider {
-			continue
-		}
-		const high = -10
-		if err := setPriority(pid, high); err != nil && !errors.Is(err, syscall.EACCES) && !errors.Is(err, syscall.EPERM) {
-			return err
-		}
 	}
-	return nil
+	return postpone(ctx, floodProvider)
+}
+
+// prefer lets the processes of the stack and of the quiet account run before all other programs, as far as this user may do
+// that: process and those that it starts from then on.
+func prefer(ctx context.Context, process int) error {
+	return setRank(ctx, process, "--rr", 1, -10)
+}
+
+// postpone lets the flood run when nothing of the stack and of the quiet account needs the processor, as if it came from
+// another machine, but rather than other programs. Otherwise the queue for the processors would be measured, in which the
+// quiet account's client waits behind the flood's. With a real-time priority the kernel would stop all of them from time
+// to time.
+func postpone(ctx context.Context, process int) error {
+	return errors.Join(setRank(ctx, process, "--other", 0, 19), ignoreDenied(setPriority(process, -20)))
+}
+
+// setRank sets the scheduling policy and the real-time priority of a process, or without the permission for that a nice
+// value.
+func setRank(ctx context.Context, process int, policy string, priority, nice int) error {
+	if exec.CommandContext(ctx, "chrt", "--all-tasks", policy, "--pid", strconv.Itoa(priority), strconv.Itoa(process)).Run() == nil { //nolint:gosec // G204: numbers
+		return nil
+	}
+	return ignoreDenied(setPriority(process, nice))
+}
+
+// ignoreDenied returns the error unless it is a missing permission.
+func ignoreDenied(err error) error {
+	if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
+		return nil
+	}
+	return err
 }
 
 // setPriority sets the priority of all threads of a process.
@@ -101,11 +128,9 @@ func startFlood(ctx context.Context, state *devstack.State, counts *string) (sto
 	}, nil
 }
 
-// flood sends the flood with the least priority until the process is interrupted: beside it the quiet account's client
-// must get the processor at once, or its own waiting would be measured.
+// flood sends the flood until the process is interrupted.
 func flood(ctx context.Context, url string) error {
-	const least = 19
-	if err := setPriority(os.Getpid(), least); err != nil {
+	if err := postpone(ctx, os.Getpid()); err != nil {
 		return err
 	}
 	target := proxybench.Target{Name: "noisy", BaseURL: url, Key: os.Getenv(keyVariable)}
