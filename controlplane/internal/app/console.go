@@ -1,10 +1,14 @@
 package app
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/console"
+	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/signin"
 )
@@ -15,9 +19,12 @@ func (a *app) withConsole(api http.Handler, tokens *admin.Service) (http.Handler
 	if !cfg.Enabled {
 		return api, nil
 	}
+	provider, err := newProvider(&a.cfg)
+	if err != nil {
+		return nil, err
+	}
 	sessions := signin.NewService(signin.Config{
-		Store: signinstore.New(a.adminDB), Tokens: tokens, ByToken: cfg.ByToken(a.cfg.Admin.OIDC.Issuer != ""),
-		Idle: cfg.SessionIdle, Length: cfg.SessionLength,
+		Store: signinstore.New(a.adminDB), Tokens: tokens, Provider: provider, ByToken: cfg.ByToken(), Idle: cfg.SessionIdle, Length: cfg.SessionLength,
 	})
 	pages, err := console.New(console.Config{
 		Sessions: sessions, API: api, Log: a.log, BaseURL: cfg.BaseURL, Environment: cfg.Environment, Build: a.version,
@@ -31,4 +38,23 @@ func (a *app) withConsole(api http.Handler, tokens *admin.Service) (http.Handler
 	mux.Handle("/console/", pages)
 	mux.Handle("/console", pages)
 	return mux, nil
+}
+
+// newProvider returns the OpenID Connect provider at which people sign in; nil if none is configured.
+func newProvider(cfg *config.Config) (signin.Provider, error) {
+	client := &cfg.Console.OIDC
+	if client.ClientID == "" {
+		return nil, nil //nolint:nilnil // an absent provider is valid
+	}
+	scopes, err := oidc.ParseScopes(cfg.Admin.OIDC.ScopeMapping)
+	if err != nil {
+		return nil, fmt.Errorf("admin.oidc.scope_mapping: %w", err)
+	}
+	return oidc.NewFlow(oidc.FlowConfig{
+		Config: oidc.Config{
+			Issuer: cfg.Admin.OIDC.Issuer, JWKSFile: cfg.Admin.OIDC.JWKSFile, Claim: cfg.Admin.OIDC.Claim, ScopeMapping: scopes, ClockSkew: cfg.Admin.OIDC.ClockSkew,
+		},
+		ClientID: client.ClientID, ClientSecret: string(client.ClientSecret), Scopes: strings.Fields(client.Scopes),
+		RedirectURL: strings.TrimRight(cfg.Console.BaseURL, "/") + "/console/sign-in/callback",
+	})
 }

@@ -57,13 +57,22 @@ type Console struct {
 	BaseURL       string        `mapstructure:"base_url" usage:"Address at which people reach the console, such as https://admin.example.com, without a path. Required for signing in by OpenID Connect, and behind a proxy that ends TLS."`
 	Environment   string        `mapstructure:"environment" usage:"Name that every page shows, such as production."`
 	TokenSignIn   string        `mapstructure:"token_sign_in" usage:"Whether people may sign in with an admin token: yes, no, or auto, which means only without OpenID Connect."`
+	OIDC          ConsoleOIDC   `mapstructure:"oidc"`
 	SessionIdle   time.Duration `mapstructure:"session_idle" usage:"How long a session lasts without use."`
 	SessionLength time.Duration `mapstructure:"session_length" usage:"How long a session lasts in any case."`
 }
 
+// ConsoleOIDC is the client of the console at the OpenID Connect provider of admin.oidc.
+type ConsoleOIDC struct {
+	ClientID         string          `mapstructure:"client_id" usage:"Client id of the console at the provider of admin.oidc.issuer. Empty disables signing in there."`
+	ClientSecret     settings.Secret `mapstructure:"client_secret" usage:"Secret of the client."`
+	ClientSecretFile string          `mapstructure:"client_secret_file" usage:"File that holds console.oidc.client_secret."`
+	Scopes           string          `mapstructure:"scopes" usage:"Scopes that are asked for beside openid, separated by spaces, so that the ID token has the claim admin.oidc.claim."`
+}
+
 // ByToken reports whether people may sign in with an admin token.
-func (c *Console) ByToken(oidc bool) bool {
-	return c.TokenSignIn == "yes" || c.TokenSignIn == "auto" && !oidc
+func (c *Console) ByToken() bool {
+	return c.TokenSignIn == "yes" || c.TokenSignIn == "auto" && c.OIDC.ClientID == ""
 }
 
 // TLS configures the certificate of a listener.
@@ -282,6 +291,8 @@ func (c *Config) Validate() error {
 	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
 	v.Reject(!slices.Contains([]string{"yes", "no", "auto"}, c.Console.TokenSignIn), "console.token_sign_in is not yes, no or auto")
 	v.Reject(c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle, "console.session_idle is below a minute or above console.session_length")
+	v.Reject(c.Console.OIDC.ClientID != "" && c.Admin.OIDC.Issuer == "", "console.oidc.client_id needs admin.oidc.issuer")
+	v.Reject(c.Console.OIDC.ClientID != "" && c.Console.BaseURL == "", "console.oidc.client_id needs console.base_url")
 	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
 		v.Reject(oidc.Audience == "", "admin.oidc.audience is not set")
 		v.Reject(oidc.Claim == "", "admin.oidc.claim is empty")

@@ -171,7 +171,9 @@ func (w *world) signedIn(token string) *browser {
 	return b
 }
 
-func (b *browser) get(path string) (*http.Response, string) { return b.send(http.MethodGet, path, nil, nil) }
+func (b *browser) get(path string) (*http.Response, string) {
+	return b.send(http.MethodGet, path, nil, nil)
+}
 
 func (b *browser) post(path string, form ...string) (*http.Response, string) {
 	values := url.Values{}

@@ -118,27 +118,32 @@ func (v *Verifier) checks() *oidclib.Config {
 
 // Verify implements admin.Verifier.
 func (v *Verifier) Verify(ctx context.Context, text string) (admin.Principal, error) {
+	_, p, err := v.verify(ctx, text)
+	return p, err
+}
+
+func (v *Verifier) verify(ctx context.Context, text string) (*oidclib.IDToken, admin.Principal, error) {
 	verifier, err := v.discovered(ctx)
 	if err != nil {
-		return admin.Principal{}, err
+		return nil, admin.Principal{}, err
 	}
 	// The library fetches the keys once for all concurrent requests that need them.
 	token, err := verifier.Verify(oidclib.ClientContext(ctx, v.cfg.Client), text)
 	if _, expired := errors.AsType[*oidclib.TokenExpiredError](err); expired {
-		return admin.Principal{}, admin.ErrExpired
+		return nil, admin.Principal{}, admin.ErrExpired
 	}
 	switch {
 	case err == nil:
 	case strings.HasPrefix(err.Error(), noKeys):
-		return admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
+		return nil, admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnavailable, err)
 	default:
-		return admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnauthenticated, err)
+		return nil, admin.Principal{}, fmt.Errorf("%w: %w", admin.ErrUnauthenticated, err)
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil || token.Subject == "" {
-		return admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
+		return nil, admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
 	}
-	return admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims), Method: admin.ByOIDC, ExpiresAt: &token.Expiry}, nil
+	return token, admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims), Method: admin.ByOIDC, ExpiresAt: &token.Expiry}, nil
 }
 
 // discovered returns the library's verifier. The first call discovers the provider.
