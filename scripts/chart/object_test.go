@@ -31,18 +31,20 @@ func TestPodsHaveNoPrivileges(t *testing.T) {
 			if s := pod.Security; !s.NonRoot || s.User == 0 || s.FSGroup == 0 || s.Seccomp.Type != "RuntimeDefault" {
 				t.Errorf("%v: security context of the pod is %+v", o, s)
 			}
-			c := o.container(t)
-			if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnlyRoot || s.Privileged ||
-				len(s.Capabilities.Add) > 0 || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
-				t.Errorf("%v: security context of the container is %+v", o, s)
+			for _, c := range o.containers() {
+				if s := c.Security; s.Escalation == nil || *s.Escalation || !s.ReadOnlyRoot || s.Privileged ||
+					len(s.Capabilities.Add) > 0 || !slices.Equal(s.Capabilities.Drop, []string{"ALL"}) {
+					t.Errorf("%v: security context of the container %s is %+v", o, c.Name, s)
+				}
 			}
+			c := o.container(t)
 			for _, m := range c.Mounts {
 				if !m.ReadOnly && m.Name != "spool" && m.Name != "archive" {
 					t.Errorf("%v may write to %s", o, m.MountPath)
 				}
 			}
-			if len(pod.Init) > 0 || strings.HasSuffix(c.Image, ":latest") || !strings.ContainsAny(path.Base(c.Image), ":@") {
-				t.Errorf("%v: image %s, init containers %v; want one image of one version", o, c.Image, pod.Init)
+			if strings.HasSuffix(c.Image, ":latest") || !strings.ContainsAny(path.Base(c.Image), ":@") {
+				t.Errorf("%v: image %s; want one version", o, c.Image)
 			}
 			if c.Resources.Requests["cpu"] == "" || c.Resources.Requests["memory"] == "" || c.Resources.Limits["memory"] == "" {
 				t.Errorf("%v: resources %+v; want requests and a limit of memory", o, c.Resources)
@@ -62,8 +64,13 @@ func TestProbesUseTheOpsPort(t *testing.T) {
 			var alive, ready probe
 			alive.HTTPGet.Path, alive.HTTPGet.Port = "/livez", "ops"
 			ready.HTTPGet.Path, ready.HTTPGet.Port = "/readyz", "ops"
-			if diff := cmp.Diff([]probe{alive, alive, ready}, []probe{c.Startup, c.Liveness, c.Readiness}); diff != "" {
-				t.Errorf("%v: startup, liveness and readiness probe (-want +got):\n%s", o, diff)
+			for i, got := range []probe{c.Startup, c.Liveness, c.Readiness} {
+				if want := []probe{alive, alive, ready}[i]; got.HTTPGet != want.HTTPGet {
+					t.Errorf("%v: probe %d asks %+v; want %+v", o, i, got.HTTPGet, want.HTTPGet)
+				}
+				if got.Period < 1 || got.Timeout < 1 || got.Failed < 1 {
+					t.Errorf("%v: probe %d has the times %+v; want all above 0", o, i, got)
+				}
 			}
 			listens := settings(t, all, o.component())
 			want := []port{}
@@ -198,7 +205,7 @@ func TestReferencesBetweenObjectsResolve(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all {
-			if o.Metadata.Namespace != "space" {
+			if ours := o.component() != "" && o.Kind != "ServiceMonitor"; ours && o.Metadata.Namespace != "space" {
 				t.Errorf("%v is in namespace %q", o, o.Metadata.Namespace)
 			}
 		}
@@ -295,47 +302,93 @@ func hasPort(t *testing.T, by object, name string, ports []port) {
 	}
 }
 
-// The migration runs before the other objects of the release exist, so it must not refer to
-// them.
+// A migration by a hook runs before the other objects of the release exist, so it must not refer to them.
 func TestMigrationDependsOnHooksOnly(t *testing.T) {
 	t.Parallel()
-	eachValueSet(t, func(t *testing.T, all objects) {
-		jobs := all.kind("Job")
-		if len(jobs) != 1 {
-			t.Fatalf("%v; want one", jobs)
-		}
-		job := jobs[0]
-		weight := hookWeight(t, job)
-		for _, o := range all {
-			if o.component() == "migrate" && o.Kind != "Job" && hookWeight(t, o) >= weight {
-				t.Errorf("%v is created after the migration that needs it", o)
-			}
-		}
-		if account := all.one(t, "ServiceAccount", job.Spec.Template.Spec.ServiceAccount); account.component() != "migrate" {
-			t.Errorf("%v is not a hook", account)
-		}
-		for _, v := range job.Spec.Template.Spec.Volumes {
-			if v.ConfigMap.Name != "" {
-				t.Errorf("the migration mounts %s, which is not a hook", v.ConfigMap.Name)
-			}
-		}
-		if got := job.container(t).Args; !slices.Equal(got, []string{"migrate"}) {
-			t.Errorf("the migration runs %q", got)
-		}
-	})
+	eachValueSet(t, func(t *testing.T, all objects) { checkMigrationHook(t, all, helmHook) })
+	checkMigrationHook(t, renderObjects(t, "defaults", "--set", "migrate.run=argocd,networkPolicy.enabled=true"), argoHook)
 	if jobs := renderObjects(t, "defaults", "--set", "migrate.enabled=false").kind("Job"); len(jobs) > 0 {
 		t.Errorf("got %v although the migration is disabled", jobs)
 	}
 }
 
-// hookWeight returns the weight of a hook, which orders the hooks.
-func hookWeight(t *testing.T, o object) int {
-	t.Helper()
-	notes := o.Metadata.Annotations
-	if notes["helm.sh/hook"] != "pre-install,pre-upgrade" || notes["helm.sh/hook-delete-policy"] != "before-hook-creation,hook-succeeded" {
-		t.Errorf("%v has the annotations %v; want a hook that can run again", o, notes)
+// A migration beside the planes is no hook, so it may use Secrets that the release creates. Its name changes with the image,
+// because the pod of a Job cannot be changed, and it stays as long as the release.
+func TestMigrationBesideThePlanesIsAJobOfItsVersion(t *testing.T) {
+	t.Parallel()
+	names := map[string]bool{}
+	for _, tag := range []string{"1.0.0", "1.1.0"} {
+		all := renderObjects(t, "defaults", "--set", "migrate.run=beside,networkPolicy.enabled=true,image.tag="+tag)
+		for _, o := range all {
+			for key := range o.Metadata.Annotations {
+				if strings.Contains(key, "hook") {
+					t.Errorf("%v has the annotation %s", o, key)
+				}
+			}
+		}
+		for _, job := range all.kind("Job") {
+			if job.Spec.TTL != nil {
+				t.Errorf("%v is removed while the release needs it", job)
+			}
+			names[job.Metadata.Name] = true
+		}
 	}
-	weight, err := strconv.Atoi(notes["helm.sh/hook-weight"])
+	if len(names) != 2 {
+		t.Errorf("two versions have the Jobs %v; want one each", names)
+	}
+}
+
+func checkMigrationHook(t *testing.T, all objects, hook func(*testing.T, object) int) {
+	t.Helper()
+	jobs := all.kind("Job")
+	if len(jobs) != 1 {
+		t.Fatalf("%v; want one", jobs)
+	}
+	job := jobs[0]
+	weight := hook(t, job)
+	for _, o := range all {
+		if o.component() == "migrate" && o.Kind != "Job" && hook(t, o) >= weight {
+			t.Errorf("%v is created after the migration that needs it", o)
+		}
+	}
+	if account := all.one(t, "ServiceAccount", job.Spec.Template.Spec.ServiceAccount); account.component() != "migrate" {
+		t.Errorf("%v is not a hook", account)
+	}
+	for _, v := range job.Spec.Template.Spec.Volumes {
+		if v.ConfigMap.Name != "" {
+			t.Errorf("the migration mounts %s, which is not a hook", v.ConfigMap.Name)
+		}
+	}
+	if got := job.container(t).Args; !slices.Equal(got, []string{"migrate"}) {
+		t.Errorf("the migration runs %q", got)
+	}
+}
+
+// helmHook returns the weight of a hook of Helm, which orders the hooks.
+func helmHook(t *testing.T, o object) int {
+	t.Helper()
+	return hookWeight(t, o, "helm.sh/hook-weight", map[string]string{
+		"helm.sh/hook": "pre-install,pre-upgrade", "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",
+	})
+}
+
+// argoHook returns the wave of a hook of Argo CD.
+func argoHook(t *testing.T, o object) int {
+	t.Helper()
+	return hookWeight(t, o, "argocd.argoproj.io/sync-wave", map[string]string{
+		"argocd.argoproj.io/hook": "PreSync", "argocd.argoproj.io/hook-delete-policy": "BeforeHookCreation,HookSucceeded",
+	})
+}
+
+// hookWeight returns the order of a hook. It must have the annotations given, so that it can run again.
+func hookWeight(t *testing.T, o object, order string, annotations map[string]string) int {
+	t.Helper()
+	for key, want := range annotations {
+		if got := o.Metadata.Annotations[key]; got != want {
+			t.Errorf("%v has the annotation %s: %q; want %q", o, key, got, want)
+		}
+	}
+	weight, err := strconv.Atoi(o.Metadata.Annotations[order])
 	if err != nil {
 		t.Fatal(err)
 	}

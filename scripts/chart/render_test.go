@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,13 +148,20 @@ func (o object) component() string { return o.Metadata.Labels["app.kubernetes.io
 
 func (o object) String() string { return o.Kind + " " + o.Metadata.Name }
 
-// container returns the only container of a workload.
+// container returns the container of a workload's program, which comes first.
 func (o object) container(t *testing.T) container {
 	t.Helper()
-	if n := len(o.Spec.Template.Spec.Containers); n != 1 {
-		t.Fatalf("%v has %d containers; want 1", o, n)
+	all := o.Spec.Template.Spec.Containers
+	if len(all) == 0 || all[0].Name != o.component() {
+		t.Fatalf("%v has the containers %+v; want %s first", o, all, o.component())
 	}
-	return o.Spec.Template.Spec.Containers[0]
+	return all[0]
+}
+
+// containers returns all containers of a workload, init containers first.
+func (o object) containers() []container {
+	pod := o.Spec.Template.Spec
+	return append(slices.Clone(pod.Init), pod.Containers...)
 }
 
 type metadata struct {
@@ -237,6 +245,9 @@ func (c container) mount(t *testing.T, volume string) string {
 
 type probe struct {
 	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+	Period  int                         `yaml:"periodSeconds"`
+	Timeout int                         `yaml:"timeoutSeconds"`
+	Failed  int                         `yaml:"failureThreshold"`
 }
 
 type volume struct {

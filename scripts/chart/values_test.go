@@ -83,6 +83,13 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"usage that is not a size", `{"nats":{"usage":{"maxSize":"15GB"}}}`, "at '/nats/usage/maxSize'"},
 		{"usage kept too short", `{"nats":{"usage":{"keptHours":1}}}`, "at '/nats/usage/keptHours'"},
 		{"body budget that is not a size", `{"dataplane":{"api":{"bodyBudget":"big"}}}`, "at '/dataplane/api/bodyBudget'"},
+		{"maintenance of nodes that never ends", `{"dataplane":{"podDisruptionBudget":{"maxUnavailable":0}}}`, "at '/dataplane/podDisruptionBudget/maxUnavailable'"},
+		{"the same in percent", `{"controlplane":{"podDisruptionBudget":{"maxUnavailable":"0%"}}}`, "at '/controlplane/podDisruptionBudget/maxUnavailable'"},
+		{"service account without a name", `{"dataplane":{"serviceAccount":{"create":false}}}`, "dataplane.serviceAccount.name is empty"},
+		{"container with the program's name", `{"dataplane":{"extraContainers":[{"name":"dataplane","image":"x"}]}}`, "at '/dataplane/extraContainers/0/name'"},
+		{"field of the pod that the chart sets", `{"dataplane":{"extraPodSpec":{"securityContext":{}}}}`, "invalid propertyName 'securityContext'"},
+		{"label of a selector", `{"commonLabels":{"app.kubernetes.io/name":"x"}}`, "invalid propertyName 'app.kubernetes.io/name'"},
+		{"unknown way to migrate", `{"migrate":{"run":"flux"}}`, "at '/migrate/run'"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -34,6 +34,18 @@ app.kubernetes.io/component: {{ last . }}
 app.kubernetes.io/version: {{ (first .).Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ (first .).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (first .).Chart.Name (first .).Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- with (first .).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The name of a component's service account. */}}
+{{- define "modelgateway.serviceAccountName" -}}
+{{- $account := (index (first .).Values (last .)).serviceAccount }}
+{{- if and (not $account.create) (not $account.name) }}
+{{- fail (printf "%s.serviceAccount.name is empty; it is required unless the service account is created" (last .)) }}
+{{- end }}
+{{- $account.name | default (include "modelgateway.componentName" .) }}
 {{- end }}
 
 {{/*
@@ -47,7 +59,7 @@ belong to anybody. The first part of a name is a registry if it has a dot or a p
 {{- fail "image.registry is empty: name the registry that has your images, which make images builds" }}
 {{- end }}
 {{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end }}{{ $image.repository }}
-{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ end }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* Bytes of a quantity such as 512Mi or 1.5G. */}}

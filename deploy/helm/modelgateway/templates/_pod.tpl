@@ -9,7 +9,7 @@ component are under its name.
 {{- $values := index $root.Values (last .) -}}
 labels:
   {{- include "modelgateway.selectorLabels" . | nindent 2 }}
-  {{- with $values.podLabels }}
+  {{- with merge (dict) $values.podLabels $root.Values.commonLabels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 annotations:
@@ -19,12 +19,22 @@ annotations:
   {{- end }}
 {{- end }}
 
-{{/* Identity and placement. */}}
+{{/* Identity and placement of every pod, and its init containers. No program uses the Kubernetes API, so no token is mounted. Service links are disabled because they add environment variables. */}}
 {{- define "modelgateway.podSpec" -}}
 {{- $root := first . }}
 {{- $values := index $root.Values (last .) -}}
-serviceAccountName: {{ include "modelgateway.componentName" . }}
-{{ include "modelgateway.podBase" $root }}
+serviceAccountName: {{ include "modelgateway.serviceAccountName" . }}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- toYaml $root.Values.podSecurityContext | nindent 2 }}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.extraPodSpec }}
+{{ toYaml . }}
+{{- end }}
 {{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -49,16 +59,8 @@ topologySpreadConstraints:
         {{- include "modelgateway.selectorLabels" $ | nindent 8 }}
   {{- end }}
 {{- end }}
-{{- end }}
-
-{{/* Parts of every pod, including the migration's. No program uses the Kubernetes API, so no token is mounted. Service links are disabled because they add environment variables. */}}
-{{- define "modelgateway.podBase" -}}
-automountServiceAccountToken: false
-enableServiceLinks: false
-securityContext:
-  {{- toYaml .Values.podSecurityContext | nindent 2 }}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets:
+{{- with $values.extraInitContainers }}
+initContainers:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
@@ -75,19 +77,15 @@ securityContext:
 {{- define "modelgateway.lifecycle" -}}
 startupProbe:
   httpGet: {path: /livez, port: ops}
-  periodSeconds: 2
-  timeoutSeconds: 2
-  failureThreshold: {{ div (add (int .startupSeconds) 1) 2 }}
+  {{- toYaml .probes.startup | nindent 2 }}
+  {{- $period := int .probes.startup.periodSeconds }}
+  failureThreshold: {{ div (sub (add (int .startupSeconds) $period) 1) $period }}
 livenessProbe:
   httpGet: {path: /livez, port: ops}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+  {{- toYaml .probes.liveness | nindent 2 }}
 readinessProbe:
   httpGet: {path: /readyz, port: ops}
-  periodSeconds: 5
-  timeoutSeconds: 3
-  failureThreshold: 2
+  {{- toYaml .probes.readiness | nindent 2 }}
 {{- if gt (int .preStopSeconds) 0 }}
 lifecycle:
   preStop:
@@ -103,4 +101,30 @@ lifecycle:
     defaultMode: 0440
     sources:
       {{- . | trim | nindent 6 }}
+{{- end }}
+
+{{/*
+Annotations of an object that exists for the migration, so that it is created before the other objects of the release.
+Takes (list $ order), where lower numbers come first.
+*/}}
+{{- define "modelgateway.hook" -}}
+{{- $run := (first .).Values.migrate.run -}}
+{{- if eq $run "helm" -}}
+helm.sh/hook: pre-install,pre-upgrade
+helm.sh/hook-weight: {{ last . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- else if eq $run "argocd" -}}
+argocd.argoproj.io/hook: PreSync
+argocd.argoproj.io/sync-wave: {{ last . | quote }}
+argocd.argoproj.io/hook-delete-policy: BeforeHookCreation,HookSucceeded
+{{- end -}}
+{{- end }}
+
+{{/* The name of the migration's Job. Beside the planes it has the hash of what it runs, because the pod of a Job cannot be changed. */}}
+{{- define "modelgateway.migrateJob" -}}
+{{- $name := include "modelgateway.componentName" (list . "migrate") }}
+{{- if eq .Values.migrate.run "beside" }}
+{{- $name = printf "%s-%s" $name (list (include "modelgateway.image" (list . .Values.controlplane.image)) .Values | toJson | sha256sum | trunc 8) }}
+{{- end }}
+{{- $name }}
 {{- end }}
