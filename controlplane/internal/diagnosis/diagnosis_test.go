@@ -128,6 +128,7 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"no control plane", func(w *world) { w.postgres.ControlPlanes = 0 }, "failure postgres control_planes"},
 		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
 		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
+		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
 		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
 		{"calls fail", func(w *world) { w.said[0].FailingRoutes = []string{"r"} }, "warning catalog calls"},
 		{"proxy without a catalog", func(w *world) { w.said[0].NotReady = map[string]string{"catalog": "no snapshot"} }, "failure proxies ready"},

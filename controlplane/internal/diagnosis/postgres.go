@@ -34,6 +34,14 @@ type Postgres struct {
 	// UnusableModels are the enabled models without a usable route, RefusingProviders the providers that refuse every
 	// enabled credential.
 	UnusableModels, RefusingProviders []string
+	// UnpricedTools are the models that have no price for the hosted tools that their providers have called since yesterday.
+	UnpricedTools []UnpricedTools
+}
+
+// UnpricedTools are calls of hosted tools, which the provider executes and bills, without a price.
+type UnpricedTools struct {
+	Model string
+	Calls int64
 }
 
 const (
@@ -92,7 +100,14 @@ func checkCatalog(p *Postgres) []Finding {
 		add.check(true, Failure, "usable_route", id, "the model has no enabled route to an enabled provider with a usable credential",
 			"Clients see the model in the list, and every request for it fails.", "Enable or add a route, a provider or a credential, or disable the model.")
 	}
-	if len(add.findings) == 0 {
+	for _, t := range p.UnpricedTools {
+		add.check(true, Warning, "tool_price", t.Model, fmt.Sprintf("since yesterday the providers have reported %d calls of hosted tools, which have no price", t.Calls),
+			"The providers bill these calls, and no account is charged for them. Requests that ask for such tools are refused, so either a provider uses them "+
+				"unasked, or requests ask for them in a way that is not known.",
+			"Set server_tool in the price of the model (\"0\" if they are free), or disable the tools at the provider. The log of the proxies names the requests: "+
+				"search it for \"usage that has no price\".")
+	}
+	if len(p.UnusableModels)+len(p.RefusingProviders) == 0 {
 		add.check(false, OK, "usable_route", "", "every model has a route to a provider with a usable credential", "", "")
 	}
 	return add.findings

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/diagnosisstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
@@ -38,9 +39,17 @@ func TestDiagnose(t *testing.T) {
 		from unnest(array['served', 'no routes', 'disabled', 'deleted', 'route off', 'provider off', 'refused', 'two routes']) as id`)
 	exec(`insert into routes (id, model_id, provider_id, spec) values ('1', 'served', 'sim', '{"enabled": true}'), ('2', 'route off', 'sim', '{"enabled": false}'),
 		('3', 'provider off', 'off', '{}'), ('4', 'refused', 'refusing', '{}'), ('5', 'two routes', 'refusing', '{}'), ('6', 'two routes', 'sim', '{}')`)
+	exec(`insert into models (id, type, enabled, public, spec, revision) select id, 'text', false, true, '{}', 1 from unnest(array['no price', 'free', 'priced now', 'before']) as id`)
+	exec(`insert into model_prices (model_id, sheet, effective_from) values ('no price', '{"server_tool": 5}', now()), ('no price', '{}', now()), ('before', '{}', now()),
+		('free', '{"free_server_tool": true}', now()), ('priced now', '{}', now()), ('priced now', '{"server_tool": 5}', now())`)
+	exec(`insert into usage_daily_models select (now() at time zone 'utc')::date - case when model = 'before' then 2 else 0 end, model, shard, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0
+		from unnest(array['no price', 'free', 'priced now', 'before']) as model, generate_series(1, 2) as shard`)
 	facts, err := store.Diagnose(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]diagnosis.UnpricedTools{{Model: "no price", Calls: 4}}, facts.UnpricedTools); diff != "" {
+		t.Errorf("hosted tools without a price, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"no routes", "provider off", "refused", "route off"}, facts.UnusableModels); diff != "" {
 		t.Errorf("unusable models, -want +got:\n%s", diff)

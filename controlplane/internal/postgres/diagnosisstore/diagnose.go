@@ -84,6 +84,13 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.RefusingProviders, err = s.db.Queries().RefusingProviders(ctx); err != nil {
 		return err
 	}
+	unpriced, err := s.db.Queries().UnpricedTools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, row := range unpriced {
+		facts.UnpricedTools = append(facts.UnpricedTools, diagnosis.UnpricedTools{Model: row.Model, Calls: row.Calls})
+	}
 	sealed, err := s.db.Queries().CountSecretsByMasterKey(ctx)
 	if err != nil {
 		return err

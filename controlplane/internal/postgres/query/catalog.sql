@@ -50,6 +50,15 @@ group by p.id
 having bool_and(c.refused_at is not null)
 order by p.id;
 
+-- name: UnpricedTools :many
+-- The models whose providers have reported calls of hosted tools since yesterday, and whose price in force has none for them.
+select d.model, sum(d.server_tool_requests)::bigint as calls from usage_daily_models d
+join lateral (select p.sheet from model_prices p where p.model_id = d.model order by p.version desc limit 1) as price on true
+where d.used_on >= (clock_timestamp() at time zone 'utc')::date - 1 and d.server_tool_requests > 0
+    and coalesce((price.sheet ->> 'server_tool')::bigint, 0) = 0 and not coalesce((price.sheet ->> 'free_server_tool')::boolean, false)
+group by d.model
+order by d.model;
+
 -- name: ListGrants :many
 select account_id, model_id from model_grants order by account_id, model_id;
 

@@ -775,6 +775,41 @@ func (q *Queries) TryLockOutbox(ctx context.Context) (bool, error) {
 	return pg_try_advisory_xact_lock, err
 }
 
+const unpricedTools = `-- name: UnpricedTools :many
+select d.model, sum(d.server_tool_requests)::bigint as calls from usage_daily_models d
+join lateral (select p.sheet from model_prices p where p.model_id = d.model order by p.version desc limit 1) as price on true
+where d.used_on >= (clock_timestamp() at time zone 'utc')::date - 1 and d.server_tool_requests > 0
+    and coalesce((price.sheet ->> 'server_tool')::bigint, 0) = 0 and not coalesce((price.sheet ->> 'free_server_tool')::boolean, false)
+group by d.model
+order by d.model
+`
+
+type UnpricedToolsRow struct {
+	Model string
+	Calls int64
+}
+
+// The models whose providers have reported calls of hosted tools since yesterday, and whose price in force has none for them.
+func (q *Queries) UnpricedTools(ctx context.Context) ([]UnpricedToolsRow, error) {
+	rows, err := q.db.Query(ctx, unpricedTools)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UnpricedToolsRow
+	for rows.Next() {
+		var i UnpricedToolsRow
+		if err := rows.Scan(&i.Model, &i.Calls); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const unusableModels = `-- name: UnusableModels :many
 select m.id from models m
 where m.enabled and m.deleted_at is null and not exists (
