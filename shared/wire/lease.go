@@ -25,6 +25,16 @@ const (
 	Slots    PoolKind = 3
 )
 
+// The bounds of a lease message: the reports of a LeaseRequest or a Return, the
+// requests that one LeaseRequest is about, and the needs of each of them. A session
+// with more of them sends further messages; the control plane refuses a message
+// that has more, because its work grows with them.
+const (
+	MaxReports = 200
+	MaxWaiters = 64
+	MaxNeeds   = 3
+)
+
 // Need is the amount that one request wants of one pool.
 type Need struct {
 	Pool   PoolID   `json:"pool"`
@@ -72,6 +82,8 @@ const (
 	Fenced Status = "fenced"
 	// ClockDiffers: no session is opened, because the clock of the proxy is wrong.
 	ClockDiffers Status = "clock_differs"
+	// TooLarge: the message exceeds the bounds of a lease message, and is never decided.
+	TooLarge Status = "too_large"
 	// Unavailable: the control plane cannot decide now.
 	Unavailable Status = "unavailable"
 )

@@ -26,7 +26,14 @@ const (
 // Request queues a lease request. respond is called once, without a lock held:
 // from another goroutine, or at once when the queue is full or the service has
 // stopped.
+//
+// A message that exceeds the bounds is refused at once, also by Return.
 func (s *Service) Request(request *wire.LeaseRequest, respond func(wire.LeaseResponse)) {
+	if allocator.Exceeds(request.Reports, request.Needs) {
+		s.tooLarge(request.Session, len(request.Reports), len(request.Needs))
+		respond(allocator.TooLarge(request))
+		return
+	}
 	if !s.enqueue(func() bool { return s.batcher.AddRequest(request, respond) }) {
 		respond(allocator.Unavailable(request))
 	}
@@ -34,9 +41,20 @@ func (s *Service) Request(request *wire.LeaseRequest, respond func(wire.LeaseRes
 
 // Return queues a return; respond is called as Request calls it.
 func (s *Service) Return(ret *wire.Return, respond func(wire.ReturnResponse)) {
+	if allocator.Exceeds(ret.Reports, nil) {
+		s.tooLarge(ret.Session, len(ret.Reports), 0)
+		respond(wire.ReturnResponse{V: wire.Version, Status: wire.TooLarge})
+		return
+	}
 	if !s.enqueue(func() bool { return s.batcher.AddReturn(ret, respond) }) {
 		respond(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
 	}
+}
+
+// tooLarge records that a message was refused. Only a broken proxy, or one that is not ours, sends such messages.
+func (s *Service) tooLarge(session wire.SessionID, reports, waiters int) {
+	s.metrics.tooLarge.Inc()
+	s.log.Warn("lease message exceeds the bounds and was refused", slog.Int64("session", int64(session)), slog.Int("reports", reports), slog.Int("waiting_requests", waiters))
 }
 
 // enqueue adds a message to the batcher and wakes the goroutine that runs

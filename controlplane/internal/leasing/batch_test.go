@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
@@ -337,4 +338,37 @@ func TestProxyWithAWrongClockIsNotRegistered(t *testing.T) {
 			t.Errorf("a clock that is off by %s: got %+v, %v; want %s", off, got, err, wire.ClockDiffers)
 		}
 	}
+}
+
+// A message with more reports or needs than a proxy sends would make one transaction, and all messages that wait for it,
+// arbitrarily slow.
+func TestMessageBeyondTheBoundsIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, newFakeStore(100, 1))
+		r := newResponses()
+		for name, exceed := range map[string]func(*wire.LeaseRequest){
+			"reports":  func(q *wire.LeaseRequest) { q.Reports = make([]wire.LeaseReport, wire.MaxReports+1) },
+			"requests": func(q *wire.LeaseRequest) { q.Needs = make([][]wire.Need, wire.MaxWaiters+1) },
+			"needs":    func(q *wire.LeaseRequest) { q.Needs[0] = make([]wire.Need, wire.MaxNeeds+1) },
+		} {
+			large := request(1, 7)
+			exceed(large)
+			s.Request(large, r.request)
+			if got := <-r.requests; got.Status != wire.TooLarge || got.Number != 7 {
+				t.Errorf("%s: got %+v; want too_large", name, got)
+			}
+		}
+		ret := returning(1)
+		ret.Reports = make([]wire.LeaseReport, wire.MaxReports+1)
+		s.Return(ret, r.ret)
+		synctest.Wait()
+		s.Request(request(1, 1), r.request)
+		if !granted(<-r.requests) {
+			t.Error("a message within the bounds was refused")
+		}
+		if got := testutil.ToFloat64(s.metrics.tooLarge); got != 4 {
+			t.Errorf("%v messages were counted; want 4", got)
+		}
+	})
 }

@@ -9,7 +9,7 @@ import (
 
 type metrics struct {
 	batchSize, batchSeconds, announceSeconds, lookupSize prometheus.Histogram
-	refused, recalls, stale                              prometheus.Counter
+	refused, tooLarge, recalls, stale                    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -36,6 +36,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		recalls: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_recalls_sent_total", Help: "Recalls of idle units sent to proxies.",
+		}),
+		tooLarge: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_lease_messages_too_large_total", Help: "Lease requests and returns refused because they had more reports or needs than a proxy sends.",
 		}),
 		refused: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_lease_queue_refused_total", Help: "Lease requests, returns and key lookups refused because the queue was full.",

@@ -135,7 +135,7 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 func idleIn(reports []wire.LeaseReport, pool wire.PoolID) int64 {
 	for _, v := range reports {
 		if v.Pool == pool {
-			return v.Idle
+			return max(v.Idle, 0) // a negative number would be granted on top
 		}
 	}
 	return 0

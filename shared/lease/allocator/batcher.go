@@ -56,8 +56,11 @@ type Batcher struct {
 	running, stopped bool
 }
 
+// requestNumber identifies a lease request. The boot id is part of it: otherwise a proxy that guesses the session and the
+// number of another could have its own message, which is refused, decided in the place of the other's.
 type requestNumber struct {
 	RequestKey
+	bootID string
 	number int64
 }
 
@@ -139,7 +142,7 @@ func (m *message) from() (wire.SessionID, string) {
 }
 
 func numberOf(r *wire.LeaseRequest) requestNumber {
-	return requestNumber{RequestKey{r.Session, r.Account}, r.Number}
+	return requestNumber{RequestKey{r.Session, r.Account}, r.BootID, r.Number}
 }
 
 // Next returns the transaction to run now, or nil and the time at which Next
@@ -292,6 +295,19 @@ func (b *Batcher) unavailable(messages []*message) []func() {
 		}
 	}
 	return responses
+}
+
+// Exceeds reports whether a message has more reports or needs than a session
+// sends in one message. It must not be queued: the work of a transaction grows with
+// them, and other messages wait for it.
+func Exceeds(reports []wire.LeaseReport, needs [][]wire.Need) bool {
+	return len(reports) > wire.MaxReports || len(needs) > wire.MaxWaiters ||
+		slices.ContainsFunc(needs, func(request []wire.Need) bool { return len(request) > wire.MaxNeeds })
+}
+
+// TooLarge returns the response to a lease request that exceeds the bounds.
+func TooLarge(r *wire.LeaseRequest) wire.LeaseResponse {
+	return wire.LeaseResponse{V: wire.Version, Number: r.Number, Status: wire.TooLarge}
 }
 
 // Unavailable returns the response to a lease request that cannot be decided

@@ -171,3 +171,43 @@ func TestRepeatedRequestsShareOneDecision(t *testing.T) {
 		t.Error("the stopped batcher left a request without a response, or accepted another one")
 	}
 }
+
+// A process that guesses the session, account and number of another's lease request has its own message refused, and
+// changes nothing about the other.
+func TestRequestOfAnotherProcessIsNoRepetition(t *testing.T) {
+	t.Parallel()
+	b, batch := newTestBatcher(), oneSlotBatch()
+	batch.Allocator.Leases[LeaseKey{1, 1}].Returned, batch.Allocator.Pools[1].Free = 1, 1
+	batch.Sessions[2].BootID = "mine"
+	var got []wire.LeaseResponse
+	for _, boot := range []string{"other", "mine", "mine"} {
+		request := slotRequest(2, 1)
+		request.BootID = boot
+		b.AddRequest(request, func(r wire.LeaseResponse) { got = append(got, r) })
+	}
+	if n := commit(t, b, batch, 0); n != 2 || len(got) != 3 {
+		t.Fatalf("%d messages were decided with %d responses; want two with three", n, len(got))
+	}
+	if got[0].Status != wire.Fenced || got[1].Status != wire.Done || got[2].Status != wire.Done {
+		t.Errorf("got %+v; want fenced for the other process and decisions for the session's own", got)
+	}
+}
+
+func TestNegativeIdleUnitsAddNothingToAGrant(t *testing.T) {
+	t.Parallel()
+	grant := func(idle int64) int64 {
+		a := New()
+		a.Pools[1] = &Pool{ID: 1, Kind: wire.Balance, Account: "acc", Generation: 1, Total: 1600, Free: 1600}
+		request := &wire.LeaseRequest{
+			Session: 1, Account: "acc", Number: 1, Needs: [][]wire.Need{{{Pool: 1, Kind: wire.Balance, Amount: 10}}},
+			Reports: []wire.LeaseReport{{Pool: 1, Idle: idle}},
+		}
+		if r, decided := a.Decide(request, &PendingRequest{}); !decided || !r.Decisions[0].Granted {
+			t.Fatalf("got %+v", r)
+		}
+		return a.Leases[LeaseKey{1, 1}].Granted
+	}
+	if got, want := grant(-1_000_000), grant(0); got != want {
+		t.Errorf("granted %d to a session that reports less than no idle units; want %d", got, want)
+	}
+}

@@ -11,13 +11,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// maxReports bounds the lease reports of one message, beside those that a lease
-// request needs. The others are in the next Return.
-const maxReports = 200
-
-// maxWaiters bounds the waiters of one lease request.
-const maxWaiters = 64
-
 // Waiter is one request in a Holder: it waits, and is then granted, refused or
 // aborted. Its owner calls Release once if it was granted, or Cancel to stop
 // waiting.
@@ -254,7 +247,7 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 	if h.request != nil || len(h.queue) == 0 {
 		return nil
 	}
-	n := min(len(h.queue), maxWaiters)
+	n := min(len(h.queue), wire.MaxWaiters)
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.lastNumber++
 	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
@@ -270,7 +263,7 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 }
 
 // requestReports returns the reports of a lease request: those of the leases that
-// it needs, and then, up to maxReports, those that are due.
+// it needs, and then, up to wire.MaxReports, those that are due.
 func (h *Holder) requestReports() []wire.LeaseReport {
 	var needed []*lease
 	known := map[*lease]bool{}
@@ -282,7 +275,7 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 			}
 		}
 	}
-	return reports(append(needed, h.firstDue(maxReports-len(needed), known)...))
+	return reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
 }
 
 // reports returns the reports of leases, in the order of their pools.
@@ -361,7 +354,7 @@ func (h *Holder) update(l *lease, g wire.LeaseState, number int64) {
 func (h *Holder) admitCovered() (admitted []*Waiter) {
 	uncovered := 0
 	admit := func(w *Waiter) bool {
-		if !w.isWaiting() || uncovered >= maxWaiters {
+		if !w.isWaiting() || uncovered >= wire.MaxWaiters {
 			return false
 		}
 		if !h.covered(w.needs) {
@@ -547,7 +540,7 @@ func (h *Holder) NextReturn() *wire.Return {
 	if h.ret != nil {
 		return nil
 	}
-	due := h.firstDue(maxReports, nil)
+	due := h.firstDue(wire.MaxReports, nil)
 	if len(due) == 0 {
 		return nil
 	}

@@ -50,6 +50,15 @@ func (t *ResponseTime) failed(now time.Duration) time.Duration {
 	return time.Duration(t.failingSince.Load() - 1)
 }
 
+// failingFor returns for how long every attempt of the proxy has failed, zero if the
+// last one succeeded.
+func (t *ResponseTime) failingFor(now time.Duration) time.Duration {
+	if since := t.failingSince.Load(); since != 0 {
+		return now - time.Duration(since-1)
+	}
+	return 0
+}
+
 // observe adds a measurement. Of two concurrent measurements, one may be lost.
 func (t *ResponseTime) observe(took time.Duration) {
 	const weight = 8
@@ -84,8 +93,8 @@ type Queue struct {
 	decided []*Waiter
 	// usedAt is when Reserve was last called, forgetAt when settled leases are forgotten next; zero before Next was called.
 	usedAt, forgetAt time.Duration
-	// failing means that the last attempt to get a decision has failed, and so has every other of the proxy for a decision
-	// timeout.
+	// failing means that the last attempt to get a decision for this account has failed, and that every one of the proxy
+	// had failed for a decision timeout by then. The attempt is repeated, so that this does not outlive the outage.
 	failing bool
 	// ended means that the session has ended, and no request waits any more; closed that the control plane accepts no
 	// returns either.
@@ -130,7 +139,7 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	q.usedAt = now
 	w := q.holder.Reserve(needs)
 	switch {
-	case w.isWaiting() && q.failing:
+	case w.isWaiting() && q.failing && q.response.failingFor(now) >= q.timing.DecisionTimeout:
 		q.holder.Cancel(w)
 		w.state = aborted
 	case w.isWaiting():
@@ -152,12 +161,17 @@ func (q *Queue) Release(w *Waiter, cost int64) {
 // HandleResponse applies the response to a lease request that was sent at
 // sentAt. It reports whether the request need not be repeated any more.
 func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool {
-	if request != q.holder.request || !answers(request, r) {
+	if request != q.holder.request {
+		return false
+	}
+	if r.Status == wire.Wait || answers(request, r) { // a control plane works on the request
+		q.response.failingSince.Store(0)
+		q.failing = false
+	}
+	if !answers(request, r) {
 		return false
 	}
 	q.response.observe(now - sentAt)
-	q.response.failingSince.Store(0)
-	q.failing = false
 	q.decided = append(q.decided, q.holder.HandleResponse(r)...)
 	return true
 }
@@ -169,11 +183,12 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 // a replica may just be restarting. The lease request is repeated all the same,
 // because an earlier attempt may have been granted.
 func (q *Queue) RequestFailed(now time.Duration, request *wire.LeaseRequest) {
-	if request != q.holder.request || now-q.response.failed(now) < q.timing.DecisionTimeout {
+	if request != q.holder.request {
 		return
 	}
-	q.failing = true
-	q.decided = append(q.decided, q.holder.AbortWaiters()...)
+	if q.failing = now-q.response.failed(now) >= q.timing.DecisionTimeout; q.failing {
+		q.decided = append(q.decided, q.holder.AbortWaiters()...)
+	}
 }
 
 // answers reports whether a response has the decisions of a request, or says

@@ -151,3 +151,53 @@ func TestAllotmentsAdmitNearlyAllRequestsLocally(t *testing.T) {
 		t.Logf("%.1f %% of %d are admitted locally", 100*share, local+waited)
 	}
 }
+
+// While the control plane is back for another account, the requests of this one wait for their own response.
+func TestSuccessForAnotherAccountEndsTheAbortsAtOnce(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	other := NewQueue(NewHolder(1, "boot", "other"), q.timing, q.response)
+	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
+	needs := []wire.Need{need(1, wire.Balance, 10)}
+	q.Reserve(0, needs)
+	other.Reserve(0, []wire.Need{need(2, wire.Balance, 10)})
+	request := q.Next(0).Request
+	other.Next(0)
+	q.RequestFailed(0, request)
+	q.RequestFailed(2*time.Second, request)
+	if w := q.Reserve(2*time.Second, needs); !w.Aborted() {
+		t.Error("a request waits although nothing was decided for a decision timeout")
+	}
+	respond(t, other, a, 3*time.Second, 2*time.Second)
+	if w := q.Reserve(3*time.Second, needs); w.Aborted() {
+		t.Error("a request was aborted although the control plane decides requests of another account")
+	}
+	other.Reserve(3*time.Second, []wire.Need{need(2, wire.Balance, 1<<30)})
+	again := other.Next(3 * time.Second).Request
+	other.RequestFailed(3*time.Second, again) // the first failure of a new row
+	if w := q.Reserve(3*time.Second, needs); w.Aborted() {
+		t.Error("a request was aborted after the first failure")
+	}
+}
+
+// A replica that waits for a recall is at work: later failures are not the same outage.
+func TestResponseThatSaysToWaitEndsARowOfFailures(t *testing.T) {
+	t.Parallel()
+	q, _ := newTestQueue(t)
+	first := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	request := q.Next(0).Request
+	q.RequestFailed(0, request)
+	q.HandleResponse(time.Second, 0, request, &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Wait})
+	q.RequestFailed(2*time.Second-1, request)
+	if first.Aborted() {
+		t.Error("a request was aborted within a decision timeout of a response")
+	}
+	q.RequestFailed(4*time.Second, request)
+	if w := q.Reserve(4*time.Second, []wire.Need{need(1, wire.Balance, 10)}); !w.Aborted() {
+		t.Error("a request waits although nothing was decided for a decision timeout")
+	}
+	q.HandleResponse(5*time.Second, 0, request, &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Wait})
+	if w := q.Reserve(5*time.Second, []wire.Need{need(1, wire.Balance, 10)}); w.Aborted() {
+		t.Error("a request was aborted although a control plane is at work")
+	}
+}

@@ -321,11 +321,46 @@ func (w *world) checkNothingTaken(batch *allocator.Batch, ret *wire.Return, befo
 	}
 }
 
+// checkBounds checks that no transaction decides a message with more reports than
+// a session sends.
+func (w *world) checkBounds(s wire.SessionID, reports int) {
+	if reports > wire.MaxReports {
+		w.fail("a transaction decides a message of session %d with %d reports", s, reports)
+	}
+}
+
+// checkFenced checks the response to a lease request that its session has ended: an
+// active session must not end because of what another process has sent.
+func (w *world) checkFenced(request *wire.LeaseRequest, response *wire.LeaseResponse) {
+	stored := w.pg.sessions[request.Session]
+	if response.Status != wire.Fenced || w.oracle.lost || w.oracle.lossDeclared || stored == nil {
+		return
+	}
+	if stored.state == session.Active && stored.boot == request.BootID {
+		w.fail("I10: lease request %d of session %d is told that its session has ended, and it has not", request.Number, request.Session)
+	}
+}
+
+// checkAborted checks the waiters of a queue after an attempt to get a decision has
+// failed: they have stopped waiting if all attempts of the proxy have failed for a
+// decision timeout, and wait otherwise.
+func (w *world) checkAborted(q *accountQueue, since time.Duration) {
+	pointless := q.p.clock().Mono-since >= q.p.timing.DecisionTimeout
+	for waiter := range q.waiting {
+		switch {
+		case pointless && !waiter.Aborted() && !waiter.Granted() && !waiter.Refused():
+			w.fail("%s: a request waits although no control plane has decided anything since %s", q.p.name, since)
+		case !pointless && waiter.Aborted():
+			w.fail("%s: a request is aborted although attempts have failed only since %s", q.p.name, since)
+		}
+	}
+}
+
 // checkFencedGrants checks that a session that still holds leases learns of every
 // grant. It would not return units of which it knows nothing.
 func (w *world) checkFencedGrants(batch *allocator.Batch, request *wire.LeaseRequest, response *wire.LeaseResponse) {
 	last := batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
-	if r := batch.Sessions[request.Session]; response.Status != wire.Fenced || r == nil || !r.HoldsLeases() || last == nil || last.Number != request.Number {
+	if r := batch.Sessions[request.Session]; response.Status != wire.Fenced || r == nil || r.BootID != request.BootID || !r.HoldsLeases() || last == nil || last.Number != request.Number {
 		return
 	}
 	for _, d := range last.Response.Decisions {

@@ -107,6 +107,57 @@ func (w *world) forge() {
 	}}, func(wire.ReturnResponse) {})
 }
 
+// impersonate delivers a message of a faulty proxy that knows session, account and
+// numbers of another, but not the boot id of its process.
+func (w *world) impersonate() {
+	p, c, victim := w.proxies[w.r.IntN(len(w.proxies))], w.workingReplica(), w.customers[w.r.IntN(len(w.customers))]
+	q := p.queues[victim.name]
+	if c == nil || q == nil || p.session == 0 || w.oracle.lost || w.oracle.lossDeclared {
+		return
+	}
+	w.stats.count("messages of another process")
+	id, boot := p.session, p.boot+" made up"
+	done := func(what string, status wire.Status) {
+		if status == wire.Done {
+			w.fail("I10: %s of the process %q has an effect on session %d", what, boot, id)
+		}
+	}
+	pool := []wire.PoolID{victim.balance, victim.slots}[w.r.IntN(2)]
+	report := wire.LeaseReport{Pool: pool, Generation: madeUp}
+	if l := w.pg.leases[pool][id]; l != nil {
+		report.GrantedSeen, report.Returned = l.Granted, l.Granted
+	}
+	switch w.r.IntN(5) {
+	case 0, 1: // it guesses the number of the next lease request, or repeats the last one
+		c.request(&wire.LeaseRequest{
+			V: wire.Version, Session: id, BootID: boot, Account: victim.name, Number: q.queue.LastNumber() + w.r.Int64N(2), Reports: []wire.LeaseReport{report},
+			Needs: [][]wire.Need{{{Pool: victim.balance, Kind: wire.Balance, Amount: 1}}},
+		}, func(a wire.LeaseResponse) { done("a lease request", a.Status) })
+	case 2:
+		ret := &wire.Return{V: wire.Version, Session: id, BootID: boot, Account: victim.name, Reports: []wire.LeaseReport{report}}
+		c.takeReturn(ret, func(a wire.ReturnResponse) { done("a return", a.Status) })
+	case 3:
+		c.heartbeat(&wire.HeartbeatRequest{V: wire.Version, Session: id, BootID: boot, AppliedRevision: madeUp}, func(a wire.HeartbeatResponse) { done("a heartbeat", a.Status) })
+	case 4:
+		c.close(&wire.CloseRequest{V: wire.Version, Session: id, BootID: boot}, func(wire.CloseResponse) {})
+	}
+}
+
+// flood delivers a message of a faulty proxy with more reports than one sends.
+func (w *world) flood() {
+	p, c := w.proxies[w.r.IntN(len(w.proxies))], w.workingReplica()
+	if c == nil || p.session == 0 {
+		return
+	}
+	w.stats.count("messages beyond the bounds")
+	reports := make([]wire.LeaseReport, wire.MaxReports+1)
+	c.takeReturn(&wire.Return{V: wire.Version, Session: p.session, BootID: p.boot, Account: w.customers[0].name, Reports: reports}, func(a wire.ReturnResponse) {
+		if a.Status != wire.TooLarge {
+			w.fail("a message with %d reports is answered %s", len(reports), a.Status)
+		}
+	})
+}
+
 // halt stops a process for a while, or suspends its machine.
 func (w *world) halt(p *proxy, c *replica, suspend bool) {
 	a := &p.actor

@@ -49,7 +49,7 @@ type Profile struct {
 	Keeps rollback.Keeps
 	// ClockSkew is the greatest error of the clocks of Postgres servers.
 	ClockSkew time.Duration
-	// ForgeEvery is the interval of reports that a faulty proxy makes up.
+	// ForgeEvery is the interval of the messages of a faulty proxy.
 	ForgeEvery time.Duration
 	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool

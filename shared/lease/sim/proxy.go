@@ -37,6 +37,9 @@ type proxy struct {
 	allQueues    []*accountQueue
 	timing       holder.Timing
 	responseTime holder.ResponseTime
+	// failing means that every attempt to get a decision has failed since failingSince, by the proxy's own clock.
+	failing      bool
+	failingSince time.Duration
 	// lastNumber is the greatest number of a lease request of the queues that were dropped.
 	lastNumber int64
 	// running are the granted requests, in order. reserved and started count the units of spool capacity of requests that
@@ -98,6 +101,7 @@ func (p *proxy) start() {
 	p.invalidations = session.Invalidations{}
 	p.invalidations.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
+	p.failing = false
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
 	p.timing.IdleTimeout = w.rules.IdleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false

@@ -153,21 +153,36 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
+		q.p.w.checkFenced(outstanding, &a)
+		if request, _ := q.queue.Outstanding(); request == outstanding && (a.Status == wire.Wait || a.Status == wire.Fenced || a.Status == wire.Done) {
+			q.p.failing, q.p.failingSince = false, 0
+		}
 		if q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
 			q.pump()
 		} else if a.Status == wire.Unavailable {
-			q.queue.RequestFailed(q.p.clock().Mono, outstanding)
-			q.pump()
+			q.requestFailed(outstanding)
 		}
 	}, nil)
 	if !slices.ContainsFunc(q.p.w.replicas, func(c *replica) bool { return c.alive }) { // the bus says that nobody takes the message
 		q.p.w.stats.count("messages that no control plane takes")
 		q.p.after(q.p.w.between(0, time.Millisecond), func() {
-			q.queue.RequestFailed(q.p.clock().Mono, outstanding)
-			q.pump()
+			q.requestFailed(outstanding)
 		})
 	}
+}
+
+// requestFailed records that an attempt to get a decision has failed at once.
+func (q *accountQueue) requestFailed(outstanding *wire.LeaseRequest) {
+	p, now := q.p, q.p.clock().Mono
+	if request, _ := q.queue.Outstanding(); request == outstanding {
+		if !p.failing {
+			p.failing, p.failingSince = true, now
+		}
+		defer q.pump()
+		defer p.w.checkAborted(q, p.failingSince)
+	}
+	p.w.rules.RequestFailed(q.queue, now, outstanding)
 }
 
 // maxMessage bounds a message, in bytes. It is a sixty-fourth of the limit of NATS.

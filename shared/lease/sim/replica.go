@@ -149,7 +149,11 @@ func (c *replica) commit(name string, commit rollback.Transaction, do func(d *da
 
 // request queues a lease request of a proxy.
 func (c *replica) request(request *wire.LeaseRequest, respond func(wire.LeaseResponse)) {
-	if !c.batcher.AddRequest(request, respond) {
+	if c.w.rules.Exceeds(request.Reports, request.Needs) {
+		respond(allocator.TooLarge(request))
+		return
+	}
+	if !c.w.rules.AddRequest(c.batcher, request, respond) {
 		c.w.stats.count("messages refused by a full queue")
 		respond(allocator.Unavailable(request))
 		return
@@ -159,6 +163,10 @@ func (c *replica) request(request *wire.LeaseRequest, respond func(wire.LeaseRes
 
 // takeReturn queues a return of a proxy.
 func (c *replica) takeReturn(ret *wire.Return, respond func(wire.ReturnResponse)) {
+	if c.w.rules.Exceeds(ret.Reports, nil) {
+		respond(wire.ReturnResponse{V: wire.Version, Status: wire.TooLarge})
+		return
+	}
 	if !c.batcher.AddReturn(ret, respond) {
 		c.w.stats.count("messages refused by a full queue")
 		respond(wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable})
@@ -216,6 +224,7 @@ type decider struct {
 
 // ApplyReturn implements allocator.Decider.
 func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
+	d.c.w.checkBounds(ret.Session, len(ret.Reports))
 	before := freeUnits(d.batch)
 	response := d.c.w.rules.ApplyReturn(d.batch, ret)
 	d.c.w.checkNothingTaken(d.batch, ret, before)
@@ -226,6 +235,7 @@ func (d *decider) ApplyReturn(ret *wire.Return) wire.ReturnResponse {
 // Decide implements allocator.Decider.
 func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool) {
 	w := d.c.w
+	w.checkBounds(request.Session, len(request.Reports))
 	before := d.batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
 	response, recalling := w.rules.Decide(d.batch, request, pending, func(b *allocator.Batch) { w.rules.Policy(b, request, applyPolicy) })
 	if response == nil {
@@ -466,6 +476,9 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 		}
 		if w.rules.CloseSession(t, r, settled) {
 			status = wire.Done
+		}
+		if t.State != before && t.BootID != r.BootID {
+			w.fail("I10: session %d of the process %s is closed by the process %s", r.Session, t.BootID, r.BootID)
 		}
 		if d.sessions[r.Session] == nil {
 			return

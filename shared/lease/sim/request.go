@@ -151,6 +151,12 @@ func (p *proxy) admit(r *request) {
 	case r.waiter.Granted():
 		w.stats.count("admissions without a lease request")
 		p.granted(r)
+	case r.waiter.Aborted():
+		w.stats.count("requests aborted at once")
+		p.reserved--
+		if !p.failing || p.clock().Mono-p.failingSince < p.timing.DecisionTimeout {
+			w.fail("%s: a request is aborted at once although a control plane has decided something within the decision timeout", p.name)
+		}
 	default:
 		q.waiting[r.waiter] = r
 		q.pump()

@@ -20,6 +20,8 @@ type Rules struct {
 	Profile string
 
 	// The steps of the control plane.
+	Exceeds           func(reports []wire.LeaseReport, needs [][]wire.Need) bool
+	AddRequest        func(b *allocator.Batcher, request *wire.LeaseRequest, respond func(wire.LeaseResponse)) bool
 	Decide            func(d *allocator.Batch, op *wire.LeaseRequest, pending *allocator.PendingRequest, applyPolicy func(*allocator.Batch)) (*wire.LeaseResponse, bool)
 	Policy            func(b *allocator.Batch, request *wire.LeaseRequest, apply func(*allocator.Batch))
 	ApplyReturn       func(d *allocator.Batch, r *wire.Return) wire.ReturnResponse
@@ -59,6 +61,7 @@ type Rules struct {
 	GateBefore       func(e holder.AdmissionGate) (holder.Outcome, error)
 	GateAfter        func(e holder.AdmissionGate) holder.Outcome
 	HandleResponse   func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
+	RequestFailed    func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
 	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
 	Release          func(q *holder.Queue, t *holder.Waiter, cost int64)
 	EndSession       func(q *holder.Queue)
@@ -83,6 +86,7 @@ func CorrectIn(profile string) *Rules {
 // Correct returns the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
+		Exceeds: allocator.Exceeds, AddRequest: (*allocator.Batcher).AddRequest,
 		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,
 		MarkInserted:      (*settlement.Batch).MarkInserted,
 		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
@@ -108,6 +112,7 @@ func Correct() *Rules {
 		GateBefore:      holder.AdmissionGate.Before,
 		GateAfter:       holder.AdmissionGate.After,
 		HandleResponse:  (*holder.Queue).HandleResponse,
+		RequestFailed:   (*holder.Queue).RequestFailed,
 		HandleRecall:    (*holder.Queue).HandleRecall,
 		Release:         (*holder.Queue).Release,
 		EndSession:      (*holder.Queue).EndSession,

@@ -137,6 +137,8 @@ func (w *world) build() {
 	w.every(f.FaultEvery, w.breakSomething)
 	if f.ForgeEvery > 0 {
 		w.every(f.ForgeEvery, w.forge)
+		w.every(f.ForgeEvery, w.impersonate)
+		w.every(4*f.ForgeEvery, w.flood)
 	}
 	if f.LoseCommits > 0 {
 		w.backUp()

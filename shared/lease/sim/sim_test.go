@@ -30,6 +30,7 @@ func TestInvariantsHold(t *testing.T) {
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 		"accounts whose idle units are used in an outage", "unused queues dropped", "reports made up",
+		"messages of another process", "messages beyond the bounds", "requests aborted at once",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("no seed of %d has %s, so they are not tested", seedsInTest, what)
