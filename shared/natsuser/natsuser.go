@@ -110,7 +110,7 @@ func ForControlPlane() User {
 			subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
 			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
-			"$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
+			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
 			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".>",
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.VideoJobStream + ".>",

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -26,6 +27,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	if err := b.Ready(ctx); err != nil {
 		return facts, err
 	}
+	facts.Permissions = b.permissions(ctx)
 	replicas := max(b.cfg.Replicas, 1)
 	for _, wanted := range []struct {
 		config   jetstream.StreamConfig
@@ -53,6 +55,34 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 		}
 	}
 	return facts, nil
+}
+
+// infoTimeout bounds the question for one's own permissions, which some servers do
+// not answer: old ones, and those that do not allow the question.
+const infoTimeout = time.Second
+
+// permissions compares the permissions of this connection's user with those of the
+// control plane. It returns nil if the server does not tell them.
+func (b *Bus) permissions(ctx context.Context) *diagnosis.NATSPermissions {
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	answer, err := b.nc.RequestWithContext(ctx, natsuser.InfoSubject, nil)
+	if err != nil {
+		return nil
+	}
+	var info struct {
+		Data *struct {
+			User        string                `json:"user"`
+			Permissions *natsuser.Permissions `json:"permissions"`
+		} `json:"data"`
+	}
+	if json.Unmarshal(answer.Data, &info) != nil || info.Data == nil {
+		return nil
+	}
+	p := &diagnosis.NATSPermissions{User: info.Data.User}
+	wanted := natsuser.ForControlPlane()
+	p.Missing, p.Extra = wanted.Compare(info.Data.Permissions)
+	return p
 }
 
 // diagnoseStream compares one stream with its wanted settings. It also measures

@@ -17,6 +17,8 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -79,6 +81,29 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	}
 	if !got[1].ConsumerMissing || !got[3].Missing {
 		t.Errorf("deleted consumer and bucket are not reported as missing: %+v", got[1:])
+	}
+}
+
+func TestDiagnoseComparesThePermissionsOfTheUser(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.connectReplica(recoverystore.New(p.db)) // declares the streams
+	connect := func(user string) *diagnosis.NATSPermissions {
+		t.Helper()
+		b, err := bus.Connect(bus.Config{URL: p.server.URL(), User: user, Password: natstest.Password}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		return diagnose(t, b).Permissions
+	}
+	want := &diagnosis.NATSPermissions{User: natsuser.ControlPlane}
+	if diff := cmp.Diff(want, connect(natsuser.ControlPlane)); diff != "" {
+		t.Errorf("the control plane's own user (-want +got):\n%s", diff)
+	}
+	want = &diagnosis.NATSPermissions{User: "all", Extra: []string{"publish >", "subscribe >"}}
+	if diff := cmp.Diff(want, connect("all")); diff != "" {
+		t.Errorf("a user that may do everything (-want +got):\n%s", diff)
 	}
 }
 

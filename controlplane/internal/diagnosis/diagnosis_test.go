@@ -31,7 +31,7 @@ func sound() *world {
 			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, ControlPlanes: 2, SecretsByMasterKey: map[string]int64{"m1": 3},
 			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
 		},
-		nats: diagnosis.NATS{Version: "2.15", Streams: []diagnosis.Stream{
+		nats: diagnosis.NATS{Version: "2.15", Permissions: &diagnosis.NATSPermissions{User: "controlplane"}, Streams: []diagnosis.Stream{
 			{Name: "MGW_USAGE", Replicas: 3, Wanted: 3, Consumer: "settler", Usage: true},
 			{Name: "KV_mgw_catalog", Replicas: 3, Wanted: 3},
 		}},
@@ -120,6 +120,9 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"stream gone", func(w *world) { w.nats.Streams[1].Missing = true }, "failure nats exists"},
 		{"stream changed", func(w *world) { w.nats.Streams[0].Differences = []string{"max_age is 1s"} }, "failure nats settings"},
 		{"consumer gone", func(w *world) { w.nats.Streams[0].ConsumerMissing = true }, "failure nats consumer"},
+		{"permission missing", func(w *world) { w.nats.Permissions.Missing = []string{"publish x"} }, "failure nats permissions"},
+		{"permission too many", func(w *world) { w.nats.Permissions.Extra = []string{"publish >"} }, "warning nats permissions"},
+		{"permissions not told", func(w *world) { w.nats.Permissions = nil }, "warning nats permissions"},
 		{"replica behind", func(w *world) { w.nats.Streams[0].Offline = 1 }, "warning nats followers"},
 		{"fewer replicas", func(w *world) { w.nats.Streams[1].Replicas = 1 }, "warning nats replicas"},
 		{"one server, not known whether it syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted = 1, 1 }, "warning nats sync"},

@@ -13,10 +13,19 @@ type NATS struct {
 	// Skew is the server's clock less ours; Uncertainty is the possible error of it.
 	Skew, Uncertainty time.Duration
 	Streams           []Stream
+	// Permissions describes the permissions of the user of this connection; nil if they cannot be read.
+	Permissions *NATSPermissions
 	// SyncAlways reports whether messages are synced to disk before they are acknowledged; nil if unknown.
 	SyncAlways *bool
 	// SyncError is the error by which SyncAlways could not be read; empty if it was not tried.
 	SyncError string
+}
+
+// NATSPermissions compares the permissions of a user of NATS with those of the control plane.
+type NATSPermissions struct {
+	User string
+	// Missing are the permissions that the user lacks, Extra those beyond the control plane's.
+	Missing, Extra []string
 }
 
 // Stream is a stream, or the stream of a bucket.
@@ -48,6 +57,7 @@ func checkNATS(n *NATS, now time.Time) []Finding {
 	add := collect("nats")
 	add.check(false, OK, "reachable", "", "server "+n.Version, "", "")
 	add.skew("", n.Skew, n.Uncertainty, "The ages of messages are computed with this clock.")
+	add.add(permissions(n.Permissions))
 	for i := range n.Streams {
 		s := &n.Streams[i]
 		add.check(s.Missing, Failure, "exists", s.Name, map[bool]string{true: "does not exist", false: "exists"}[s.Missing],
@@ -72,6 +82,25 @@ func checkNATS(n *NATS, now time.Time) []Finding {
 		}
 	}
 	return add.findings
+}
+
+// permissions reports whether the control plane may do in NATS what it must, and no more.
+func permissions(p *NATSPermissions) Finding {
+	f := Finding{Area: "nats", Check: "permissions", Status: OK, Advice: "`gwctl nats-users` prints the users with their permissions for the configuration of NATS."}
+	switch {
+	case p == nil:
+		f.Status, f.Detail = Warning, "the server does not tell the permissions of the user"
+		f.Meaning = "If the user lacks a permission, what needs it fails; if it has more than it needs, so does everyone who steals its password."
+	case len(p.Missing) > 0:
+		f.Status, f.Detail = Failure, fmt.Sprintf("the user %q may not %s", p.User, strings.Join(p.Missing, ", "))
+		f.Meaning = "What the control plane does with these subjects fails."
+	case len(p.Extra) > 0:
+		f.Status, f.Detail = Warning, fmt.Sprintf("the user %q may also %s", p.User, strings.Join(p.Extra, ", "))
+		f.Meaning = "The control plane does not need that. With a stolen password, streams can be deleted, or messages of proxies be read and made up."
+	default:
+		f.Detail, f.Advice = fmt.Sprintf("the user %q has the permissions of the control plane and no others", p.User), ""
+	}
+	return f
 }
 
 func joinDifferences(differences []string) string {
