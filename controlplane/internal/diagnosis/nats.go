@@ -86,7 +86,7 @@ func checkNATS(n *NATS, now time.Time) []Finding {
 
 // permissions reports whether the control plane may do in NATS what it must, and no more.
 func permissions(p *NATSPermissions) Finding {
-	f := Finding{Area: "nats", Check: "permissions", Status: OK, Advice: "`gwctl nats-users` prints the users with their permissions for the configuration of NATS."}
+	f := Finding{Area: "nats", Check: "permissions", Status: OK, Advice: "`gwctl nats-permissions` prints the users with their permissions for the configuration of NATS."}
 	switch {
 	case p == nil:
 		f.Status, f.Detail = Warning, "the server does not tell the permissions of the user"
