@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
@@ -104,4 +105,51 @@ func newest(update string) string {
 		return update + and + "settled_at > now() - interval '10 minutes'"
 	}
 	return update + and + "transaction_id in (select id from ledger_transactions where created_at > now() - interval '10 minutes')"
+}
+
+// The replica that updates the stored sums holds a lock for that. The others check with the sums that they find, and one
+// of them updates the sums when the first has died.
+func TestLedgerCheckGoesOnWhenTheReplicaThatUpdatesTheSumsDies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	store, pool := ledgerstore.New(w.db), w.db.Pool()
+	summedUntil := func() (moment time.Time) {
+		t.Helper()
+		check(t, pool.QueryRow(t.Context(), "select summed_until from ledger_check_state").Scan(&moment))
+		return moment
+	}
+	compare := func() {
+		t.Helper()
+		report, err := store.CheckChanged(t.Context())
+		check(t, err)
+		if got := differing(report); got != "" || len(report.Checks) == 0 {
+			t.Errorf("%d checks, which found %s", len(report.Checks), got)
+		}
+	}
+	check(t, w.post(t.Context(), &w.accounts[0], ledger.Credit, money.Unit))
+	compare()
+	_, err := pool.Exec(t.Context(), "update ledger_check_state set summed_until = summed_until - interval '2 hours'")
+	check(t, err)
+	old := summedUntil()
+
+	first, err := pool.Acquire(t.Context())
+	check(t, err)
+	defer first.Release()
+	var pid int
+	var locked bool
+	_, err = first.Exec(t.Context(), "begin")
+	check(t, err)
+	check(t, first.QueryRow(t.Context(), "select pg_backend_pid(), pg_try_advisory_xact_lock(7310013)").Scan(&pid, &locked))
+	check(t, w.charge(t.Context(), &w.accounts[0], 5))
+	compare()
+	if got := summedUntil(); !locked || !got.Equal(old) {
+		t.Errorf("the sums were updated to %v while another replica does it", got)
+	}
+
+	_, err = pool.Exec(t.Context(), "select pg_terminate_backend($1, 10000)", pid) // waits for the end
+	check(t, err)
+	compare()
+	if got := summedUntil(); !got.After(old) {
+		t.Error("nobody updates the sums after the death of the replica that did it")
+	}
 }

@@ -99,7 +99,7 @@ func abortMutations() []Mutation {
 				q.RequestFailed(now+time.Hour, request)
 			}
 		}},
-		{"a response that says to wait does not end a row of failures", 400, func(r *Rules) {
+		{"a response that says to wait does not end a row of failures", 60, func(r *Rules) {
 			r.HandleResponse = func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, a *wire.LeaseResponse) bool {
 				return a.Status != wire.Wait && q.HandleResponse(now, sentAt, request, a)
 			}
