@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -68,13 +69,24 @@ func (e *Error) WithCause(cause error) *Error {
 	return &c
 }
 
-// Error returns the text for the log, with the cause.
+// Error returns the text for the log, with the cause. It has no words of the
+// client, such as the name of a model or of a member of the body: messages repeat
+// them in quotes, and everything from the first to the last quote is left out.
 func (e *Error) Error() string {
-	text := strconv.Itoa(e.Status) + " " + string(e.Code) + ": " + e.Message
+	text := strconv.Itoa(e.Status) + " " + string(e.Code) + ": " + withoutQuoted(e.Message)
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()
 	}
 	return text
+}
+
+func withoutQuoted(text string) string {
+	const quotes = "'\""
+	first, last := strings.IndexAny(text, quotes), strings.LastIndexAny(text, quotes)
+	if first == last { // none, or an apostrophe
+		return text
+	}
+	return text[:first+1] + "…" + text[last:]
 }
 
 // Unwrap returns the cause.

@@ -80,3 +80,19 @@ func TestRetryAfterAndPermanence(t *testing.T) {
 		}
 	}
 }
+
+// Clients write prompts into any place of a body. What a message repeats of it reaches the client, and not the log.
+func TestLogTextHasNoWordsOfTheClient(t *testing.T) {
+	t.Parallel()
+	for message, want := range map[string]string{
+		"The model 'my secret' does not exist.":                               "404 model_not_found: The model '…' does not exist.",
+		`The parameter "my secret" is required.`:                              `404 model_not_found: The parameter "…" is required.`,
+		"The model 'it's my 'secret'' is not the account's.":                  "404 model_not_found: The model '…'s.",
+		"The rest of this API key's spend limit is reserved: 0.1 is reserved": "404 model_not_found: The rest of this API key's spend limit is reserved: 0.1 is reserved",
+		"Plain.": "404 model_not_found: Plain.",
+	} {
+		if got := New(404, ModelNotFound, message).Error(); got != want {
+			t.Errorf("got %q; want %q", got, want)
+		}
+	}
+}
