@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,5 +96,47 @@ func TestDashboardsAreRenderedAsInTheirFiles(t *testing.T) {
 		if o.Metadata.Labels["grafana_dashboard"] != "1" || o.Metadata.Annotations["grafana_folder"] != "Gateway" {
 			t.Errorf("%s has the labels %v and annotations %v", o.Metadata.Name, o.Metadata.Labels, o.Metadata.Annotations)
 		}
+	}
+}
+
+// TestJobsHaveTheNamesOfTheRules: the rules and dashboards select the jobs of the two planes by the ends of their names.
+func TestJobsHaveTheNamesOfTheRules(t *testing.T) {
+	t.Parallel()
+	decoder := yaml.NewDecoder(bytes.NewReader(render(t, "defaults", "--set", "serviceMonitor.enabled=true")))
+	type object struct {
+		Kind     string
+		Metadata struct{ Labels map[string]string }
+		Spec     struct {
+			JobLabel string `yaml:"jobLabel"`
+			Selector selector
+		}
+	}
+	var monitors, services []object
+	for {
+		var o object
+		err := decoder.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch o.Kind {
+		case "ServiceMonitor":
+			monitors = append(monitors, o)
+		case "Service":
+			services = append(services, o)
+		}
+	}
+	var jobs []string
+	for _, m := range monitors {
+		for _, s := range services {
+			if m.Spec.Selector.matches(s.Metadata.Labels) {
+				jobs = append(jobs, s.Metadata.Labels[m.Spec.JobLabel])
+			}
+		}
+	}
+	if want := []string{"controlplane", "dataplane"}; !slices.Equal(jobs, want) {
+		t.Errorf("the jobs are %q; want %q", jobs, want)
 	}
 }

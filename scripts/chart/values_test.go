@@ -117,8 +117,11 @@ func TestImagesComeFromANamedRegistry(t *testing.T) {
 		repository string
 		ok         bool
 	}{
-		{"registry.example.com/controlplane", true}, {"localhost/controlplane", true},
-		{"modelgateway/controlplane", false}, {"controlplane", false}, {"modelgateway/control.plane", false},
+		{"registry.example.com/controlplane", true},
+		{"localhost/controlplane", true},
+		{"modelgateway/controlplane", false},
+		{"controlplane", false},
+		{"modelgateway/control.plane", false},
 	} {
 		args := withValues("defaults", "template", "release", chartDir)
 		args = append(append(args, named...), "controlplane.image.repository="+test.repository)

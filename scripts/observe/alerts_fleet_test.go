@@ -30,12 +30,22 @@ var fleetAlertTests = []alertTest{
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+9x125", "0+99x125"},
 	}, []firing{{"provider=one", "10% of the answers of one are errors without a rule in the classifier."}}},
 
-	{"MgwProxyNotReady", "6m", []history{
-		{`mgw_ready{instance="a"}`, "0+0x6", "0+0x6"},
-		{`mgw_draining{instance="a"}`, "0+0x6", "1+0x6"},
-		{`mgw_ready{instance="b"}`, "1+0x6", "0 0 1 1 1 0 0"},
-		{`mgw_draining{instance="b"}`, "0+0x6", "0+0x6"},
-	}, []firing{{"instance=a", "a serves no requests."}}},
+	{"MgwNotReady", "6m", []history{
+		{`mgw_ready{job="dataplane",instance="a"}`, "0+0x6", "0+0x6"},
+		{`mgw_draining{job="dataplane",instance="a"}`, "0+0x6", "1+0x6"},
+		{`mgw_ready{job="controlplane",instance="b"}`, "1+0x6", "0 0 1 1 1 0 0"},
+	}, []firing{{"job=dataplane,instance=a", "a of dataplane gets no requests."}}},
+	{"MgwNATSDisconnected", "3m", []history{
+		{`mgw_nats_connected{job="controlplane",instance="a"}`, "0+0x3", "1+0x3"},
+		{`mgw_nats_connected{job="dataplane",instance="b"}`, "1+0x3", "1 0 1 0"},
+	}, []firing{{"job=controlplane,instance=a", "a of controlplane has no connection to NATS."}}},
+	{"MgwJobFails", "140m", []history{ // another replica succeeds, and jobs run at least once an hour
+		{`mgw_job_last_success_timestamp_seconds{name="archive",instance="a"}`, "0+0x140", "0+0x140"},
+		{`mgw_job_last_success_timestamp_seconds{name="archive",instance="b"}`, "60+0x140", "3600+0x140"},
+	}, []firing{{"name=archive", "archive last succeeded 2h 19m 0s ago."}}},
+	{"MgwPostgresPoolFull", "11m", []history{
+		{`mgw_postgres_pool_wait_seconds_total{pool="admin",instance="a"}`, "0+120x11", "0+20x11"},
+	}, []firing{{"pool=admin,instance=a", "Operations of the pool admin on a wait 2s in each second, all together."}}},
 	{"MgwOutboxOld", "3m", []history{
 		{`mgw_outbox_oldest_age_seconds{pod="a"}`, "31+60x3", "0 40 0 0"},
 	}, one("The oldest catalog change has waited for 3m 31s.")},

@@ -77,6 +77,10 @@ var alertTests = []alertTest{
 		{`mgw_usage_estimated_total{provider="one",pod="a"}`, "0+2x80", "0+1x80"},
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
 	}, []firing{{"provider=one", "2% of the answers of one are charged by an estimate."}}},
+	{"MgwNegativeBalances", "125m", []history{
+		{`mgw_negative_balance{instance="a"}`, "30+0x125", "10+0x125"},
+		{`mgw_charged_total{model="m",instance="b"}`, "0+10x125", "0+10x125"},
+	}, one("Accounts with negative balances owe 30 currency units, more than 1 % of the charges of a day.")},
 	{"MgwSpoolFills", "6m", []history{
 		{`mgw_spool_used_capacity{instance="a"}`, "71+0x6", "69+0x6"},
 		{`mgw_spool_capacity{instance="a"}`, "100+0x6", "100+0x6"},

@@ -173,6 +173,11 @@ func money() Dashboard {
 			graph("Reservations and charges", "", "Reservations of finished requests and their charges, in currency units per minute.",
 				Query{"60 * " + rate("mgw_reserved_total", ""), "reserved"}, Query{"60 * " + rate("mgw_charged_total", ""), "charged"}),
 		}},
+		{"Balances", []Panel{
+			graph("Accounts", "", "Accounts by the state of their balance: negative, exhausted, low or sufficient.", Query{highest("mgw_accounts", "state"), "{{state}}"}),
+			graph("Negative balances", "", "Sum of the negative balances, in currency units: credit that nobody wanted to give.",
+				Query{highest("mgw_negative_balance", ""), "owed"}),
+		}},
 		{"Usage on its way", []Panel{
 			graph("Oldest unsettled usage", "s", "Time since the request of the oldest unsettled usage event finished, by proxy.",
 				Query{highest("mgw_usage_oldest_unsettled_seconds", "instance"), "{{instance}}"}),
@@ -193,17 +198,22 @@ func money() Dashboard {
 				Query{highest("mgw_settlement_lag_seconds", ""), "lag"}),
 			graph("Quarantine", "", "Usage events that could not be settled and wait for an operator.", Query{highest("mgw_quarantine_open_events", ""), "open"}),
 		}},
-		{"Ledger check", []Panel{
-			graph("Result", "", "1 if the last ledger check of a scope found no difference, 0 if it did.", Query{"min by (scope) (mgw_ledger_check_ok)", "{{scope}}"}),
-			graph("Differing rows", "", "Rows that violated an invariant in the last ledger check, by check.",
-				Query{highest("mgw_ledger_check_differing_rows", "check"), "{{check}}"}),
-			graph("Age and duration", "s", "Time since the last ledger check of a scope, and its duration.",
-				Query{"time() - " + highest("mgw_ledger_check_timestamp_seconds", "scope"), "age {{scope}}"},
-				Query{highest("mgw_ledger_check_duration_seconds", "scope"), "duration {{scope}}"}),
-			graph("Cluster epoch", "", "Declared losses of Postgres commits, plus one. It rises when Postgres loses commits.",
-				Query{highest("mgw_cluster_epoch", ""), "epoch"}),
-			graph("Declared losses", "", "Losses of Postgres commits that were declared within an hour.", Query{sum("increase(mgw_cluster_losses_total[1h])", ""), "losses"}),
-			graph("Recovery wait", "s", "Time until units are granted again after a declared loss.", Query{highest("mgw_recovery_wait_seconds", ""), "wait"}),
-		}},
+		ledgerCheck(),
+	}}
+}
+
+// ledgerCheck returns the row on the ledger check and on losses of commits.
+func ledgerCheck() Row {
+	return Row{"Ledger check", []Panel{
+		graph("Result", "", "1 if the last ledger check of a scope found no difference, 0 if it did.", Query{"min by (scope) (mgw_ledger_check_ok)", "{{scope}}"}),
+		graph("Differing rows", "", "Rows that violated an invariant in the last ledger check, by check.",
+			Query{highest("mgw_ledger_check_differing_rows", "check"), "{{check}}"}),
+		graph("Age and duration", "s", "Time since the last ledger check of a scope, and its duration.",
+			Query{"time() - " + highest("mgw_ledger_check_timestamp_seconds", "scope"), "age {{scope}}"},
+			Query{highest("mgw_ledger_check_duration_seconds", "scope"), "duration {{scope}}"}),
+		graph("Cluster epoch", "", "Declared losses of Postgres commits, plus one. It rises when Postgres loses commits.",
+			Query{highest("mgw_cluster_epoch", ""), "epoch"}),
+		graph("Declared losses", "", "Losses of Postgres commits that were declared within an hour.", Query{sum("increase(mgw_cluster_losses_total[1h])", ""), "losses"}),
+		graph("Recovery wait", "s", "Time until units are granted again after a declared loss.", Query{highest("mgw_recovery_wait_seconds", ""), "wait"}),
 	}}
 }

@@ -31,7 +31,7 @@ type job struct {
 func newJobs(log *slog.Logger, reg prometheus.Registerer) *jobs {
 	return &jobs{log: log, succeeded: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "mgw_job_last_success_timestamp_seconds", Help: "Unix time of the last success of a background job in this replica; until the first, when the jobs were started.",
-	}, []string{"job"})}
+	}, []string{"name"})} // not "job", which is a label of Prometheus itself
 }
 
 func (j *jobs) every(name string, every time.Duration, run func(context.Context) error) {
