@@ -120,6 +120,9 @@ func Main(m *testing.M, options Options) int {
 // AdminURL returns the base URL of the admin API, for clients with tokens of their own.
 func (r *Rig) AdminURL() string { return r.stack.State().AdminURL }
 
+// AdminToken returns the bootstrap token, for clients other than Admin.
+func (r *Rig) AdminToken() string { return r.stack.State().AdminToken }
+
 // stop stops the stack. It keeps the logs if a test failed.
 func (r *Rig) stop(failed bool) error {
 	err := r.stack.Stop(context.Background())
