@@ -73,7 +73,7 @@ test/costs: ## tests of the allocations per request and the memory of a waiting 
 # packages; each test clones a database of its own. Results are not cached
 # (-count=1), because the cache does not see the programs that tests build.
 .PHONY: test/race
-test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks $(TOOLS)/promtool ## all tests, with the race detector and a real Postgres
+test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/compose-spec $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks $(TOOLS)/promtool ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
 	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
 
@@ -92,6 +92,13 @@ clients/update: ## pin the newest versions of the clients of make test/clients
 			$$(node -p "Object.keys(require('./package.json').dependencies).map((name) => name + '@latest').join(' ')"); \
 	done
 	@cd scripts/clients/gosdk && GOWORK=off go get $$(GOWORK=off go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@latest{{end}}' all) && GOWORK=off go mod tidy
+
+# PREVIOUS is a tag or commit to upgrade from. Without it, both versions are of this commit. It needs root on Linux, 4 GB of
+# disk for the build of Kubernetes, and half an hour on two cores the first time, so CI does not run it.
+PREVIOUS ?= HEAD
+.PHONY: test/cluster
+test/cluster: $(TOOLS)/helm ## operate the chart on a real Kubernetes on this machine, under load: install, upgrade, rollback, drain, rotate, restore
+	@scripts/cluster/test.sh $(PREVIOUS)
 
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
@@ -199,6 +206,14 @@ release_flags = -version '$(VERSION)' -commit "$$(git rev-parse HEAD)" -time '$(
 images: ## build OCI images of the planes and gwctl for amd64 and arm64 into bin/images, without a container engine
 	@go run ./scripts/cmd/images -out bin/images $(release_flags) $(shipped)
 
+.PHONY: chart
+chart: $(TOOLS)/helm ## package the chart into bin/chart
+	@go run ./scripts/cmd/release -out bin/chart $(release_flags) chart
+
+.PHONY: release
+release: $(TOOLS)/helm ## write images, chart, gwctl for linux and darwin, bills of materials and checksums into bin/release
+	@go run ./scripts/cmd/release -out bin/release $(release_flags) all
+
 # GOOS and GOARCH choose the platform of the programs.
 .PHONY: sbom
 sbom: ## write the software bill of materials (CycloneDX) of each program of the product into bin/sbom/
@@ -254,7 +269,11 @@ $(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
 $(TOOLS)/helm $(TOOLS)/kubeconform: MODULE := helm
 $(TOOLS)/helm $(TOOLS)/kubeconform: scripts/tools/helm/go.mod scripts/tools/helm/go.sum
 
-$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform:
+$(TOOLS)/compose-spec: PACKAGE := github.com/compose-spec/compose-go/v2/cmd
+$(TOOLS)/compose-spec: MODULE := compose
+$(TOOLS)/compose-spec: scripts/tools/compose/go.mod scripts/tools/compose/go.sum
+
+$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/compose-spec:
 	@echo "building $(PACKAGE) (once per version)"
 	@GOWORK=off go build -C scripts/tools/$(MODULE) -o "$@" $(PACKAGE)
 	@touch "$@"

@@ -189,7 +189,7 @@ func TestNATSHasTheUsersOfThePlanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), read(t, folder+"/nats-permissions.conf")); diff != "" {
-		t.Errorf("nats-permissions.conf is not the output of gwctl nats-permissions (-want +got):\n%s", diff)
+		t.Errorf("nats-permissions.conf is not the output of gwctl nats-permissions; run make generate (-want +got):\n%s", diff)
 	}
 	t.Setenv("CONTROLPLANE_NATS_PASSWORD", "made-up-1")
 	t.Setenv("DATAPLANE_NATS_PASSWORD", "made-up-2")

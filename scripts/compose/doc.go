@@ -6,3 +6,5 @@
 // does not detect changes of the folder, because it is outside this module, so run the tests
 // with -count=1.
 package compose
+
+//go:generate sh -c "go run ../../controlplane/cmd/gwctl nats-permissions > ../../deploy/compose/nats-permissions.conf"

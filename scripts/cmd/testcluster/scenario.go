@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/money"
+)
+
+// scenario is one run.
+type scenario struct {
+	options
+	servers *servers
+	began   time.Time
+
+	keys    map[string]string // of the Secret
+	admin   *adminclient.Client
+	account string
+	load    *load
+	// price of a request by model.
+	price map[string]money.Nano
+}
+
+// step is a part of the scenario.
+type step struct {
+	name   string
+	loaded bool // under load
+	play   func(context.Context) error
+}
+
+func (s *scenario) play(ctx context.Context) error {
+	failures := 0
+	for _, step := range []step{
+		{"install " + s.previous + " until ready", false, s.install},
+		{"catalog, account, first receipts", false, s.seed},
+		{"upgrade " + s.previous + " to " + s.next, true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
+		{"rollback to " + s.previous, true, s.rollback},
+		{"upgrade again", true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
+		{"evict each data plane replica", true, s.evictAll},
+		{"scale out from 2 to 3", true, func(ctx context.Context) error { return s.helm(ctx, s.next, "dataplane.replicas=3") }},
+		{"scale in from 3 to 2", true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
+		{"rotate the fleet key", true, s.rotateFleetKey},
+		{"rotate the bootstrap token", true, s.rotateBootstrapToken},
+		{"restore a backup", false, s.restoreBackup},
+	} {
+		f, err := s.playStep(ctx, step)
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		failures += f.failures()
+	}
+	if err := s.verify(ctx); err != nil {
+		return err
+	}
+	if failures > 0 {
+		return fmt.Errorf("%d requests failed", failures)
+	}
+	return nil
+}
+
+// playStep plays a step, under load from a second before it to a second after it, and prints its figures.
+func (s *scenario) playStep(ctx context.Context, step step) (figures, error) {
+	var before figures
+	const margin = time.Second
+	if step.loaded {
+		before = s.load.snapshot()
+		s.load.start(ctx, s.options)
+		defer s.load.stop() // unless it has been stopped below
+		time.Sleep(margin)
+	}
+	began := time.Now()
+	err := step.play(ctx)
+	took := time.Since(began)
+	if err != nil || !step.loaded {
+		s.say("%-32s %6.1f s", step.name, took.Seconds())
+		return figures{}, err
+	}
+	time.Sleep(margin)
+	s.load.stop()
+	f := s.load.snapshot().since(before)
+	s.say("%-32s %6.1f s %s", step.name, took.Seconds(), f)
+	return f, nil
+}
+
+func (s *scenario) say(format string, args ...any) {
+	fmt.Fprintf(os.Stdout, "%7.1f  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func randomKey() string {
+	const size = 32
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // it never fails
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+func (s *scenario) install(ctx context.Context) error {
+	const volumes = 3
+	if err := prepare(ctx, s.dir, volumes); err != nil {
+		return err
+	}
+	s.keys = map[string]string{
+		"postgres-url": s.servers.postgresURL, "pepper": rand.Text(), "fleet-key": randomKey(), "master-key": randomKey(), "bootstrap-token": rand.Text(),
+		"controlplane-nats-password": s.servers.natsPasswords["controlplane"], "dataplane-nats-password": s.servers.natsPasswords["dataplane"],
+	}
+	if err := secret(ctx, s.keys); err != nil {
+		return err
+	}
+	return s.helm(ctx, s.previous)
+}
+
+// helm installs or upgrades the release and waits until it is ready.
+func (s *scenario) helm(ctx context.Context, version string, set ...string) error {
+	values, err := json.Marshal(map[string]any{
+		"image":    map[string]any{"registry": "localhost"},
+		"nats":     map[string]any{"url": "nats://" + net.JoinHostPort(s.address, strconv.Itoa(natsPort)), "replicas": 1, "tls": map[string]any{"enabled": false}},
+		"postgres": map[string]any{"sslMode": "disable"},
+		"controlplane": map[string]any{
+			"image": map[string]any{"tag": version}, "config": map[string]any{"catalog": map[string]any{"require_https": false}},
+		},
+		"dataplane": map[string]any{
+			"replicas": 2, "image": map[string]any{"tag": version}, "drainTimeoutSeconds": 60, "spool": map[string]any{"size": "512Mi"},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the values: %w", err)
+	}
+	args := []string{"upgrade", "--install", releaseName, s.chart, "--namespace", namespace, "--values", "-", "--wait", "--timeout", "10m"}
+	for _, value := range set {
+		args = append(args, "--set", value)
+	}
+	if _, err := command(ctx, string(values), "helm", args...); err != nil {
+		return err
+	}
+	return ready(ctx)
+}
+
+func (s *scenario) rollback(ctx context.Context) error {
+	if _, err := command(ctx, "", "helm", "rollback", releaseName, "--namespace", namespace, "--wait", "--timeout", "10m"); err != nil {
+		return err
+	}
+	return ready(ctx)
+}
+
+// catalogText has one model for the JSON requests and one for streams of six seconds.
+const catalogText = `{"currency": "USD",
+"providers": [{"id": "sim", "name": "Simulator", "base_url": "http://%s:%d", "auth": "bearer", "credentials": [{"name": "main", "secret": "made-up"}]}],
+"models": [
+{"id": "chat", "type": "text", "display_name": "Chat", "owned_by": "sim", "context_window": 128000, "max_output_tokens": 1000, "reserve_output_tokens": 100,
+ "price": {"input": "1.00", "output": "2.00"}, "routes": [{"provider": "sim", "upstream_model": "sim-chat@delay=20ms", "formats": ["chat"]}]},
+{"id": "stream", "type": "text", "display_name": "Stream", "owned_by": "sim", "context_window": 128000, "max_output_tokens": 1000, "reserve_output_tokens": 100,
+ "price": {"input": "1.00", "output": "2.00"}, "routes": [{"provider": "sim", "upstream_model": "sim-chat@out=60,chunk=100ms", "formats": ["chat"]}]}]}`
+
+// seed applies a catalog, creates an account with money and a key, and sends a request to each model for its price.
+func (s *scenario) seed(ctx context.Context) error {
+	if err := s.signIn(ctx); err != nil {
+		return err
+	}
+	var document adminclient.CatalogDocument
+	if err := json.Unmarshal(fmt.Appendf(nil, catalogText, s.address, providerPort), &document); err != nil {
+		return fmt.Errorf("catalog: %w", err)
+	}
+	if _, err := s.admin.ApplyCatalog(ctx, nil, document); err != nil {
+		return fmt.Errorf("apply the catalog: %w", err)
+	}
+	slots := 1000
+	account, err := s.admin.CreateAccount(ctx, nil, adminclient.AccountCreate{Name: "Load", MaxConcurrentRequests: &slots})
+	if err != nil {
+		return fmt.Errorf("create the account: %w", err)
+	}
+	s.account = account.Value.ID
+	credit := adminclient.CreditCreate{Amount: "1000", Kind: adminclient.CreditKindTopUp, Reference: "load"}
+	if _, err := s.admin.CreateCredit(ctx, s.account, nil, credit); err != nil {
+		return fmt.Errorf("create the credit: %w", err)
+	}
+	key, err := s.admin.CreateKey(ctx, s.account, nil, adminclient.KeyCreate{Name: "Load"})
+	if err != nil {
+		return fmt.Errorf("create the key: %w", err)
+	}
+	ip, err := clusterIP(ctx, dataPlane)
+	if err != nil {
+		return err
+	}
+	s.load = newLoad(net.JoinHostPort(ip, "80"), key.Value.Secret)
+	s.price = map[string]money.Nano{}
+	for _, model := range []string{"chat", "stream"} {
+		if err := s.measurePrice(ctx, model); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// signIn creates the client of the admin API with the bootstrap token of now.
+func (s *scenario) signIn(ctx context.Context) error {
+	ip, err := clusterIP(ctx, controlPlane)
+	if err != nil {
+		return err
+	}
+	s.admin, err = adminclient.New("http://"+ip, strings.Fields(s.keys["bootstrap-token"])[0])
+	if err != nil {
+		return fmt.Errorf("client of the admin API: %w", err)
+	}
+	return nil
+}
+
+// measurePrice sends requests until the catalog has reached the proxy, and reads the price of the first answered one.
+func (s *scenario) measurePrice(ctx context.Context, model string) error {
+	before := s.load.snapshot()
+	for ctx.Err() == nil {
+		s.load.send(ctx, &connection{address: s.load.address}, model)
+		if f := s.load.snapshot().since(before); f.requests+f.streams == 1 {
+			break
+		}
+	}
+	totals, err := s.awaitTotals(ctx)
+	if err != nil {
+		return err
+	}
+	s.price[model] = totals[model].cost
+	s.say("a request to %s costs %s USD", model, totals[model].cost)
+	return nil
+}
+
+// evictAll evicts the replicas of the data plane one after the other, each when the one before is ready again.
+func (s *scenario) evictAll(ctx context.Context) error {
+	for i := range 2 {
+		if err := evict(ctx, fmt.Sprintf("%s-%d", dataPlane, i)); err != nil {
+			return err
+		}
+		if err := ready(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rotateFleetKey follows the README of the chart.
+func (s *scenario) rotateFleetKey(ctx context.Context) error {
+	old, next := s.keys["fleet-key"], randomKey()
+	const withPrevious = "secrets.previousFleetKeys.enabled=true"
+	s.keys["previous-fleet-keys"] = next
+	if err := secret(ctx, s.keys); err != nil {
+		return err
+	}
+	if err := s.helm(ctx, s.next, withPrevious); err != nil {
+		return err
+	}
+	s.keys["fleet-key"], s.keys["previous-fleet-keys"] = next, old
+	if err := secret(ctx, s.keys); err != nil {
+		return err
+	}
+	if err := restart(ctx, "deployment/"+controlPlane); err != nil {
+		return err
+	}
+	if err := restart(ctx, "statefulset/"+dataPlane); err != nil {
+		return err
+	}
+	return s.helm(ctx, s.next)
+}
+
+// rotateBootstrapToken follows the README of the chart.
+func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
+	old, next := s.keys["bootstrap-token"], rand.Text()
+	for _, text := range []string{next + "\n" + old, next} {
+		s.keys["bootstrap-token"] = text
+		if err := secret(ctx, s.keys); err != nil {
+			return err
+		}
+		if err := restart(ctx, "deployment/"+controlPlane); err != nil {
+			return err
+		}
+	}
+	former := s.admin
+	if err := s.signIn(ctx); err != nil {
+		return err
+	}
+	if _, err := s.admin.GetBalance(ctx, s.account); err != nil {
+		return fmt.Errorf("the new token: %w", err)
+	}
+	if _, err := former.GetBalance(ctx, s.account); err == nil {
+		return errors.New("the old token is still accepted")
+	}
+	return nil
+}
+
+// restoreBackup restores a backup that lacks later requests, which are billed again from the stream of usage.
+func (s *scenario) restoreBackup(ctx context.Context) error {
+	file := filepath.Join(s.dir, "backup")
+	if _, err := s.awaitTotals(ctx); err != nil {
+		return err
+	}
+	if err := s.servers.dump(ctx, file); err != nil {
+		return err
+	}
+	const later = 20
+	c := connection{address: s.load.address}
+	defer c.close()
+	for range later {
+		s.load.send(ctx, &c, "chat")
+	}
+	if _, err := s.awaitTotals(ctx); err != nil {
+		return err
+	}
+	if _, err := kubectl(ctx, "scale", "deployment/"+controlPlane, "--replicas=0"); err != nil {
+		return err
+	}
+	if _, err := kubectl(ctx, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=controlplane", "--timeout=2m"); err != nil {
+		return err
+	}
+	if err := s.servers.restore(ctx, file); err != nil {
+		return err
+	}
+	began := time.Now()
+	if _, err := kubectl(ctx, "scale", "deployment/"+controlPlane, "--replicas=2"); err != nil {
+		return err
+	}
+	if _, err := s.awaitTotals(ctx); err != nil {
+		return err
+	}
+	s.say("%d requests after the backup are billed again after %.1f s", later, time.Since(began).Seconds())
+	before, refused := s.load.snapshot(), 0
+	for ctx.Err() == nil {
+		s.load.send(ctx, &c, "chat")
+		if f := s.load.snapshot().since(before); f.requests > 0 {
+			refused = f.failures()
+			break
+		}
+		time.Sleep(time.Second)
+	}
+	s.say("requests are admitted %.1f s after the start of the control plane; %d were refused before", time.Since(began).Seconds(), refused)
+	return ready(ctx)
+}
