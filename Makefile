@@ -108,6 +108,12 @@ chaos: ## failure scenarios on real processes: kills, network cuts, lost data, f
 	@CHAOS=all go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
 	@go test -count=1 -v -run 'HalfAnHour' ./dataplane/internal/app
 
+# PREVIOUS is a tag or commit; the newest tag is the default.
+PREVIOUS ?=
+.PHONY: test/upgrade
+test/upgrade: ## play an upgrade from PREVIOUS and a rollback, both under load (minutes)
+	@CHAOS=all PREVIOUS='$(PREVIOUS)' go test -count=1 -timeout 20m -v -run NeighbouringReleases ./scripts/e2e/chaos
+
 .PHONY: test/db
 test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
 	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./scripts/testkit/pgcluster/... ./controlplane/...

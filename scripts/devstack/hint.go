@@ -44,12 +44,13 @@ The gateway is ready.
 
   API         %s
   admin API   %s/admin/v1 (token in %s)
+  console     %s/console/ (sign in with that token)
   simulator   %s
   state       %s
   logs        %s
 
 Commands to try:
-`, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"), state.ProviderSimURL, l.state(), l.log("*"))
+`, strings.Join(state.BaseURLs, " and "), strings.Join(state.AdminURLs, " and "), l.secret("admin_token"), state.AdminURL, state.ProviderSimURL, l.state(), l.log("*"))
 	fmt.Fprintf(&out, "\n  curl -s %s/v1/balance -H 'Authorization: Bearer %s'\n", state.BaseURL, state.APIKey)
 	if id, format := catalog.example(); id != "" {
 		for _, stream := range []bool{false, true} {

@@ -18,7 +18,7 @@ func TestHintLeadsToTheReceipt(t *testing.T) {
 		{Layout{Root: "/src", Dir: "/tmp/my stack"}, "\n  '/tmp/my stack/bin/gwctl' --dev usage list\n"},
 	} {
 		text := hint(l.layout, state, catalog{})
-		for _, want := range []string{l.want, " --dev usage get REQUEST_ID\n", "http://one/docs and http://two/docs", "make cabinet"} {
+		for _, want := range []string{l.want, " --dev usage get REQUEST_ID\n", "http://one/docs and http://two/docs", "make cabinet", "http://two/console/"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the message lacks %q:\n%s", want, text)
 			}

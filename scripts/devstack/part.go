@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -53,6 +54,9 @@ type service struct {
 	// each start and returns variables that take precedence.
 	settings  []string
 	overrides func() []string
+	// binaryDir, unless nil, is called at each start and returns the directory of the binary;
+	// empty is that of the layout.
+	binaryDir func() string
 	// readyURL answers 200 when the service is ready.
 	readyURL string
 }
@@ -80,8 +84,14 @@ func (l Layout) command(s service) supervise.Command {
 	if s.overrides != nil {
 		settings = append(slices.Clone(settings), s.overrides()...)
 	}
+	path := l.binary(s.binary)
+	if s.binaryDir != nil {
+		if dir := s.binaryDir(); dir != "" {
+			path = filepath.Join(dir, s.binary)
+		}
+	}
 	return supervise.Command{
-		Path:    l.binary(s.binary),
+		Path:    path,
 		Args:    s.args,
 		Env:     append(cleanEnv(os.Environ()), settings...),
 		Dir:     l.Dir,

@@ -219,6 +219,8 @@ type DescribeResponse struct {
 	NotReady map[string]string `json:"not_ready,omitempty"`
 	// FailingRoutes are the ids of the routes whose last calls have all failed.
 	FailingRoutes []string `json:"failing_routes,omitempty"`
+	// FailingModels are the ids of the enabled models all of whose routes are failing.
+	FailingModels []string `json:"failing_models,omitempty"`
 }
 
 // BalanceRequest asks for the amounts of GET /v1/balance.

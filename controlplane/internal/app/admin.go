@@ -74,7 +74,8 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	if err != nil {
 		return secrets{}, err
 	}
-	v, err := vault.New(cfg.MasterKeyID, masters, find)
+	id, _ := cfg.CurrentMasterKey()
+	v, err := vault.New(id, masters, find)
 	if err != nil {
 		return secrets{}, err
 	}

@@ -138,7 +138,7 @@ type Secrets struct {
 	PreviousPeppersFile    string          `mapstructure:"previous_peppers_file" usage:"File that holds secrets.previous_peppers."`
 	FleetKey               settings.Secret `mapstructure:"fleet_key" usage:"Key that encrypts provider credentials for the proxies: 32 bytes in base64, the same on both planes. Required."`
 	FleetKeyFile           string          `mapstructure:"fleet_key_file" usage:"File that holds secrets.fleet_key."`
-	MasterKey              settings.Secret `mapstructure:"master_key" usage:"Key that encrypts secrets in Postgres: 32 bytes in base64. Required."`
+	MasterKey              settings.Secret `mapstructure:"master_key" usage:"Key that encrypts secrets in Postgres: 32 bytes in base64, or id:base64 with its own id instead of secrets.master_key_id. Required."`
 	MasterKeyFile          string          `mapstructure:"master_key_file" usage:"File that holds secrets.master_key."`
 	MasterKeyID            string          `mapstructure:"master_key_id" usage:"Name of the master key, stored with each secret that it encrypts."`
 	PreviousMasterKeys     settings.Secret `mapstructure:"previous_master_keys" usage:"Previous master keys, which only decrypt: id:base64, one per line or separated by commas. Before a rotation the next one is added here, too."`
@@ -269,11 +269,12 @@ func (c *Config) Validate() error {
 		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
 		v.Reject(pepper == string(c.Secrets.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
 	}
-	v.Reject(c.Secrets.MasterKeyID == "", "secrets.master_key_id is empty")
+	masterKeyID, masterKey := c.Secrets.CurrentMasterKey()
+	v.Reject(masterKeyID == "", "secrets.master_key_id is empty")
 	for _, key := range []struct {
 		name  string
 		value settings.Secret
-	}{{"fleet_key", c.Secrets.FleetKey}, {"master_key", c.Secrets.MasterKey}} {
+	}{{"fleet_key", c.Secrets.FleetKey}, {"master_key", masterKey}} {
 		_, err := key.value.Key()
 		v.Reject(err != nil, "secrets.%s: %v", key.name, err)
 	}
@@ -316,13 +317,23 @@ func (c *Config) Validate() error {
 	return v.Err()
 }
 
+// CurrentMasterKey returns the id of the master key and the key in base64. An id in the text of the
+// key takes precedence over the setting, so that a key and its id can be exchanged at once.
+func (s *Secrets) CurrentMasterKey() (id string, key settings.Secret) {
+	if id, encoded, ok := strings.Cut(strings.TrimSpace(string(s.MasterKey)), ":"); ok {
+		return id, settings.Secret(encoded)
+	}
+	return s.MasterKeyID, s.MasterKey
+}
+
 // MasterKeys returns all master keys by id: the current one and the previous ones.
 func (s *Secrets) MasterKeys() (map[string][]byte, error) {
-	current, err := s.MasterKey.Key()
+	id, key := s.CurrentMasterKey()
+	current, err := key.Key()
 	if err != nil {
 		return nil, fmt.Errorf("secrets.master_key: %w", err)
 	}
-	keys := map[string][]byte{s.MasterKeyID: current}
+	keys := map[string][]byte{id: current}
 	for _, text := range settings.Secret(strings.ReplaceAll(string(s.PreviousMasterKeys), ",", "\n")).Lines() {
 		id, encoded, ok := strings.Cut(strings.TrimSpace(text), ":")
 		if !ok || id == "" {

@@ -140,6 +140,28 @@ func TestMasterKeysAreReadFromLinesAndCommas(t *testing.T) {
 	}
 }
 
+// The text of the master key may have its id, so that a change of the Secret exchanges both.
+func TestIDOfTheMasterKeyMayStandBeforeIt(t *testing.T) {
+	t.Parallel()
+	key := base64Key('b')
+	for text, want := range map[settings.Secret]string{key: "m1", "m2:" + key: "m2", " m2:" + key + "\n": "m2"} {
+		cfg := valid()
+		cfg.Secrets.MasterKey, cfg.Secrets.MasterKeyID = text, "m1"
+		keys, err := cfg.Secrets.MasterKeys()
+		if id, _ := cfg.Secrets.CurrentMasterKey(); err != nil || id != want || len(keys) != 1 || keys[want] == nil {
+			t.Errorf("id %q, %d keys, %v; want the key %q", id, len(keys), err, want)
+		}
+		if err := cfg.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	cfg := valid()
+	cfg.Secrets.MasterKey = ":" + key
+	if err := cfg.Validate(); err == nil {
+		t.Error("a key with an empty id is accepted")
+	}
+}
+
 func TestMalformedMasterKeysAreRejectedAndNotPrinted(t *testing.T) {
 	t.Parallel()
 	key := string(base64Key('a'))

@@ -134,6 +134,7 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
 		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
 		{"calls fail", func(w *world) { w.said[0].FailingRoutes = []string{"r"} }, "warning catalog calls"},
+		{"no route works", func(w *world) { w.said[0].FailingModels = []string{"m"} }, "failure catalog served"},
 		{"proxy without a catalog", func(w *world) { w.said[0].NotReady = map[string]string{"catalog": "no snapshot"} }, "failure proxies ready"},
 		{"draining proxy", func(w *world) {
 			w.said[0].NotReady, w.fleet.Proxies[0].Draining = map[string]string{"process": "draining"}, true

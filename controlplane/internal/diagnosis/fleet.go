@@ -96,7 +96,7 @@ func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 	}
 	add := collect("secrets")
 	clocks := collect("proxies")
-	failing := map[string][]string{}
+	failing, unserved := map[string][]string{}, map[string][]string{}
 	for i := range f.Proxies {
 		d := &f.Proxies[i]
 		if d.State != fleet.Active {
@@ -118,9 +118,12 @@ func checkDescriptions(f *fleet.Fleet, said []Description, ours *Secrets) []Find
 		for _, route := range it.FailingRoutes {
 			failing[route] = append(failing[route], d.Name)
 		}
+		for _, model := range it.FailingModels {
+			unserved[model] = append(unserved[model], d.Name)
+		}
 		clocks.skew(d.Name, it.Skew, it.Uncertainty, "The times of requests, and the days on which they are billed, are wrong.")
 	}
-	return slices.Concat(add.findings, clocks.findings, checkCalls(failing))
+	return slices.Concat(add.findings, clocks.findings, checkCalls(failing), checkModels(unserved))
 }
 
 // ready judges the reasons for which a proxy is not ready. A draining proxy is not ready on purpose.
@@ -148,6 +151,19 @@ func checkCalls(failing map[string][]string) []Finding {
 	}
 	if len(failing) == 0 {
 		add.check(false, OK, "calls", "", "no route fails at every call", "", "")
+	}
+	return add.findings
+}
+
+// checkModels reports the models all of whose routes fail at some proxy, with the names of these proxies.
+func checkModels(unserved map[string][]string) []Finding {
+	add := collect("catalog")
+	for _, model := range slices.Sorted(maps.Keys(unserved)) {
+		add.check(true, Failure, "served", model, "the last calls of every route have all failed, at "+strings.Join(unserved[model], ", "),
+			"Clients get 502 for this model.", "Check the providers of its routes, or put the model under maintenance. The log lines of failed attempts name the error.")
+	}
+	if len(unserved) == 0 {
+		add.check(false, OK, "served", "", "no model fails at all of its routes", "", "")
 	}
 	return add.findings
 }

@@ -134,7 +134,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	c.Add("access log", func(context.Context) error { o.access.Start(); return nil }, func(context.Context) error { o.access.Stop(); return nil })
 	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, describer(secrets.description(cfg.Name), probes, picker))
+		return subscribe(nats, events, keeper, admit, describer(secrets.description(cfg.Name), probes, picker, models))
 	}, func(context.Context) error {
 		nats.Close()
 		keys.Close()
@@ -167,10 +167,13 @@ func addChecks(probes *ops.Probes, models *catalog.Store, keeper *session.Keeper
 }
 
 // describer returns a function that adds the current state to the description of the process.
-func describer(self wire.DescribeResponse, probes *ops.Probes, picker *route.Picker) func() wire.DescribeResponse {
+func describer(self wire.DescribeResponse, probes *ops.Probes, picker *route.Picker, models *catalog.Store) func() wire.DescribeResponse {
 	return func() wire.DescribeResponse {
 		self := self
 		self.NotReady, self.FailingRoutes = notReady(probes), picker.Failing()
+		if snapshot := models.Snapshot(); snapshot != nil {
+			self.FailingModels = snapshot.Unserved(self.FailingRoutes)
+		}
 		return self
 	}
 }

@@ -111,6 +111,23 @@ func (s *Snapshot) Visible(account string) []*Model {
 	return visible
 }
 
+// Unserved returns the ids of the enabled models whose routes are all among the given ids. Models
+// without a route are not included.
+func (s *Snapshot) Unserved(routes []string) (ids []string) {
+	for _, m := range s.sorted {
+		callable, served := false, false
+		for _, of := range m.Routes {
+			for _, r := range of {
+				callable, served = true, served || !slices.Contains(routes, r.ID)
+			}
+		}
+		if m.Enabled && callable && !served {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
 // HasGrant reports whether models were granted to an account.
 func (s *Snapshot) HasGrant(account string) bool { return len(s.grants[account]) > 0 }
 

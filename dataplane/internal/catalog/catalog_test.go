@@ -300,6 +300,23 @@ func TestModelHasEnabledRoutesByFormat(t *testing.T) {
 	}
 }
 
+func TestModelIsUnservedIfAllItsRoutesFail(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	disabled := model("off", catalogkv.Chat)
+	disabled.Enabled = false
+	for _, m := range []catalogkv.Model{model("a", catalogkv.Messages, catalogkv.Chat), model("b", catalogkv.Chat), disabled, {ID: "none", Type: catalogkv.Text, Enabled: true}} {
+		s.set(subject.KindModel, m.ID, m)
+	}
+	s.set(subject.KindProvider, "p", s.provider("p"))
+	got := s.apply(1)
+	for failing, want := range map[string][]string{"": nil, "rte_a": {"a"}, "rte_a rte_off": {"a"}, "rte_b rte_a": {"a", "b"}, "rte_x": nil} {
+		if diff := cmp.Diff(want, got.Unserved(strings.Fields(failing))); diff != "" {
+			t.Errorf("%q fails: models (-want +got):\n%s", failing, diff)
+		}
+	}
+}
+
 func TestPriceOfAVersion(t *testing.T) {
 	t.Parallel()
 	s := setup(t)

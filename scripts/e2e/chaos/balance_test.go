@@ -73,9 +73,14 @@ func (b *balancer) pick(ctx context.Context, _ int) int {
 	}
 }
 
-// checkAllAnswered requires that every request got a whole answer.
-func checkAllAnswered(t *testing.T, what string, asked []request) {
+// checkAllAnswered requires that every request got a whole answer, of those that have ended since
+// the last call.
+func (l *load) checkAllAnswered(t *testing.T, what string) {
 	t.Helper()
+	l.mu.Lock()
+	asked := l.asked[l.checked:]
+	l.checked = len(l.asked)
+	l.mu.Unlock()
 	failed := 0
 	for _, q := range asked {
 		if !answered(q) {
@@ -85,11 +90,4 @@ func checkAllAnswered(t *testing.T, what string, asked []request) {
 		}
 	}
 	t.Logf("%s: %d requests, %d failed", what, len(asked), failed)
-}
-
-// taken returns the requests that have ended, from a number on.
-func (l *load) taken(from int) []request {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.asked[from:]
 }

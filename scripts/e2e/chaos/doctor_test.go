@@ -65,6 +65,23 @@ func TestDiagnosisFailsWhileNothingIsServed(t *testing.T) {
 	awaitFailure(t, r, "proxies live")
 	r.Resume(t, rig.DataPlane1)
 	checkNoFailure(t, r)
+
+	// The only provider of a model refuses every connection.
+	account := r.Account(t, rig.AccountSpec{})
+	dead := r.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
+	model := r.Model(t, rig.Model{Routes: []rig.Route{{Provider: dead, UpstreamModel: "m", Formats: []string{"chat"}}}})
+	checkNoFailure(t, r) // nothing is known before the first call
+	rig.Await(t, "the failure of the model", func(ctx context.Context) error {
+		answer, err := r.Try(ctx, rig.Request{Path: "/v1/chat/completions", Key: account.Key, Body: stream(model)})
+		if err != nil {
+			return err
+		}
+		found, err := failures(ctx, r)
+		if err == nil && (len(found) != 1 || !strings.HasPrefix(found[0], "catalog served:")) {
+			err = fmt.Errorf("after the answer %d the failures are %q", answer.Status, found)
+		}
+		return err
+	})
 }
 
 // The diagnosis reports usage that waits, for example because a table is locked, and not usage

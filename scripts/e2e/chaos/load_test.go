@@ -28,6 +28,8 @@ type load struct {
 	// more is closed and replaced.
 	asked []request
 	more  chan struct{}
+	// checked is the number of those that checkAllAnswered has seen.
+	checked int
 }
 
 // A request is the client's view of one of its requests.

@@ -60,6 +60,7 @@ func newRotation(t *testing.T) *rotation {
 	o.Model(t, rig.Model{ID: model, Routes: []rig.Route{{Provider: o.provider, UpstreamModel: model + "@" + loadDirectives, Formats: []string{"chat"}}}})
 	o.load = startLoadAt(t, o.Rig, clients, model, newBalancer(t, o.Rig).pick)
 	o.load.await(t, 60, answered)
+	o.load.checkAllAnswered(t, "at first")
 	return o
 }
 
@@ -73,10 +74,9 @@ func (o *rotation) must(err error) {
 // during exchanges a secret while requests run, all of which must be answered.
 func (o *rotation) during(what string, exchange func()) {
 	o.t.Helper()
-	from := o.load.endedCount()
 	exchange()
 	o.load.await(o.t, 4*clients, answered)
-	checkAllAnswered(o.t, what, o.load.taken(from))
+	o.load.checkAllAnswered(o.t, what)
 }
 
 func (o *rotation) restartControlPlanes() { o.t.Helper(); o.Restart(o.t, o.ControlPlanes()...) }
@@ -104,6 +104,7 @@ func TestSecretsAreRotatedUnderLoad(t *testing.T) {
 	o.during("pepper", o.pepper)
 	o.during("master key", o.masterKey)
 	asked := o.load.finish()
+	o.load.checkAllAnswered(t, "at last")
 	checkBills(t, o.load, asked, credit)
 }
 
@@ -289,8 +290,8 @@ func (o *rotation) masterKey() {
 	before, after := o.Secret(o.t, "master_key"), key32()
 	o.SetControlPlanes("MGW_SECRETS_PREVIOUS_MASTER_KEYS=m2:" + after)
 	o.restartControlPlanes()
-	o.SetSecret(o.t, "master_key", after)
-	o.SetControlPlanes("MGW_SECRETS_MASTER_KEY_ID=m2", "MGW_SECRETS_PREVIOUS_MASTER_KEYS=m1:"+before)
+	o.SetSecret(o.t, "master_key", "m2:"+after)
+	o.SetControlPlanes("MGW_SECRETS_PREVIOUS_MASTER_KEYS=m1:" + before)
 	o.restartControlPlanes()
 	_, err := o.Admin.RotateMasterKey(o.t.Context(), nil)
 	o.must(err)

@@ -47,6 +47,7 @@ type Rig struct {
 	links links
 
 	variables variables
+	binaries  binaryDirs
 	catalog   catalog
 }
 
@@ -186,7 +187,8 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 		}
 		r.stack, err = devstack.Start(ctx, devstack.Config{
 			Layout: layout, Out: r.out, Postgres: pginstall.Console(), Ports: ports,
-			Settings: func(part string) []string { return r.settings(part, options) },
+			Settings:  func(part string) []string { return r.settings(part, options) },
+			BinaryDir: r.binaries.of,
 		})
 		if err == nil {
 			return nil
