@@ -45,7 +45,10 @@ import (
 // Run runs the proxy until ctx ends, then drains and stops it. It writes its
 // log and the access log to out. It returns nil after a clean stop.
 func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
-	o := newOutput(out, cfg.Log.Level, version)
+	o, err := newOutput(out, &cfg, version)
+	if err != nil {
+		return err
+	}
 	log := o.log
 	failed := make(chan error, 1)
 	components, err := build(&cfg, o, version, func(err error) {
@@ -72,6 +75,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	if stopErr := components.Stop(stop); err == nil {
 		err = stopErr
 	}
+	o.close(context.WithoutCancel(ctx))
 	log.Info("proxy stopped")
 	return err
 }
@@ -124,7 +128,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: measured, Log: log, Access: o.access, Budget: budget, Turns: newTurns(reg),
+		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: budget, Turns: newTurns(reg),
 	})
 	addChecks(probes, models, keeper, events)
 

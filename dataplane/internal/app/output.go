@@ -1,12 +1,16 @@
 package app
 
 import (
+	"context"
 	"io"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/dataplane/internal/accesslog"
+	"modelgateway/dataplane/internal/config"
+	"modelgateway/dataplane/internal/httpapi/tracing"
+	"modelgateway/shared/platform/traces"
 )
 
 // output is what the proxy tells its operators.
@@ -16,12 +20,36 @@ type output struct {
 	level  *slog.LevelVar
 	access *accesslog.Log
 	reg    *prometheus.Registry
+	// traces and exporter are nil without a collector.
+	traces   *tracing.Tracer
+	exporter *traces.Exporter
 }
 
-func newOutput(out io.Writer, lowest slog.Level, version string) *output {
+func newOutput(out io.Writer, cfg *config.Config, version string) (*output, error) {
 	level := new(slog.LevelVar)
-	level.Set(lowest)
-	return &output{
+	level.Set(cfg.Log.Level)
+	o := &output{
 		log: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), level: level, access: accesslog.New(out, level), reg: newRegistry(version),
+	}
+	if cfg.Tracing.Endpoint == "" {
+		return o, nil
+	}
+	var err error
+	if o.exporter, err = traces.Open(context.Background(), traces.Config{
+		Endpoint: cfg.Tracing.Endpoint, Service: "modelgateway-dataplane", Version: version, Instance: cfg.Name, Log: o.log,
+	}); err != nil {
+		return nil, err
+	}
+	o.traces = &tracing.Tracer{Spans: o.exporter.Tracer("modelgateway/dataplane"), SampleRatio: cfg.Tracing.SampleRatio, TrustClients: cfg.Tracing.TrustClients}
+	return o, nil
+}
+
+// close exports the last traces. Lost ones are no reason to fail.
+func (o *output) close(ctx context.Context) {
+	if o.exporter == nil {
+		return
+	}
+	if err := o.exporter.Close(ctx); err != nil {
+		o.log.WarnContext(ctx, "the last traces were not exported", "error", err)
 	}
 }

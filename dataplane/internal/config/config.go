@@ -4,6 +4,7 @@ package config
 
 import (
 	"log/slog"
+	"net/url"
 	"os"
 	"time"
 
@@ -24,6 +25,7 @@ type Config struct {
 	Spool           Spool         `mapstructure:"spool"`
 	Upstream        Upstream      `mapstructure:"upstream"`
 	Log             Log           `mapstructure:"log"`
+	Tracing         Tracing       `mapstructure:"tracing"`
 	DrainTimeout    time.Duration `mapstructure:"drain_timeout" usage:"Time that running requests get to finish after SIGTERM or SIGINT."`
 	DrainNotice     time.Duration `mapstructure:"drain_notice" usage:"Part of drain_timeout, at its start, in which new requests are still served and each answer asks its client to close the connection, so that no reused connection is cut."`
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time after draining for returning leases and publishing usage."`
@@ -97,6 +99,13 @@ type Upstream struct {
 	StandardTransport bool          `mapstructure:"standard_transport" usage:"Call all providers through the transport of Go's net/http instead of the gateway's own HTTP/1.1 client. It is slower, and the way out if a provider cannot be called otherwise."`
 }
 
+// Tracing configures the export of traces.
+type Tracing struct {
+	Endpoint     string  `mapstructure:"endpoint" usage:"URL of an OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318. Empty makes no traces."`
+	SampleRatio  float64 `mapstructure:"sample_ratio" usage:"Part of the requests that are traced, from 0 to 1."`
+	TrustClients bool    `mapstructure:"trust_clients" usage:"Continue the traces of clients: a request with a traceparent header is traced exactly if its client traces it. Otherwise its trace only links to that of the client."`
+}
+
 // Log configures the log.
 type Log struct {
 	Level slog.Level `mapstructure:"level" usage:"Lowest level that is logged: debug, info, warn or error."`
@@ -111,6 +120,7 @@ func Default() Config {
 		Ops:             Ops{Listen: ":9090"},
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
+		Tracing:         Tracing{SampleRatio: 0.01},
 		DrainTimeout:    30 * time.Second,
 		DrainNotice:     2 * time.Second,
 		ShutdownTimeout: 10 * time.Second,
@@ -174,5 +184,15 @@ func (c *Config) Validate() error {
 	v.Reject(c.DrainTimeout < 0, "drain_timeout is negative")
 	v.Reject(c.DrainNotice < 0, "drain_notice is negative")
 	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
+	c.Tracing.validate(&v)
 	return v.Err()
+}
+
+func (t *Tracing) validate(v *settings.Validator) {
+	v.Reject(!(t.SampleRatio >= 0 && t.SampleRatio <= 1), "tracing.sample_ratio is not between 0 and 1") // it may be NaN
+	if t.Endpoint == "" {
+		return
+	}
+	u, err := url.Parse(t.Endpoint)
+	v.Reject(err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"), "tracing.endpoint is not an http or https URL")
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/base64"
 	"flag"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -95,6 +96,10 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *Config) { c.DrainTimeout = -1 }, "drain_timeout"},
 		{func(c *Config) { c.DrainNotice = -1 }, "drain_notice"},
 		{func(c *Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
+		{func(c *Config) { c.Tracing.SampleRatio = 1.1 }, "tracing.sample_ratio"},
+		{func(c *Config) { c.Tracing.SampleRatio = math.NaN() }, "tracing.sample_ratio"},
+		{func(c *Config) { c.Tracing.Endpoint = "collector:4318" }, "tracing.endpoint"},
+		{func(c *Config) { c.Tracing.Endpoint = "grpc://collector" }, "tracing.endpoint"},
 	}
 	for _, tt := range tests {
 		cfg := valid()

@@ -44,7 +44,9 @@ func (g *generationRequest) Ready() error {
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
 	before := g.x.upstream
 	g.x.attempts++
+	span := g.x.trace.Attempt(g.dialect.Format(), choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	err := g.call(choice, attempt)
+	span.End(failover.ReasonOf(err), g.x.usage)
 	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
+	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
@@ -46,6 +47,7 @@ type exchange struct {
 	attempts int
 	// usage is the usage event, nil until the outcome is recorded.
 	usage     *event.Usage
+	trace     *tracing.Request // nil if the request is not traced
 	upstream  time.Duration
 	firstByte time.Duration
 	status    int
@@ -208,10 +210,17 @@ func (s *Server) record(x *exchange) {
 	if outcome == outcomeFailed {
 		level = slog.LevelWarn
 	}
-	var room [21]slog.Attr
+	var room [22]slog.Attr
 	attrs := append(room[:0],
 		slog.String("request_id", x.id), slog.String("method", x.method), slog.String("endpoint", x.endpoint), slog.Int("status", x.status), slog.String("outcome", outcome),
 		slog.Int64("duration_us", took.Microseconds()))
+	if x.trace != nil {
+		x.trace.End(&tracing.Result{
+			ID: x.id, Method: x.method, Endpoint: x.endpoint, Code: string(x.code), Outcome: outcome, Model: x.model, Status: x.status, Attempts: x.attempts,
+			Failed: outcome == outcomeFailed, FirstByte: x.firstByte, Usage: x.usage,
+		})
+		attrs = append(attrs, slog.String("trace_id", x.trace.ID()))
+	}
 	if x.key != nil {
 		attrs = append(attrs, slog.String("account_id", x.key.AccountID), slog.String("key_id", x.key.KeyID))
 	}

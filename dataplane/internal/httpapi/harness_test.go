@@ -36,6 +36,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
@@ -112,6 +113,8 @@ type options struct {
 	listener *pipeListener
 	// budget is the size of the budget for bodies; zero means a large one.
 	budget int64
+	// traces makes the traces of requests.
+	traces *tracing.Tracer
 }
 
 // newGateway starts a gateway with a provider for each answer. The models text, image and video have a route to each
@@ -166,7 +169,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Videos:     jobs,
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
-		Access: g.access, Budget: g.budget, Turns: g.turns,
+		Access: g.access, Traces: o.traces, Budget: g.budget, Turns: g.turns,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

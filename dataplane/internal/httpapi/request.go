@@ -191,7 +191,19 @@ func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *
 
 // admit waits for the reservation and a slot. The caller releases the reservation.
 func (p *pricedRequest) admit() (*admission.Reservation, error) {
-	return p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: true, Event: p.usageEvent()})
+	return p.acquire(admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: true, Event: p.usageEvent()})
+}
+
+// acquire asks for an admission, within a span.
+func (p *pricedRequest) acquire(q admission.Request) (*admission.Reservation, error) {
+	span := p.x.trace.Admission()
+	reservation, err := p.server.Admission.Acquire(p.incoming.Context(), q)
+	if err != nil {
+		span.End(err.Error(), nil)
+		return nil, err
+	}
+	span.End("", nil)
+	return reservation, nil
 }
 
 // usageEvent returns the usage event with the members that are known before a provider is called.

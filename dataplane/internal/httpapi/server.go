@@ -30,6 +30,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
@@ -46,7 +47,7 @@ type Providers interface {
 	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
 }
 
-// Dependencies are the components that the server uses. All of them are required.
+// Dependencies are the components that the server uses. All of them but Traces are required.
 type Dependencies struct {
 	Keys      *auth.Keys
 	Catalog   *catalog.Store
@@ -62,6 +63,8 @@ type Dependencies struct {
 	Metrics    *meter.Metrics
 	Log        *slog.Logger
 	Access     *accesslog.Log
+	// Traces makes the traces of requests; nil makes none.
+	Traces *tracing.Tracer
 	// Budget bounds the memory of bodies.
 	Budget *bytebudget.Budget
 	// Turns shares the processors among the large bodies of accounts.
@@ -215,6 +218,7 @@ type rootHandler struct {
 // ServeHTTP implements http.Handler.
 func (f *rootHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := newExchange(f.server, w, r)
+	x.trace = f.server.Traces.Begin(r.Header, x.started)
 	x.conn.BeginAnswer(x.started)
 	if x.unread {
 		f.server.uploads.Begin(x.conn, x.started)

@@ -78,7 +78,7 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 
 // admitVideo checks that the account's balance and the key limit have units left. It reserves nothing.
 func (p *pricedRequest) admitVideo() error {
-	reservation, err := p.server.Admission.Acquire(p.incoming.Context(), admission.Request{Key: p.key, Event: p.usageEvent()})
+	reservation, err := p.acquire(admission.Request{Key: p.key, Event: p.usageEvent()})
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,9 @@ func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
 		}
 		v.job = moved
 	}
+	span := v.x.trace.Attempt(catalogkv.Videos, choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	created, err := v.submit(ctx, choice)
+	span.End(failover.ReasonOf(err), nil)
 	if v.isLost(err) && choice.Provider.RecognisesRepeats && v.Ready() == nil {
 		v.server.Log.LogAttrs(ctx, slog.LevelInfo, "repeating the creation of a video job whose answer was lost",
 			slog.String("request_id", v.x.id), slog.String("video_id", v.job.ID), slog.String("provider", choice.Provider.ID), slog.Any("error", err))

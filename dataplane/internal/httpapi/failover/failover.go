@@ -126,6 +126,18 @@ func FailureOf(err error) *provider.Failure {
 	return failure
 }
 
+// ReasonOf returns why an attempt failed: the error class of the provider's failure, or "ended" if the gateway ended the
+// call. It is empty without an error.
+func ReasonOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	if failure := FailureOf(err); failure != nil {
+		return failure.Class
+	}
+	return "ended"
+}
+
 // recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it. It reports whether the
 // failure concerns more than the requests of the account: a doubtful one does if another account had one, too.
 func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failure, attempt *route.Attempt) (confirmed bool) {
