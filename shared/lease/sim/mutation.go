@@ -328,7 +328,7 @@ func deadlineMutations() []Mutation {
 				without.Changes, without.More = nil, false
 				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
 				for _, c := range a.Changes { // pushed changes are acknowledged as soon as they are applied
-					p.after(p.w.between(0, 100*time.Millisecond), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
+					p.after(p.w.between(0, sessionValid), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
 				}
 			}
 		}},
@@ -526,8 +526,8 @@ func recoveryMutations() []Mutation {
 			}
 			return v
 		})},
-		{"revocations are not recorded outside of Postgres", 300, func(r *Rules) { r.KeepsRevocations = false }},
-		{"a lost revocation is not restored", 300, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
+		{"revocations are not recorded outside of Postgres", 2000, func(r *Rules) { r.KeepsRevocations = false }},
+		{"a lost revocation is not restored", 2000, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
 		{"a change does not wait for sessions from before a loss", 1500, func(r *Rules) {
 			r.Profile = "stalls"
 			r.UnknownSessions = func(bool, time.Duration) []session.ActiveSession { return nil }
