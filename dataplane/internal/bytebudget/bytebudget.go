@@ -1,9 +1,10 @@
-// Package bytebudget bounds the memory of the bodies that a proxy holds: request bodies, and answers in one piece.
+// Package bytebudget bounds the memory of the bodies that a proxy holds: request bodies with the lists of their members,
+// answers in one piece, and large events of streams.
 //
 // A body takes its bytes before it allocates them. Bodies of up to Small bytes only count; larger ones also count for
 // their account, which has a share of the budget. A part of the budget is left to small bodies, so that large ones
-// never keep them out. Each body counts once although its rewritten copy needs the same memory again: the size of the
-// budget must leave room for that.
+// never keep them out. Each answer and event counts once although its rewritten copy needs the same memory again: the size of
+// the budget must leave room for that.
 package bytebudget
 
 import (

@@ -13,7 +13,7 @@ func newRefusals() refusals {
 	counter := func(reason string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_body_refusals_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Request bodies, and answers in one piece, without room in the budget for bodies, by reason: full, share of the account, too_large.",
+			Help: "Request bodies, answers in one piece and large events of streams without room in the budget for bodies, by reason: full, share of the account, too_large.",
 		})
 	}
 	return refusals{counter("full"), counter("share"), counter("too_large")}
@@ -33,7 +33,7 @@ func (r *refusals) count(err error) error {
 }
 
 var (
-	usedBytes = prometheus.NewDesc("mgw_body_bytes", "Bytes of request bodies and of answers in one piece that are held now.", nil, nil)
+	usedBytes = prometheus.NewDesc("mgw_body_bytes", "Bytes of request bodies, answers in one piece and large events of streams that are held now.", nil, nil)
 	sizeBytes = prometheus.NewDesc("mgw_body_budget_bytes", "Size of the budget for bodies.", nil, nil)
 )
 

@@ -237,3 +237,45 @@ func (g *gateway) completedVideo() string {
 	g.plane.set(func(p *controlPlane) { p.videos[v.ID] = v })
 	return v.ID
 }
+
+// An event that comes in many reads is held until it is complete. The provider has been paid for it, so it waits for room.
+func TestStreamWithoutRoomForItsEventIsEndedAndNotCharged(t *testing.T) {
+	t.Parallel()
+	event := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + strings.Repeat("A", 8*mib) + "\"}}]}\n\n"
+	inBubble(t, options{routes: 1, providers: fixedProvider{"text/event-stream", event + chatStop + chatUsage + chatDone}, budget: 80 * mib}, func(t *testing.T, g *gateway) {
+		others := g.budget.Begin("somebody")
+		if err := others.Grow(70 * mib); err != nil {
+			t.Fatal(err)
+		}
+		ask := func() int {
+			c := g.dial()
+			defer func() { _ = c.Close() }()
+			if _, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nX-Api-Key: %s\r\nContent-Length: %d\r\n\r\n%s", g.key, len(chatStreamBody), chatStreamBody); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, response.Body)
+			return response.StatusCode
+		}
+		if got := ask(); got != http.StatusServiceUnavailable {
+			t.Errorf("got %d; want 503", got)
+		}
+		if e := g.spool.next(t); e.Cost != 0 || e.HTTPStatus != http.StatusServiceUnavailable {
+			t.Errorf("got event %+v", e)
+		}
+		others.Release()
+		if got := ask(); got != http.StatusOK {
+			t.Errorf("with room: got %d", got)
+		}
+		if e := g.spool.next(t); e.Cost == 0 {
+			t.Errorf("got event %+v", e)
+		}
+		synctest.Wait()
+		if used := g.budget.Used(); used != 0 {
+			t.Errorf("%d bytes of the budget are in use", used)
+		}
+	})
+}

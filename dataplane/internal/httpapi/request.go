@@ -76,6 +76,9 @@ func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) 
 	if err := object.Parse(r.body.Bytes()); err != nil {
 		return parsedRequest{}, invalidBody(err)
 	}
+	if err := r.body.Hold(object.Held()); err != nil {
+		return parsedRequest{}, err
+	}
 	request, refused := r.dialect.Read(object)
 	if refused != nil {
 		return parsedRequest{}, refused

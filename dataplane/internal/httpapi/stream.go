@@ -20,6 +20,7 @@ import (
 type streamRelay struct {
 	*relay
 	splitter sse.Splitter
+	room     answerRoom // of a large event
 	out      []byte
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
 	// reading.
@@ -48,6 +49,7 @@ const (
 	endCompleted  = "completed"
 	endClientGone = "client_gone"
 	endRevoked    = "revoked"
+	endBusy       = "busy"
 )
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
@@ -58,6 +60,8 @@ var contentEvents = []string{"text/event-stream; charset=utf-8"}
 // is recorded before the end of the stream is sent.
 func (r *relay) relayStream(cancel context.CancelFunc) error {
 	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter)}
+	s.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
+	s.splitter.Room = &s.room
 	defer s.close()
 	for {
 		if err := s.next(cancel); err != nil || s.failure != nil {
@@ -97,6 +101,7 @@ func (s *streamRelay) next(cancel context.CancelFunc) error {
 
 func (s *streamRelay) close() {
 	s.splitter.Close()
+	s.room.Release()
 	if s.closeTimer != nil {
 		s.closeTimer.Stop()
 	}
@@ -111,7 +116,11 @@ func (s *streamRelay) events() {
 		}
 		s.event(ev)
 	}
-	if err := s.splitter.Err(); err != nil && !s.ended {
+	switch err := s.splitter.Err(); {
+	case err == nil || s.ended:
+	case isBusy(err):
+		s.fail(&provider.Failure{Client: errBusy.WithCause(err), Class: endBusy, Answered: true})
+	default:
 		s.fail(provider.TruncatedFailure(s.call, err))
 	}
 }

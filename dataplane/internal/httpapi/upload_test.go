@@ -344,3 +344,30 @@ func (g *gateway) serve() (address string) {
 	})
 	return l.Addr().String()
 }
+
+// The list of members needs many times the memory of a body with tiny members.
+func TestMembersOfABodyCountForTheBudget(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{budget: 80 * mib}, jsonAnswer(http.StatusOK, chatJSON))
+	var body strings.Builder
+	body.WriteString(`{"model":"text","messages":[]`)
+	for i := range 100_000 {
+		fmt.Fprintf(&body, `,"m%d":0`, i)
+	}
+	body.WriteString("}")
+	status := func() int { return g.post("/v1/chat/completions", body.String()).status }
+	if got := status(); got == http.StatusServiceUnavailable {
+		t.Errorf("with room: got %d", got)
+	}
+	others := g.budget.Begin("somebody")
+	if err := others.Grow(64 * mib); err != nil {
+		t.Fatal(err)
+	}
+	if got := status(); got != http.StatusServiceUnavailable {
+		t.Errorf("with room for the body and not for its members: got %d; want 503", got)
+	}
+	others.Release()
+	for g.budget.Used() != 0 {
+		runtime.Gosched()
+	}
+}

@@ -1,6 +1,9 @@
 package jsonspan
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"unsafe"
+)
 
 // keySet detects duplicate names in all objects that are open at one point of the scan. Its slices are stacks: an
 // object pushes its entries on top and pops them when it ends, so one set of buffers serves a whole body.
@@ -60,6 +63,11 @@ func (s *keySet) trim() {
 	if cap(s.slots) > maxPooledSlots {
 		s.slots = nil
 	}
+}
+
+// held returns the bytes of memory of the buffers.
+func (s *keySet) held() int {
+	return cap(s.keys)*int(unsafe.Sizeof(key{})) + cap(s.names) + cap(s.slots)*int(unsafe.Sizeof(uint32(0)))
 }
 
 func (s *keySet) push() keyFrame {

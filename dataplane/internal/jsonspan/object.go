@@ -3,6 +3,7 @@ package jsonspan
 import (
 	"math"
 	"sync"
+	"unsafe"
 )
 
 // Member is one top-level member of an object.
@@ -91,6 +92,11 @@ func (o *Object) parse() bool {
 		return o.fail(end, "expected nothing after the JSON object") >= 0
 	}
 	return true
+}
+
+// Held returns the bytes of memory that the Object needs beside the body.
+func (o *Object) Held() int {
+	return cap(o.members)*int(unsafe.Sizeof(Member{})) + o.keys.held()
 }
 
 // Body returns the text that was parsed.

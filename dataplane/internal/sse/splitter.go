@@ -2,6 +2,7 @@ package sse
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"sync"
 )
@@ -20,6 +21,9 @@ type Splitter struct {
 	// MaxEventBytes is the maximum size of an event in bytes, including line ends; zero means DefaultMaxEventBytes.
 	// It must not change during a stream.
 	MaxEventBytes int
+	// Room, unless nil, is asked for the memory of events of more than 64 KiB that come in several reads. Its error ends
+	// the stream. It must not change during a stream.
+	Room Room
 
 	in    []byte // the read that was fed last
 	start int    // in[start:pos] is the current block, or its part after carry
@@ -37,6 +41,14 @@ type Splitter struct {
 	skipLF    bool    // an LF here belongs to the CR that ended the line before
 	begun     bool    // a line has been read: no byte order mark can follow
 	err       error
+}
+
+// Room is the room for the buffer of an event.
+type Room interface {
+	// Grow asks for this number of bytes in total.
+	Grow(to int64) error
+	// Release gives all bytes back.
+	Release()
 }
 
 type lineEnd uint8
@@ -107,15 +119,15 @@ func (s *Splitter) Flush() (event Event, ok bool) {
 	return event, true
 }
 
-// Err returns ErrEventTooLarge after an event was too large, otherwise nil. No events follow the error, and the bytes
-// of the event are dropped.
+// Err returns ErrEventTooLarge after an event was too large, the error of Room if that had none for it, otherwise nil. No
+// events follow the error, and the bytes of the event are dropped.
 func (s *Splitter) Err() error { return s.err }
 
 // Close returns the buffers and makes the Splitter ready for another stream. No event may be used afterwards.
 func (s *Splitter) Close() {
 	s.taken = true
 	s.release()
-	*s = Splitter{MaxEventBytes: s.MaxEventBytes}
+	*s = Splitter{MaxEventBytes: s.MaxEventBytes, Room: s.Room}
 }
 
 // readLine reads up to the end of a line or of the read. If found is true, the line has ended before pos with a line
@@ -227,8 +239,33 @@ func (s *Splitter) saveCarry() {
 	if s.carry == nil {
 		s.carry = buffers.Get().(*buffer)
 	}
+	if !s.growCarry(len(s.carry.b) + s.pos - s.start) {
+		return
+	}
 	s.carry.b = append(s.carry.b, s.in[s.start:s.pos]...)
 	s.start = s.pos
+}
+
+// growCarry makes room in carry for size bytes. A large buffer doubles, so that it has the size that Room knows. It
+// reports whether there is room.
+func (s *Splitter) growCarry(size int) bool {
+	if size <= cap(s.carry.b) || size <= maxPooledBytes || s.Room == nil {
+		return true
+	}
+	to := min(max(size, 2*cap(s.carry.b)), max(size, s.maxEventBytes()))
+	if err := s.Room.Grow(int64(to)); err != nil {
+		s.fail(err)
+		return false
+	}
+	s.carry.b = append(make([]byte, 0, to), s.carry.b...)
+	return true
+}
+
+// fail ends the stream and drops the block.
+func (s *Splitter) fail(err error) {
+	s.err = err
+	s.taken = true
+	s.release()
 }
 
 // take returns the block as an event and starts the next block.
@@ -248,6 +285,8 @@ func (s *Splitter) release() {
 	if cap(s.carry.b) <= maxPooledBytes {
 		s.carry.b = s.carry.b[:0]
 		buffers.Put(s.carry)
+	} else if s.Room != nil {
+		s.Room.Release()
 	}
 	s.carry, s.taken = nil, false
 }
@@ -258,16 +297,12 @@ func (s *Splitter) checkSize() {
 	if s.carry != nil {
 		size += len(s.carry.b)
 	}
-	limit := s.MaxEventBytes
-	if limit == 0 {
-		limit = DefaultMaxEventBytes
-	}
-	if size > limit {
-		s.err = ErrEventTooLarge
-		s.taken = true
-		s.release()
+	if size > s.maxEventBytes() && s.err == nil {
+		s.fail(ErrEventTooLarge)
 	}
 }
+
+func (s *Splitter) maxEventBytes() int { return cmp.Or(s.MaxEventBytes, DefaultMaxEventBytes) }
 
 // indexFrom returns the index of the first c in b at or after i, len(b) if there is none.
 func indexFrom(b []byte, i int, c byte) int {

@@ -381,3 +381,56 @@ func FuzzSplit(f *testing.F) {
 		checkStream(t, splitReads(stream, sizes))
 	})
 }
+
+// room records what a splitter asks for.
+type room struct {
+	held, most int64
+	limit      int64
+}
+
+var errNoRoom = errors.New("no room")
+
+func (r *room) Grow(to int64) error {
+	if to > r.limit {
+		return errNoRoom
+	}
+	r.held, r.most = max(r.held, to), max(r.most, to)
+	return nil
+}
+
+func (r *room) Release() { r.held = 0 }
+
+func TestLargeEventsTakeRoomWhileTheyAreHeld(t *testing.T) {
+	t.Parallel()
+	large := "data: " + strings.Repeat("x", 1<<20) + "\n\n"
+	var reads []string
+	for rest := large; rest != ""; {
+		n := min(len(rest), 16<<10)
+		reads, rest = append(reads, rest[:n]), rest[n:]
+	}
+	small := "data: small\n\n"
+	for limit, want := range map[int64]error{2 << 20: nil, 1 << 20: errNoRoom} {
+		r := &room{limit: limit}
+		s := Splitter{Room: r}
+		s.Feed([]byte(small))
+		_, _ = s.Next()
+		if r.most != 0 {
+			t.Errorf("a small event takes %d bytes", r.most)
+		}
+		var got []Event
+		for _, read := range reads {
+			s.Feed([]byte(read))
+			for e, ok := s.Next(); ok; e, ok = s.Next() {
+				if got = append(got, e); r.held < int64(len(large)) || string(e.Raw) != large {
+					t.Errorf("an event of %d bytes has room for %d", len(e.Raw), r.held)
+				}
+			}
+		}
+		if err := s.Err(); !errors.Is(err, want) || (len(got) == 1) != (want == nil) {
+			t.Errorf("limit %d: %d events, %v; want %v", limit, len(got), err, want)
+		}
+		if s.Close(); r.held != 0 {
+			t.Errorf("limit %d: %d bytes are held after the stream", limit, r.held)
+		}
+	}
+}

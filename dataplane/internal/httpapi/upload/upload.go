@@ -143,6 +143,18 @@ func mostTurns(slots int64) int {
 	return int(slots) + spareTurns
 }
 
+// Hold adds memory that the body's content needs to the body's part of the budget, in bytes, unless it is little. The error
+// is one of the budget.
+func (b *Body) Hold(more int) error {
+	if more <= minHeld {
+		return nil
+	}
+	return b.grant.Grow(int64(len(*b.buffer)) + int64(more))
+}
+
+// minHeld is the size in bytes up to which memory beside a body is not counted. What pools keep for ordinary requests is less.
+const minHeld = 256 << 10
+
 // Bytes returns the body. It must not be read without a reference.
 func (b *Body) Bytes() []byte { return *b.buffer }
 
