@@ -12,12 +12,16 @@ import (
 )
 
 // The released API documents of Kubernetes and of the custom resources of the Prometheus
-// operator, from which the schemas are derived.
+// operator, the Gateway API and KEDA, from which the schemas are derived.
 const (
 	kubernetesModule = "k8s.io/kubernetes@v1.36.3"
 	kubernetesHash   = "h1:qDQdoMiluAE2Eab6Fa52YV+WjiGz9mZFFoagEA6cI+o="
 	prometheusModule = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
 	prometheusHash   = "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s="
+	gatewayModule    = "sigs.k8s.io/gateway-api@v1.4.0"
+	gatewayHash      = "h1:ZwlNM6zOHq0h3WUX2gfByPs2yAEsy/EenYJB78jpQfQ="
+	kedaModule       = "github.com/kedacore/keda/v2@v2.18.0"
+	kedaHash         = "h1:ttR223fii/4QJ0YvtrhcWHaEoezByb/t5CeFopjl6EI="
 )
 
 // schemaFile returns the file name of a kind's schema, for kubeconform's template
@@ -32,8 +36,13 @@ func writeSchemas(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	writeKubernetesSchemas(t, dir)
-	writeOperatorSchema(t, dir, "ServiceMonitor")
-	writeOperatorSchema(t, dir, "PrometheusRule")
+	prometheus := filepath.Join(module(t, prometheusModule, prometheusHash), "example/prometheus-operator-crd")
+	gateway := filepath.Join(module(t, gatewayModule, gatewayHash), "config/crd/standard")
+	keda := filepath.Join(module(t, kedaModule, kedaHash), "config/crd/bases")
+	writeResourceSchema(t, dir, "ServiceMonitor", prometheus+"/monitoring.coreos.com_servicemonitors.yaml")
+	writeResourceSchema(t, dir, "PrometheusRule", prometheus+"/monitoring.coreos.com_prometheusrules.yaml")
+	writeResourceSchema(t, dir, "HTTPRoute", gateway+"/gateway.networking.k8s.io_httproutes.yaml")
+	writeResourceSchema(t, dir, "ScaledObject", keda+"/keda.sh_scaledobjects.yaml")
 	return dir
 }
 
@@ -66,11 +75,10 @@ func writeKubernetesSchemas(t *testing.T, dir string) {
 	}
 }
 
-// writeOperatorSchema writes the schema of a kind of the Prometheus operator.
-func writeOperatorSchema(t *testing.T, dir, kind string) {
+// writeResourceSchema writes the schema of a kind from the file of its custom resource definition.
+func writeResourceSchema(t *testing.T, dir, kind, file string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(module(t, prometheusModule, prometheusHash),
-		"example/prometheus-operator-crd/monitoring.coreos.com_"+strings.ToLower(kind)+"s.yaml"))
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

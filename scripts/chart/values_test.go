@@ -90,6 +90,14 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"field of the pod that the chart sets", `{"dataplane":{"extraPodSpec":{"securityContext":{}}}}`, "invalid propertyName 'securityContext'"},
 		{"label of a selector", `{"commonLabels":{"app.kubernetes.io/name":"x"}}`, "invalid propertyName 'app.kubernetes.io/name'"},
 		{"unknown way to migrate", `{"migrate":{"run":"flux"}}`, "at '/migrate/run'"},
+		{"more replicas at least than at most", `{"dataplane":{"autoscaling":{"enabled":true,"minReplicas":11}}}`, "more than maxReplicas"},
+		{"autoscaling by nothing", `{"dataplane":{"autoscaling":{"enabled":true,"targetCPUPercent":0}}}`, "dataplane.autoscaling has no target"},
+		{"keda without Prometheus", `{"dataplane":{"autoscaling":{"enabled":true,"kind":"keda","targetRequestsInFlight":9}}}`, "dataplane.autoscaling.prometheusURL is empty"},
+		{"Ingress without a host", `{"dataplane":{"ingress":{"enabled":true}}}`, "at '/dataplane/ingress/hosts'"},
+		{"route without a Gateway", `{"controlplane":{"console":{"httpRoute":{"enabled":true}}}}`, "at '/controlplane/console/httpRoute/parentRefs'"},
+		{"path in the console's address", `{"controlplane":{"console":{"baseURL":"https://a.example.com/console"}}}`, "at '/controlplane/console/baseURL'"},
+		{"port of NATS that the policy forbids", `{"nats":{"url":"tls://nats:4333"}}`, "networkPolicy.natsPorts lacks"},
+		{"client secret among settings", `{"controlplane":{"config":{"console":{"oidc":{"client_secret":"x"}}}}}`, "console.oidc.client_secret is a secret"},
 		{"too few connections", `{"controlplane":{"postgres":{"maxConnections":3}}}`, "at '/controlplane/postgres/maxConnections'"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -100,8 +100,21 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if .Values.secrets.previousMasterKeys.enabled }}
 {{- $_ := set $secrets "previous_master_keys_file" (printf "%s/previous-master-keys" $dir) }}
 {{- end }}
+{{- $page := $plane.console }}
+{{- $console := dict
+  "enabled" $page.enabled "environment" $page.environment "token_sign_in" $page.tokenSignIn
+  "session_idle" $page.sessionIdle "session_length" $page.sessionLength }}
+{{- with $page.baseURL }}
+{{- $_ := set $console "base_url" . }}
+{{- end }}
+{{- with $page.oidc }}
+{{- if .clientID }}
+{{- $_ := set $console "oidc" (dict "client_id" .clientID "client_secret_file" (printf "%s/console-client-secret" $dir) "scopes" .scopes) }}
+{{- end }}
+{{- end }}
 {{- $set := dict
   "admin" $admin
+  "console" $console
   "ops" (dict "listen" ":9091")
   "postgres" (dict "url_file" (printf "%s/postgres-url" $dir) "max_connections" $plane.postgres.maxConnections
     "admin_max_connections" $plane.postgres.adminMaxConnections "keeps_commits" $plane.postgres.keepsCommits)
@@ -160,7 +173,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- define "modelgateway.config.refuse" -}}
 {{- range $key, $value := .more }}
 {{- $path := printf "%s.%s" $.path $key }}
-{{- if or (has $key (list "bootstrap_token" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_fleet_keys" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
+{{- if or (has $key (list "bootstrap_token" "client_secret" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_fleet_keys" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
 {{- fail (printf "%s is a secret: put it into a Secret and name that Secret under secrets" $path) }}
 {{- end }}
 {{- if hasKey $.set $key }}
@@ -284,6 +297,9 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- end }}
 {{- if .Values.secrets.bootstrapToken.enabled }}
 {{ include "modelgateway.secretSource" (list . .Values.secrets.bootstrapToken "bootstrap-token") }}
+{{- end }}
+{{- if .Values.controlplane.console.oidc.clientID }}
+{{ include "modelgateway.secretSource" (list . .Values.secrets.consoleClientSecret "console-client-secret") }}
 {{- end }}
 {{- include "modelgateway.secretSources.tls" .Values.controlplane }}
 {{- with .Values.controlplane.oidc }}

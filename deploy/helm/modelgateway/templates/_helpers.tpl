@@ -93,3 +93,29 @@ and end all other replicas when autoscaling is enabled, and another number would
 {{- max $count (int $plane.autoscaling.minReplicas) }}
 {{- end }}
 {{- end }}
+
+{{- define "modelgateway.scaleTarget" -}}
+apiVersion: apps/v1
+kind: StatefulSet
+name: {{ include "modelgateway.componentName" (list . "dataplane") }}
+{{- end }}
+
+{{/* One replica at a time, because each drains its streams. */}}
+{{- define "modelgateway.scaleBehavior" -}}
+scaleDown:
+  stabilizationWindowSeconds: 600
+  policies:
+    - type: Pods
+      value: 1
+      periodSeconds: 120
+{{- end }}
+
+{{/* Takes dataplane.autoscaling. */}}
+{{- define "modelgateway.requireTargets" -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}
+{{- fail (printf "dataplane.autoscaling.minReplicas is %d, more than maxReplicas, which is %d" (int .minReplicas) (int .maxReplicas)) }}
+{{- end }}
+{{- if not (or .targetCPUPercent .targetRequestsInFlight .targetSpoolPercent .extraMetrics) }}
+{{- fail "dataplane.autoscaling has no target: set one of those for CPU, requests in flight and the spool, or extraMetrics" }}
+{{- end }}
+{{- end }}

@@ -25,3 +25,116 @@
   from:
     {{- toYaml (first .) | nindent 4 }}
 {{- end }}
+
+{{/* Fails if the policies forbid a port of nats.url. */}}
+{{- define "modelgateway.requireNATSPorts" -}}
+{{- range splitList "," .Values.nats.url }}
+{{- $port := regexFind ":[0-9]+$" . | default ":4222" | trimPrefix ":" | int }}
+{{- $allowed := list }}
+{{- range $.Values.networkPolicy.natsPorts }}
+{{- $allowed = append $allowed (int .) }}
+{{- end }}
+{{- if not (has $port $allowed) }}
+{{- fail (printf "nats.url has the port %d, which networkPolicy.natsPorts lacks" $port) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+An Ingress and an HTTPRoute to a plane. Takes a dict: root, component, name, path, values (with ingress and httpRoute). The
+gateway ends a call after 600 s; the entrance waits longer, so that clients get the gateway's answer.
+*/}}
+{{- define "modelgateway.entrance" -}}
+{{- $root := .root }}
+{{- $plane := index .root.Values .component }}
+{{- $labels := include "modelgateway.labels" (list .root .component) }}
+{{- $service := include "modelgateway.componentName" (list .root .component) }}
+{{- $entrance := . }}
+{{- with .values.ingress }}
+{{- if .enabled }}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata:
+  name: {{ $entrance.name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+  {{- with merge (dict) .annotations (include "modelgateway.entrance.annotations" (list .controller $plane) | fromYaml) }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  {{- with .className }}
+  ingressClassName: {{ . }}
+  {{- end }}
+  {{- with .tls }}
+  tls:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  rules:
+    {{- range .hosts }}
+    - host: {{ . | quote }}
+      http:
+        paths:
+          - path: {{ $entrance.path }}
+            pathType: Prefix
+            backend:
+              service:
+                name: {{ $service }}
+                port:
+                  number: {{ $plane.service.port }}
+    {{- end }}
+{{- end }}
+{{- end }}
+{{- with .values.httpRoute }}
+{{- if .enabled }}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata:
+  name: {{ $entrance.name }}
+  namespace: {{ $root.Release.Namespace }}
+  labels:
+    {{- $labels | nindent 4 }}
+  {{- with .annotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+spec:
+  parentRefs:
+    {{- toYaml .parentRefs | nindent 4 }}
+  {{- with .hostnames }}
+  hostnames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  rules:
+    - matches:
+        - path: {type: PathPrefix, value: {{ $entrance.path }}}
+      timeouts: {request: 660s, backendRequest: 660s}
+      backendRefs:
+        - name: {{ $service }}
+          port: {{ $plane.service.port }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations of an Ingress controller: 660 s, no buffering, bodies of 70 MiB. Takes (list controller plane). */}}
+{{- define "modelgateway.entrance.annotations" -}}
+{{- $tls := not (empty (last .).tls.secretName) -}}
+{{- if eq (first .) "nginx" -}}
+nginx.ingress.kubernetes.io/proxy-read-timeout: "660"
+nginx.ingress.kubernetes.io/proxy-send-timeout: "660"
+nginx.ingress.kubernetes.io/proxy-buffering: "off"
+nginx.ingress.kubernetes.io/proxy-request-buffering: "off"
+nginx.ingress.kubernetes.io/proxy-body-size: 70m
+nginx.ingress.kubernetes.io/backend-protocol: {{ $tls | ternary "HTTPS" "HTTP" }}
+{{- else if eq (first .) "alb" -}}
+alb.ingress.kubernetes.io/target-type: ip
+alb.ingress.kubernetes.io/load-balancer-attributes: idle_timeout.timeout_seconds=660
+alb.ingress.kubernetes.io/backend-protocol: {{ $tls | ternary "HTTPS" "HTTP" }}
+alb.ingress.kubernetes.io/healthcheck-protocol: HTTP
+alb.ingress.kubernetes.io/healthcheck-port: {{ ternary "9091" "9090" (hasKey (last .) "masterKeyID") | quote }}
+alb.ingress.kubernetes.io/healthcheck-path: /readyz
+{{- end -}}
+{{- end }}
