@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"modelgateway/scripts/sbom"
 )
 
 // A Platform is an operating system and an architecture in the words of the go command.
@@ -49,8 +51,8 @@ type Release struct {
 	Licenses string    // SPDX expression; empty leaves the label out
 }
 
-// Programs builds the packages of programs for a platform. It runs the go command in root, the folder of the repository, and
-// writes each program into dir. It returns the files by the import path or folder given.
+// Programs builds programs, given by their folders below root, for a platform, each as the go.mod of its module says. It writes
+// them into dir and returns the files by the folders given.
 func (r Release) Programs(root, dir string, p Platform, packages ...string) (map[string]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -61,16 +63,20 @@ func (r Release) Programs(root, dir string, p Platform, packages ...string) (map
 		"build", "-trimpath", "-buildvcs=false", "-o", dir + "/",
 		"-ldflags", "-s -w -buildid= -X main.release=" + r.Version + " -X modelgateway/shared/platform/buildinfo.commit=" + r.Commit,
 	}
-	cmd := exec.Command("go", append(args, packages...)...)
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), p.Environ()...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("build the programs for %s: %w\n%s", p, err, stderr.Bytes())
-	}
 	files := map[string]string{}
 	for _, name := range packages {
+		module, pkg, err := sbom.Module(root, name)
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command("go", append(args, pkg)...)
+		cmd.Dir = module
+		cmd.Env = append(append(os.Environ(), p.Environ()...), "GOWORK=off") // a tool of the workspace must not change versions
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err != nil {
+			return nil, fmt.Errorf("build %s for %s: %w\n%s", name, p, err, stderr.Bytes())
+		}
 		files[name] = filepath.Join(dir, path.Base(name))
 	}
 	return files, nil

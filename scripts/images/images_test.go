@@ -24,6 +24,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"modelgateway/scripts/sbom"
 )
 
 const (
@@ -310,5 +312,16 @@ func TestAReleaseWithoutACommitIsRefused(t *testing.T) {
 func TestAPlatformWithoutAnArchitectureIsRefused(t *testing.T) {
 	if _, err := Platforms("linux/amd64,linux"); err == nil || !strings.Contains(err.Error(), `"linux"`) {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// The versions are those of the program's go.mod. In the workspace, a tool could raise them.
+func TestProgramsAreBuiltAsTheirModuleSays(t *testing.T) {
+	dir, pkg, err := sbom.Module(root, program)
+	if err != nil || filepath.Clean(dir) != filepath.Clean(root+"/dataplane") || pkg != "./cmd/dataplane" {
+		t.Errorf("the module of %s is %s with the package %s, %v", program, dir, pkg, err)
+	}
+	if _, _, err := sbom.Module(root, "./docs"); err == nil {
+		t.Error("a folder outside of all modules has a module")
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -60,9 +62,33 @@ func (p goPackage) owner() string {
 	return p.Module.Path
 }
 
+// Module returns the folder of the module of a program, and the program's package as a path below it. program is its folder
+// below root, such as ./controlplane/cmd/gwctl.
+func Module(root, program string) (dir, pkg string, err error) {
+	for dir = filepath.Join(root, program); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Clean(root) || dir == filepath.Dir(dir) {
+			return "", "", fmt.Errorf("%s is not in a module below %s", program, root)
+		}
+	}
+	pkg, err = filepath.Rel(dir, filepath.Join(root, program))
+	if err != nil {
+		return "", "", fmt.Errorf("package of %s: %w", program, err)
+	}
+	return dir, "./" + filepath.ToSlash(pkg), nil
+}
+
 // readBuild asks the go command for the packages of a program. The environment chooses the platform.
 func readBuild(root, program string, environ []string) (build, error) {
-	environment, err := goCommand(root, environ, "env", "-json", "GOVERSION", "GOOS", "GOARCH")
+	dir, pkg, err := Module(root, program)
+	if err != nil {
+		return build{}, err
+	}
+	// In the workspace a tool could change the versions of the product's modules.
+	environ = append(slices.Clone(environ), "GOWORK=off")
+	environment, err := goCommand(dir, environ, "env", "-json", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
 		return build{}, err
 	}
@@ -70,7 +96,7 @@ func readBuild(root, program string, environ []string) (build, error) {
 	if err := json.Unmarshal(environment, &b.platform); err != nil {
 		return build{}, fmt.Errorf("read the output of go env: %w", err)
 	}
-	list, err := goCommand(root, environ, "list", "-deps", "-json=ImportPath,Name,Standard,Imports,DepOnly,Module", program)
+	list, err := goCommand(dir, environ, "list", "-deps", "-json=ImportPath,Name,Standard,Imports,DepOnly,Module", pkg)
 	if err != nil {
 		return build{}, err
 	}
@@ -115,10 +141,10 @@ func (b *build) add(p goPackage, owner map[string]string) {
 }
 
 // goCommand runs the go command in a folder and returns its output.
-func goCommand(root string, environ []string, args ...string) ([]byte, error) {
+func goCommand(dir string, environ []string, args ...string) ([]byte, error) {
 	var stderr bytes.Buffer
 	cmd := exec.Command("go", args...)
-	cmd.Dir = root
+	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), environ...)
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

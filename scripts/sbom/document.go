@@ -20,8 +20,8 @@ type Document struct {
 	JSON    []byte // CycloneDX 1.6
 }
 
-// Describe returns the document of a program, given by its import path or its folder below root, the folder of the
-// repository. version is that of the program and of this
+// Describe returns the document of a program, given by its folder below root, the folder of the repository. The program is
+// built as the go.mod of its module says, without the workspace. version is that of the program and of this
 // repository's modules, created the time of the version as in RFC 3339; the document contains no other time. environ
 // has variables of the go command in addition to the environment, such as GOOS=linux.
 func Describe(root, program, version, created string, environ ...string) (Document, error) {
@@ -72,7 +72,7 @@ func describe(b build, version, created string) *cdx.BOM {
 
 // versionOf is the version of a module; this repository's modules have that of the repository.
 func versionOf(m module, repository string) string {
-	if m.Version == "" {
+	if m.Version == "" || m.Replace != nil && m.Replace.Version == "" {
 		return repository
 	}
 	return m.Version

@@ -22,19 +22,20 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
 	out := flags.String("out", "bin/sbom", "directory of the documents, NAME.cdx.json for a program NAME")
+	root := flags.String("root", ".", "folder of the repository")
 	version := flags.String("version", "", "version of the programs and of this repository's modules")
 	created := flags.String("time", "", "time of the version, as in RFC 3339; the documents contain no other time")
 	if err := flags.Parse(args); err != nil {
 		return err //nolint:wrapcheck // the flag package has printed it
 	}
 	if *version == "" || *created == "" || flags.NArg() == 0 {
-		return errors.New("-version, -time and the import paths of programs are required")
+		return errors.New("-version, -time and the folders of programs are required")
 	}
 	if err := os.MkdirAll(*out, 0o755); err != nil { //nolint:gosec // documents for everybody
 		return fmt.Errorf("create the directory of the documents: %w", err)
 	}
 	for _, program := range flags.Args() {
-		document, err := sbom.Describe(".", program, *version, *created)
+		document, err := sbom.Describe(*root, program, *version, *created)
 		if err != nil {
 			return err
 		}

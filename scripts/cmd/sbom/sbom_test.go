@@ -18,7 +18,9 @@ import (
 )
 
 // programs are those of make sbom.
-var programs = []string{"modelgateway/controlplane/cmd/controlplane", "modelgateway/controlplane/cmd/gwctl", "modelgateway/dataplane/cmd/dataplane"}
+var programs = []string{"./controlplane/cmd/controlplane", "./controlplane/cmd/gwctl", "./dataplane/cmd/dataplane"}
+
+const root = "../../.."
 
 // document has the members of a CycloneDX document that the tests read.
 type document struct {
@@ -51,7 +53,7 @@ type component struct {
 func write(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()
-	if err := run(append([]string{"-out", dir, "-version", "v1.2.3", "-time", "2026-01-02T03:04:05Z"}, programs...)); err != nil {
+	if err := run(append([]string{"-root", root, "-out", dir, "-version", "v1.2.3", "-time", "2026-01-02T03:04:05Z"}, programs...)); err != nil {
 		t.Fatal(err)
 	}
 	documents := map[string][]byte{}
@@ -78,8 +80,16 @@ func parse(t *testing.T, content []byte) document {
 func TestDocumentsListTheModulesOfTheBuiltPrograms(t *testing.T) {
 	documents := write(t)
 	dir := t.TempDir()
-	if out, err := exec.Command("go", append([]string{"build", "-o", dir + "/"}, programs...)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for _, program := range programs {
+		module, pkg, err := sbom.Module(root, program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := exec.Command("go", "build", "-o", dir+"/", pkg)
+		build.Dir, build.Env = module, append(os.Environ(), "GOWORK=off")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	for name, content := range documents {
 		out, err := exec.Command("go", "version", "-m", filepath.Join(dir, name)).Output()
@@ -161,7 +171,7 @@ func TestTheSameCommitMakesTheSameDocuments(t *testing.T) {
 }
 
 func TestAPackageThatIsNoProgramIsRefused(t *testing.T) {
-	err := run([]string{"-out", t.TempDir(), "-version", "v1.2.3", "-time", "2026-01-02T03:04:05Z", "modelgateway/shared/money"})
+	err := run([]string{"-root", root, "-out", t.TempDir(), "-version", "v1.2.3", "-time", "2026-01-02T03:04:05Z", "./shared/money"})
 	if err == nil || !strings.Contains(err.Error(), "not a program") {
 		t.Errorf("error is %v", err)
 	}
