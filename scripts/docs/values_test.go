@@ -1,0 +1,54 @@
+package docs
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// TestNamedSettingsAndValuesExist: a setting or a value of the chart that the pages on operations name
+// in backquotes, or set in a command, is one.
+func TestNamedSettingsAndValuesExist(t *testing.T) {
+	t.Parallel()
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(read(t, "deploy/helm/modelgateway/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	settings := read(t, "docs/settings.md")
+	named := regexp.MustCompile("`([a-z][A-Za-z_]*(?:\\.[a-z][A-Za-z_]*)+)(?:: [^`]*)?`|--set ([A-Za-z.]+)=")
+	checked := 0
+	for _, path := range files(t, ".md") {
+		if !strings.HasPrefix(path, "docs/operations/") {
+			continue
+		}
+		for _, m := range named.FindAllStringSubmatch(read(t, path), -1) {
+			name := m[1] + m[2]
+			switch name[strings.LastIndex(name, ".")+1:] {
+			case "md", "yaml", "json", "dump", "sql", "conf", "crt", "signal", "go", "txt": // a file
+				continue
+			}
+			if name == "stream_options.include_usage" { // a parameter of requests
+				continue
+			}
+			checked++
+			if !strings.Contains(settings, "`"+name+"`") && !hasPath(values, strings.Split(name, ".")) {
+				t.Errorf("%s names %s, which is neither a setting nor a value of the chart", path, name)
+			}
+		}
+	}
+	if checked < 20 {
+		t.Errorf("only %d names found", checked)
+	}
+}
+
+// hasPath reports whether nested maps have a value at a path.
+func hasPath(values map[string]any, path []string) bool {
+	value, ok := values[path[0]]
+	if len(path) == 1 || !ok {
+		return ok
+	}
+	nested, ok := value.(map[string]any)
+	return ok && hasPath(nested, path[1:])
+}
