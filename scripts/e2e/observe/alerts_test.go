@@ -22,7 +22,7 @@ import (
 )
 
 // faster is the factor by which time passes faster for the test's copy of the rules: 5 minutes are 5 seconds. It applies
-// to windows and waiting times. Thresholds in seconds are in the table below, because the processes of the stack run at
+// to windows, offsets and waiting times. Thresholds in seconds are in the table below, because the processes of the stack run at
 // their own speed.
 const faster = 60
 
@@ -47,10 +47,11 @@ func fastRules(t *testing.T) string {
 		}
 		text = strings.Replace(text, slow, fast, 1)
 	}
-	text = regexp.MustCompile(`(\[|for: )(\d+)([smh])`).ReplaceAllStringFunc(text, func(s string) string {
-		m := regexp.MustCompile(`(\[|for: )(\d+)([smh])`).FindStringSubmatch(s)
+	duration := regexp.MustCompile(`(\[|for: |offset )(\d+)([smhd])`)
+	text = duration.ReplaceAllStringFunc(text, func(s string) string {
+		m := duration.FindStringSubmatch(s)
 		n, _ := strconv.Atoi(m[2]) // digits
-		return fmt.Sprintf("%s%dms", m[1], n*map[string]int{"s": 1, "m": 60, "h": 3600}[m[3]]*1000/faster)
+		return fmt.Sprintf("%s%dms", m[1], n*map[string]int{"s": 1, "m": 60, "h": 3600, "d": 86400}[m[3]]*1000/faster)
 	})
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
