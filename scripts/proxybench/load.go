@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,8 +27,11 @@ type Scenario struct {
 	Unit       string
 	PerRequest int
 	Stream     bool
-	// Memory selects peak memory as the result, instead of CPU time.
-	Memory bool
+	// Memory selects peak memory as the result, instead of CPU time; Peak adds it.
+	Memory, Peak bool
+	// Rate is the number of requests that are begun per second, and selects their p99 as a further result; zero: each
+	// connection sends one after the other.
+	Rate int
 	// Paced streams have an interval between their events.
 	Paced bool
 	// Prompt is the size of the prompt in bytes, Conns the number of connections.
@@ -38,7 +42,7 @@ type Scenario struct {
 
 // JSON returns the most common load: small requests at the maximum rate.
 func JSON() Scenario {
-	return Scenario{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 32}
+	return Scenario{Name: "JSON, 1 KB prompt", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64}
 }
 
 // Scenarios returns all scenarios. Memory is measured first, because the other loads leave
@@ -47,8 +51,9 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
 		JSON(),
+		{Name: "JSON, 500 requests/s", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64, Rate: 500},
 		{Name: "stream, burst of 100 events", Unit: "event", PerRequest: eventsPerStream, Stream: true, Prompt: 1000, Conns: 16},
-		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8},
+		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8, Peak: true},
 	}
 }
 
@@ -61,6 +66,9 @@ type Result struct {
 	Err                error
 	// Peak is the peak memory of the process, in bytes.
 	Peak int64
+	// P99 is the time within which 99 % of the answers came, from when their requests were due. Only a load with a rate
+	// has it.
+	P99 time.Duration
 }
 
 // warmUp is the duration of the load before a measurement.
@@ -78,12 +86,13 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var workers sync.WaitGroup
-	for range s.Conns {
-		workers.Go(func() { l.work(ctx) })
+	for i := range s.Conns {
+		workers.Go(func() { l.work(ctx, i) })
 	}
 	defer workers.Wait()
 	defer stop()
 	pause(ctx, warmUp)
+	l.latencies() // those of the warm-up do not count
 	requests, failures := l.complete.Load(), l.failures.Load()
 	cpu, err := cpuTime(t.PID)
 	if err != nil {
@@ -105,7 +114,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		return Result{}, err
 	}
 	requests = l.complete.Load() - requests
-	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak}
+	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak, P99: l.latencies().Quantile(.99)}
 	if requests > 0 && !s.Memory {
 		r.CPU = (after - cpu) / time.Duration(requests*int64(s.PerRequest))
 	}
@@ -131,6 +140,19 @@ type load struct {
 	first              atomic.Pointer[error]
 	// answered gets a value after a request, if Measure waits for it.
 	answered chan struct{}
+
+	mu    sync.Mutex
+	times []time.Duration // of the complete answers of a load with a rate
+}
+
+// latencies returns the latencies since its last call.
+func (l *load) latencies() *Latencies {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := &Latencies{Times: l.times}
+	l.times = nil
+	slices.Sort(taken.Times)
+	return taken
 }
 
 func (l *load) err() error {
@@ -140,13 +162,28 @@ func (l *load) err() error {
 	return nil
 }
 
-func (l *load) work(ctx context.Context) {
+// work sends the requests of the i-th connection.
+func (l *load) work(ctx context.Context, i int) {
 	var answer bytes.Buffer
-	for ctx.Err() == nil {
+	var interval time.Duration
+	due := time.Now()
+	if l.scenario.Rate > 0 {
+		interval = time.Second * time.Duration(l.scenario.Conns) / time.Duration(l.scenario.Rate)
+		due = due.Add(interval * time.Duration(i) / time.Duration(l.scenario.Conns))
+	}
+	for ; ctx.Err() == nil; due = due.Add(interval) {
+		if interval > 0 {
+			pause(ctx, time.Until(due))
+		}
 		err := l.request(ctx, &answer)
 		switch {
 		case err == nil:
 			l.complete.Add(1)
+			if interval > 0 {
+				l.mu.Lock()
+				l.times = append(l.times, time.Since(due))
+				l.mu.Unlock()
+			}
 		case ctx.Err() == nil:
 			l.failures.Add(1)
 			l.first.CompareAndSwap(nil, &err)
@@ -156,6 +193,19 @@ func (l *load) work(ctx context.Context) {
 		default:
 		}
 	}
+}
+
+// IdleMemory is the scenario of no load: the result is the memory after a time without one.
+func IdleMemory(name string) Scenario { return Scenario{Name: name, Memory: true} }
+
+// MeasureIdle returns the memory of a target after it has got no load for the duration d.
+func MeasureIdle(ctx context.Context, t Target, d time.Duration) (Result, error) {
+	pause(ctx, d)
+	if err := resetPeak(t.PID); err != nil {
+		return Result{}, err
+	}
+	peak, err := peakMemory(t.PID)
+	return Result{Peak: peak}, err
 }
 
 var errIncomplete = errors.New("the answer is incomplete")

@@ -49,8 +49,8 @@ func RunFlood(ctx context.Context, t Target, flood Scenario, began func()) (comp
 	defer transport.CloseIdleConnections()
 	l := &load{scenario: flood, target: t, client: &http.Client{Transport: transport}, body: prompt(flood), answered: make(chan struct{})}
 	var workers sync.WaitGroup
-	for range flood.Conns {
-		workers.Go(func() { l.work(ctx) })
+	for i := range flood.Conns {
+		workers.Go(func() { l.work(ctx, i) })
 	}
 	select {
 	case <-l.answered:

@@ -51,7 +51,7 @@ func TestIncompleteAnswersAreFailures(t *testing.T) {
 	incomplete := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(answerEvent) }))
 	defer incomplete.Close()
 	target.BaseURL = incomplete.URL
-	if r, err := Measure(t.Context(), Scenarios()[2], target, 10*time.Millisecond); err != nil || r.Requests != 0 || r.Err == nil {
+	if r, err := Measure(t.Context(), Scenarios()[3], target, 10*time.Millisecond); err != nil || r.Requests != 0 || r.Err == nil {
 		t.Errorf("an incomplete stream: got %+v, %v", r, err)
 	}
 	target.PID = -1
@@ -100,10 +100,13 @@ func TestTableWritesMediansAndRatio(t *testing.T) {
 	}
 	table.Add(Scenario{Name: "JSON", Unit: "request"}, [][]Result{results(10, 90, 20), results(25, 24, 23)})
 	table.Add(Scenario{Name: "streams", Memory: true}, [][]Result{{{Peak: 40 << 20}}, {{Peak: 70 << 20}}})
+	each := Result{CPU: time.Microsecond, P99: time.Millisecond, Peak: 1 << 20}
+	table.Add(Scenario{Name: "all", Unit: "request", Rate: 1, Peak: true}, [][]Result{{each}, {each}})
 	var out strings.Builder
 	table.Write(&out)
 	const want = "| CPU time or memory | plain | gateway | × |\n| --- | --- | --- | --- |\n| JSON, per request | 20.0 µs | 24.0 µs | 1.20 |\n" +
-		"| streams, peak memory | 40.0 MiB | 70.0 MiB | 1.75 |\n"
+		"| streams, peak memory | 40.0 MiB | 70.0 MiB | 1.75 |\n" +
+		"| all, per request | 1.0 µs | 1.0 µs | 1.00 |\n| all, p99 | 1.0 ms | 1.0 ms | 1.00 |\n| all, peak memory | 1.0 MiB | 1.0 MiB | 1.00 |\n"
 	if out.String() != want {
 		t.Errorf("got\n%s; want\n%s", &out, want)
 	}

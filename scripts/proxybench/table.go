@@ -37,17 +37,34 @@ func (t *Table) Write(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	for _, r := range t.rows {
-		what, unit, each := "per "+r.scenario.Unit, "µs", func(r Result) float64 { return float64(r.CPU) / float64(time.Microsecond) }
-		if r.scenario.Memory {
-			what, unit, each = "peak memory", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }
+		for _, f := range r.scenario.figures() {
+			fmt.Fprintf(out, "| %s, %s |", r.scenario.Name, f.name)
+			for _, results := range r.results {
+				fmt.Fprintf(out, " %.1f %s |", median(results, f.of), f.unit)
+			}
+			fmt.Fprintf(out, " %.2f |\n", median(r.results[len(r.results)-1], f.of)/median(r.results[0], f.of))
 		}
-		fmt.Fprintf(out, "| %s, %s |", r.scenario.Name, what)
-		for _, results := range r.results {
-			fmt.Fprintf(out, " %.1f %s |", median(results, each), unit)
-		}
-		last := r.results[len(r.results)-1]
-		fmt.Fprintf(out, " %.2f |\n", median(last, each)/median(r.results[0], each))
 	}
+}
+
+// figure is one figure of a result.
+type figure struct {
+	name, unit string
+	of         func(Result) float64
+}
+
+// figures returns the figures of a scenario that the table has.
+func (s *Scenario) figures() (all []figure) {
+	if !s.Memory {
+		all = append(all, figure{"per " + s.Unit, "µs", func(r Result) float64 { return float64(r.CPU) / float64(time.Microsecond) }})
+	}
+	if s.Rate > 0 {
+		all = append(all, figure{"p99", "ms", func(r Result) float64 { return float64(r.P99) / float64(time.Millisecond) }})
+	}
+	if s.Memory || s.Peak {
+		all = append(all, figure{"peak memory", "MiB", func(r Result) float64 { return float64(r.Peak) / (1 << 20) }})
+	}
+	return all
 }
 
 // median returns the median of a figure of the results.

@@ -20,7 +20,7 @@ func TestGarbageIsBoundedForEachHeap(t *testing.T) {
 // The tests below change the process, so they are not parallel.
 
 //nolint:paralleltest // see above
-func TestPercentFollowsTheLiveHeap(t *testing.T) {
+func TestPercentFollowsTheLiveHeap(*testing.T) {
 	before := debug.SetGCPercent(100)
 	stop := Tune()
 	defer func() { stop(); debug.SetGCPercent(before) }()

@@ -111,6 +111,9 @@ func run(ctx context.Context, o options) error {
 
 func measure(ctx context.Context, o options, targets []proxybench.Target) error {
 	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
+	if err := addIdle(ctx, table, targets, "fresh", 0); err != nil {
+		return err
+	}
 	for _, t := range targets {
 		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
 			return err
@@ -132,7 +135,24 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 		}
 		table.Add(s, results)
 	}
+	if err := addIdle(ctx, table, targets, "a minute after the last load", time.Minute); err != nil {
+		return err
+	}
 	table.Write(os.Stdout)
+	return nil
+}
+
+// addIdle adds a row with the memory of the targets after a time without load.
+func addIdle(ctx context.Context, table *proxybench.Table, targets []proxybench.Target, name string, after time.Duration) error {
+	results := make([][]proxybench.Result, len(targets))
+	for i, t := range targets {
+		r, err := proxybench.MeasureIdle(ctx, t, after)
+		if err != nil {
+			return err
+		}
+		results[i], after = []proxybench.Result{r}, 0 // the others have waited, too
+	}
+	table.Add(proxybench.IdleMemory("idle, "+name), results)
 	return nil
 }
 

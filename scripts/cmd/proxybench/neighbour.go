@@ -78,7 +78,7 @@ func postpone(ctx context.Context, process int) error {
 // setRank sets the scheduling policy and the real-time priority of a process, or without the permission for that a nice
 // value.
 func setRank(ctx context.Context, process int, policy string, priority, nice int) error {
-	if exec.CommandContext(ctx, "chrt", "--all-tasks", policy, "--pid", strconv.Itoa(priority), strconv.Itoa(process)).Run() == nil { //nolint:gosec // G204: numbers
+	if exec.CommandContext(ctx, "chrt", "--all-tasks", policy, "--pid", strconv.Itoa(priority), strconv.Itoa(process)).Run() == nil {
 		return nil
 	}
 	return ignoreDenied(setPriority(process, nice))

@@ -94,7 +94,8 @@ func New(reg prometheus.Registerer) *Metrics {
 		firstToken: childcache.New(func(provider string) prometheus.Observer { return firstToken.WithLabelValues(provider) }),
 		upstream:   childcache.New(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
 		streamEnds: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_stream_ends_total", Help: "Ended streams by reason: completed, client_gone, revoked, busy (no room in the budget for bodies), or the class of the provider's failure.",
+			Name: "mgw_stream_ends_total", Help: "Ended streams by reason: completed, client_gone, revoked, " +
+				"busy (no room in the budget for bodies), or the class of the provider's failure.",
 		}, []string{"reason"}),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
