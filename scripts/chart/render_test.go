@@ -12,13 +12,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// valueSets returns the sets of values for rendering: the defaults and each file in the ci
-// folder.
+// valueSets returns the sets of values for rendering: the defaults, each file in the ci
+// folder and the examples.
 func valueSets(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob(chartDir + "/ci/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files of values: %v, %v", files, err)
+	}
+	for _, example := range []string{"evaluation", "production", "restricted"} {
+		files = append(files, chartDir+"/examples/"+example+".yaml")
 	}
 	return append([]string{"defaults"}, files...)
 }
