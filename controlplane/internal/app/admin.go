@@ -30,7 +30,6 @@ import (
 	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
-	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
@@ -187,7 +186,6 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	fleets := fleetstore.New(a.adminDB)
 	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
 	accounts := accountstore.New(a.adminDB)
@@ -200,11 +198,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Accounts: account.NewService(account.Config{
 			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
-		Keys: key.NewService(key.Config{
-			Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
-			ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
-			SessionBound: sessionBound(a.cfg.Session.TTL),
-		}),
+		Keys:   a.newKeys(&keys),
 		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.adminDB)),
 		Tokens:     tokens, TrustedProxies: proxies,
@@ -216,11 +210,19 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if handler, err = a.withConsole(handler, tokens); err != nil {
+	if handler, err = a.withConsole(handler, tokens, jobs); err != nil {
 		return err
 	}
 	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
+}
+
+func (a *app) newKeys(keys *secrets) *key.Service {
+	return key.NewService(key.Config{
+		Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
+		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
+		SessionBound: sessionBound(a.cfg.Session.TTL),
+	})
 }
 
 // sessionBound is how long a proxy that does not receive a change can act on the old state: the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/config"
@@ -13,12 +14,13 @@ import (
 	"modelgateway/controlplane/internal/signin"
 )
 
-// withConsole returns a handler that serves the console beside the admin API.
-func (a *app) withConsole(api http.Handler, tokens *admin.Service) (http.Handler, error) {
+// withConsole returns a handler that serves the console beside the admin API, and adds its job.
+func (a *app) withConsole(api http.Handler, tokens *admin.Service, jobs *jobs) (http.Handler, error) {
 	cfg := &a.cfg.Console
 	if !cfg.Enabled {
 		return api, nil
 	}
+	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	provider, err := newProvider(&a.cfg)
 	if err != nil {
 		return nil, err

@@ -107,12 +107,13 @@ func nextPage(r *request, cursor *string) string {
 
 // command returns a command with those flags that have a value.
 func command(name string, flags ...string) string {
+	words := []string{name}
 	for i := 0; i+1 < len(flags); i += 2 {
 		if flags[i+1] != "" {
-			name += " " + flags[i] + " " + quote(flags[i+1])
+			words = append(words, flags[i], quote(flags[i+1]))
 		}
 	}
-	return name
+	return strings.Join(words, " ")
 }
 
 // quote quotes a text for the shell if it needs that.

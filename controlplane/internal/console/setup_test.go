@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -190,9 +191,7 @@ func (b *browser) send(method, path string, form url.Values, header http.Header)
 	if form != nil {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	for name, values := range header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, header)
 	answer, err := b.client.Do(r)
 	check(b.w.t, err)
 	defer func() { _ = answer.Body.Close() }()

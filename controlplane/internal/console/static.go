@@ -27,7 +27,7 @@ func newStatic(from fs.FS) (*static, error) {
 		}
 		text, err := fs.ReadFile(folder, path)
 		_, _ = fmt.Fprintf(h, "%s %d %s", path, len(text), text)
-		return err
+		return err //nolint:wrapcheck // wrapped below
 	})
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)

@@ -55,7 +55,7 @@ type responseBody struct {
 // Close implements io.Closer.
 func (b *responseBody) Close() error {
 	b.cancel()
-	return b.PipeReader.Close()
+	return b.PipeReader.Close() //nolint:wrapcheck // never fails
 }
 
 type responseWriter struct {

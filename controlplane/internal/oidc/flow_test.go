@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -63,9 +64,7 @@ func TestFlowReturnsThePersonOfACode(t *testing.T) {
 		"a person without any": {claims{"groups": []string{"others"}}, "the code", verifier, nil},
 	} {
 		all := claims{"aud": "console", "nonce": "the nonce"}
-		for member, value := range test.claims {
-			all[member] = value
-		}
+		maps.Copy(all, test.claims)
 		p := &codeProvider{t: t, key: rs256(t, "k1"), claims: all}
 		server := httptest.NewServer(p)
 		t.Cleanup(server.Close)

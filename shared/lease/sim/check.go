@@ -360,7 +360,8 @@ func (w *world) checkAborted(q *accountQueue, since time.Duration) {
 // grant. It would not return units of which it knows nothing.
 func (w *world) checkFencedGrants(batch *allocator.Batch, request *wire.LeaseRequest, response *wire.LeaseResponse) {
 	last := batch.Results[allocator.RequestKey{Session: request.Session, Account: request.Account}]
-	if r := batch.Sessions[request.Session]; response.Status != wire.Fenced || r == nil || r.BootID != request.BootID || !r.HoldsLeases() || last == nil || last.Number != request.Number {
+	r := batch.Sessions[request.Session]
+	if response.Status != wire.Fenced || r == nil || r.BootID != request.BootID || !r.HoldsLeases() || last == nil || last.Number != request.Number {
 		return
 	}
 	for _, d := range last.Response.Decisions {

@@ -47,7 +47,10 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 
 // Mutations lists all mutations.
 func Mutations() []Mutation {
-	return slices.Concat(leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations(), rogueMutations(), abortMutations())
+	return slices.Concat(
+		leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations(),
+		rogueMutations(), abortMutations(),
+	)
 }
 
 // mutateReports changes the lease reports of returns and lease requests.

@@ -7,6 +7,7 @@ package view
 import (
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -40,7 +41,7 @@ func HTTPStatus(code int) Badge {
 	case code < 500:
 		kind = "warn"
 	}
-	return Badge{kind, fmt.Sprint(code)}
+	return Badge{kind, strconv.Itoa(code)}
 }
 
 // Ago returns how long ago a time was, such as "3 min ago".
@@ -85,7 +86,7 @@ func Milliseconds(ms int64) string {
 
 // Count returns a number in groups of three digits, such as "1 204 117".
 func Count(n int64) string {
-	digits := fmt.Sprint(n)
+	digits := strconv.FormatInt(n, 10)
 	sign := ""
 	if n < 0 {
 		sign, digits = "−", digits[1:]
