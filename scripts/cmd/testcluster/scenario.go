@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -170,7 +171,12 @@ func (s *scenario) seed(ctx context.Context) error {
 	if err := json.Unmarshal(fmt.Appendf(nil, catalogText, s.address, providerPort), &document); err != nil {
 		return fmt.Errorf("catalog: %w", err)
 	}
-	if _, err := s.admin.ApplyCatalog(ctx, nil, document); err != nil {
+	// kube-proxy learns of ready pods a moment after helm.
+	_, err := s.admin.ApplyCatalog(ctx, nil, document)
+	for deadline := time.Now().Add(startLimit); err != nil && time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second) {
+		_, err = s.admin.ApplyCatalog(ctx, nil, document)
+	}
+	if err != nil {
 		return fmt.Errorf("apply the catalog: %w", err)
 	}
 	slots := 1000
@@ -288,10 +294,14 @@ func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
 	if _, err := s.admin.GetBalance(ctx, s.account); err != nil {
 		return fmt.Errorf("the new token: %w", err)
 	}
-	if _, err := former.GetBalance(ctx, s.account); err == nil {
-		return errors.New("the old token is still accepted")
+	// The former replicas end some seconds after the new ones are ready.
+	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second) {
+		_, err := former.GetBalance(ctx, s.account)
+		if problem, ok := errors.AsType[*adminclient.Error](err); ok && problem.StatusCode == http.StatusUnauthorized {
+			return nil
+		}
 	}
-	return nil
+	return errors.New("the old token is still accepted")
 }
 
 // restoreBackup restores a backup that lacks later requests, which are billed again from the stream of usage.
