@@ -26,7 +26,9 @@ in_node() { nsenter --net="/run/netns/$netns" -- "$@"; }
 
 build() {
 	mkdir -p "$bin"
-	if [ -e "$bin/built" ] && [ "$bin/built" -nt "$here/kubernetes/go.mod" ]; then return; fi
+	local pins
+	pins=$(cat "$here/kubernetes/go.sum" "$here/kubernetes/go.mod" | cksum)
+	if [ "$(cat "$bin/built" 2>/dev/null)" = "$pins" ]; then return; fi
 	local minor=${version#v1.}
 	local v=k8s.io/component-base/version
 	echo "building Kubernetes $version (once per version)"
@@ -35,7 +37,7 @@ build() {
 	nice go build -ldflags '-s -w' -o "$bin/etcd" go.etcd.io/etcd/server/v3
 	nice go build -o "$bin/" -ldflags "-s -w -X $v.gitVersion=$version -X $v.gitMajor=1 -X $v.gitMinor=${minor%%.*} -X $v.gitTreeState=clean" \
 		k8s.io/kubernetes/cmd/{kube-apiserver,kube-controller-manager,kube-scheduler,kubelet,kube-proxy,kubectl}
-	touch "$bin/built"
+	echo "$pins" >"$bin/built"
 }
 
 # start NAME COMMAND... starts a server of the node and notes its process.
