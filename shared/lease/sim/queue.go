@@ -154,11 +154,13 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
 		q.p.w.checkFenced(outstanding, &a)
-		if request, _ := q.queue.Outstanding(); request == outstanding && (a.Status == wire.Wait || a.Status == wire.Fenced || a.Status == wire.Done) {
+		request, _ := q.queue.Outstanding()
+		handled := q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a)
+		if handled || request == outstanding && a.Status == wire.Wait {
 			q.p.failing, q.p.failingSince = false, 0
 		}
-		if q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a) {
-			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, request.Number, request.Session, a.Status)
+		if handled {
+			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, outstanding.Number, outstanding.Session, a.Status)
 			q.pump()
 		} else if a.Status == wire.Unavailable {
 			q.requestFailed(outstanding)
