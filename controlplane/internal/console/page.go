@@ -84,15 +84,6 @@ var notices = map[string]string{
 	"ended": "The session has ended.",
 }
 
-// goTo returns the response to an action: the page at the address, with one of the notices.
-func goTo(address, notice string) *page {
-	sep := "?"
-	if strings.Contains(address, "?") {
-		sep = "&"
-	}
-	return &page{Location: address + sep + "notice=" + notice}
-}
-
 // serve returns the handler of a route.
 func (c *Console) serve(at route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

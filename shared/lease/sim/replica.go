@@ -469,6 +469,9 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 	w := c.w
 	status := wire.Wait
 	c.tx("close", func(d *database) {
+		if w.locked(rows{beat: map[wire.SessionID]bool{r.Session: true}}) > 0 { // the row of the session
+			return
+		}
 		t := d.sessionRecord(r.Session, d.now(w))
 		before, settled := t.State, int64(0)
 		if stored := d.sessions[r.Session]; stored != nil {
