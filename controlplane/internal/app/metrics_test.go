@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,8 +125,13 @@ func TestLastSuccessOfAJobStandsStillWhileItFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := newJobs(slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-		var failure error
-		j.every("job", time.Minute, func(context.Context) error { return failure })
+		var broken atomic.Bool
+		j.every("job", time.Minute, func(context.Context) error {
+			if broken.Load() {
+				return errors.New("broken")
+			}
+			return nil
+		})
 		last := func() float64 { return testutil.ToFloat64(j.succeeded.WithLabelValues("job")) }
 		j.start(t.Context())
 		defer j.stop()
@@ -139,13 +145,13 @@ func TestLastSuccessOfAJobStandsStillWhileItFails(t *testing.T) {
 		if good <= began {
 			t.Errorf("%v after runs without an error; it began at %v", good, began)
 		}
-		failure = errors.New("broken")
+		broken.Store(true)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if got := last(); got != good {
 			t.Errorf("%v after runs that failed; want %v still", got, good)
 		}
-		failure = nil
+		broken.Store(false)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := last(); got <= good {

@@ -67,6 +67,10 @@ func TestNeighbouringReleasesServeTogether(t *testing.T) {
 		{"all planes of the release before", func() { r.SetDataPlaneBinaries(previous); r.Restart(t, r.DataPlanes()...) }},
 		{"new control planes, old proxies", func() { r.SetControlPlaneBinaries(""); r.Restart(t, r.ControlPlanes()...) }},
 		{"all planes new", func() { r.SetDataPlaneBinaries(""); r.Restart(t, r.DataPlanes()...) }},
+		{"proxies of the release before", func() { r.SetDataPlaneBinaries(previous); r.Restart(t, r.DataPlanes()...) }},
+		{"all planes of the release before again", func() { r.SetControlPlaneBinaries(previous); r.Restart(t, r.ControlPlanes()...) }},
+		{"new proxies, old control planes", func() { r.SetDataPlaneBinaries(""); r.Restart(t, r.DataPlanes()...) }},
+		{"all planes new again", func() { r.SetControlPlaneBinaries(""); r.Restart(t, r.ControlPlanes()...) }},
 	} {
 		step.replace()
 		l.await(t, 20*clients, answered)
