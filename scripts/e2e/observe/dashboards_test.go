@@ -81,6 +81,8 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 	account, poor, narrow := r.Account(t, rig.AccountSpec{}), r.Account(t, rig.AccountSpec{Credit: "0"}), r.Account(t, rig.AccountSpec{Slots: 1})
 	_, limited := account.NewKey(t, "0.000001")
 	absent := r.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
+	// A provider of its own: the failures of the other's model would open its breakers before the first failover.
+	another := r.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
 	tools := r.Provider(t, rig.Provider{BaseURL: toolProvider(t)})
 	formats := []string{"chat"}
 	m := r.Models(t,
@@ -89,7 +91,7 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 		rig.Model{Routes: []rig.Route{{UpstreamModel: "m", Formats: formats, Enabled: rig.False()}}},
 		rig.Model{Routes: []rig.Route{{Provider: tools, UpstreamModel: "m", Formats: formats}}}, rig.Model{Directives: "nousage"},
 		rig.Model{Directives: "status=401,code=invalid_api_key"},
-		rig.Model{Routes: []rig.Route{{Provider: absent, UpstreamModel: "m", Formats: formats}, {UpstreamModel: "m", Formats: formats, Priority: 1}}})
+		rig.Model{Routes: []rig.Route{{Provider: another, UpstreamModel: "m", Formats: formats}, {UpstreamModel: "m", Formats: formats, Priority: 1}}})
 	text, image, video, cut, limit, slow, dead, closed, tool := m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
 	silent, refused, saved := m[9], m[10], m[11]
 	key := account.Key
