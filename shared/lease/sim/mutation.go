@@ -324,17 +324,6 @@ func grantMutations() []Mutation {
 
 func deadlineMutations() []Mutation {
 	return []Mutation{
-		{"a session is extended before its changes are applied", 4000, func(r *Rules) {
-			r.Profile = "stalls"
-			r.HandleHeartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
-				without := *a
-				without.Changes, without.More = nil, false
-				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
-				for _, c := range a.Changes { // pushed changes are acknowledged as soon as they are applied
-					p.after(p.w.between(0, sessionValid), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
-				}
-			}
-		}},
 		{"the deadline counts from the response instead of the heartbeat", 4000, func(r *Rules) {
 			r.Profile = "stalls"
 			r.HandleRegistered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
@@ -531,7 +520,7 @@ func recoveryMutations() []Mutation {
 		})},
 		{"revocations are not recorded outside of Postgres", 2000, func(r *Rules) { r.KeepsRevocations = false }},
 		{"a lost revocation is not restored", 2000, func(r *Rules) { r.RestoreRevocation = func(*database, string, apikey.Hash) {} }},
-		{"a change does not wait for sessions from before a loss", 1500, func(r *Rules) {
+		{"a change does not wait for sessions from before a loss", 6000, func(r *Rules) {
 			r.Profile = "stalls"
 			r.UnknownSessions = func(bool, time.Duration) []session.ActiveSession { return nil }
 		}},
