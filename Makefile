@@ -95,10 +95,10 @@ clients/update: ## pin the newest versions of the clients of make test/clients
 
 # PREVIOUS is a tag or commit to upgrade from. Without it, both versions are of this commit. It needs root on Linux, 4 GB of
 # disk for the build of Kubernetes, and half an hour on two cores the first time, so CI does not run it.
-PREVIOUS ?= HEAD
+PREVIOUS ?=
 .PHONY: test/cluster
 test/cluster: $(TOOLS)/helm ## operate the chart on a real Kubernetes on this machine, under load: install, upgrade, rollback, drain, rotate, restore
-	@scripts/cluster/test.sh $(PREVIOUS)
+	@scripts/cluster/test.sh $(or $(PREVIOUS),HEAD)
 
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
@@ -109,7 +109,6 @@ chaos: ## failure scenarios on real processes: kills, network cuts, lost data, f
 	@go test -count=1 -v -run 'HalfAnHour' ./dataplane/internal/app
 
 # PREVIOUS is a tag or commit; the newest tag is the default.
-PREVIOUS ?=
 .PHONY: test/upgrade
 test/upgrade: ## play an upgrade from PREVIOUS and a rollback, both under load (minutes)
 	@CHAOS=all PREVIOUS='$(PREVIOUS)' go test -count=1 -timeout 20m -v -run NeighbouringReleases ./scripts/e2e/chaos
@@ -231,7 +230,8 @@ sbom: ## write the software bill of materials (CycloneDX) of each program of the
 generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
-	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe -run 'Reference|DashboardFiles' -update | { grep -v '^ok' || true; }
+	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe ./scripts/chart \
+		-run 'ReferenceIsUpToDate|DashboardFiles' -update | { grep -v '^ok' || true; }
 
 # It compares the tree before and after, so that it also works on a tree with changes. Among the files that git does not
 # track, it includes only Go and module files.

@@ -42,10 +42,14 @@ func (c cluster) defaultSecrets() {
 }
 
 // running adds a StatefulSet of the data plane.
-func (c cluster) running(replicas int) {
+func (c cluster) running(replicas int) { c.runningWith(replicas, "1Gi") }
+
+// runningWith adds the StatefulSet of an earlier install with claims of a size.
+func (c cluster) runningWith(replicas int, size string) {
+	claim := map[string]any{"spec": map[string]any{"resources": map[string]any{"requests": map[string]any{"storage": size}}}}
 	c.objects["/apis/apps/v1/namespaces/space/statefulsets/release-modelgateway-dataplane"] = map[string]any{
 		"apiVersion": "apps/v1", "kind": "StatefulSet",
-		"metadata": map[string]any{"name": "release-modelgateway-dataplane"}, "spec": map[string]any{"replicas": replicas},
+		"metadata": map[string]any{"name": "release-modelgateway-dataplane"}, "spec": map[string]any{"replicas": replicas, "volumeClaimTemplates": []any{claim}},
 	}
 }
 
@@ -147,6 +151,25 @@ func TestAutoscalingKeepsTheReplicas(t *testing.T) {
 				t.Errorf("want %q in:\n%s", tt.want, set)
 			}
 		})
+	}
+}
+
+// Kubernetes refuses another size of the claims after the migration has run.
+func TestAnotherSizeOfTheSpoolIsRefusedBeforeTheUpgrade(t *testing.T) {
+	t.Parallel()
+	c := newCluster()
+	c.defaultSecrets()
+	c.runningWith(2, "1Gi")
+	if _, err := c.renderIn(t, `{}`); err != nil {
+		t.Errorf("the same size: %v", err)
+	}
+	for _, test := range []struct{ values, want string }{
+		{`{"dataplane":{"spool":{"size":"2Gi"}}}`, `dataplane.spool.size is "2Gi", but the StatefulSet has "1Gi"`},
+		{`{"dataplane":{"spool":{"storageClassName":"fast"}}}`, `dataplane.spool.storageClassName is "fast"`},
+	} {
+		if _, err := c.renderIn(t, test.values); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v; want it to contain %q", test.values, err, test.want)
+		}
 	}
 }
 

@@ -97,6 +97,41 @@ func TestAutoscalersHaveTheTargets(t *testing.T) {
 	}
 }
 
+// The data plane exports traces to the collector, whose port the policy opens.
+func TestTracesReachTheCollector(t *testing.T) {
+	t.Parallel()
+	for endpoint, port := range map[string]string{"http://collector:4318": "4318", "https://otlp.example.com/v1/traces": "443", "http://collector": "80"} {
+		all := renderObjects(t, "defaults", "--set-json", `tracing={"endpoint":"`+endpoint+`","sampleRatio":0.5,"trustClients":true}`)
+		set := settings(t, all, "dataplane")
+		if set["tracing.endpoint"] != endpoint || set["tracing.sample_ratio"] != 0.5 || set["tracing.trust_clients"] != true {
+			t.Errorf("%s: the settings are %v", endpoint, set)
+		}
+		found := false
+		for _, rule := range all.one(t, "NetworkPolicy", "release-modelgateway-dataplane").Spec.Egress {
+			for _, p := range rule.Ports {
+				found = found || p.Port == port
+			}
+		}
+		if !found {
+			t.Errorf("%s: the policy does not open the port %s", endpoint, port)
+		}
+	}
+	if endpoint, set := settings(t, renderObjects(t, "defaults"), "dataplane")["tracing.endpoint"]; set {
+		t.Errorf("traces go to %v by default", endpoint)
+	}
+}
+
+// Services of both planes have the address families of the values, the headless ones too.
+func TestServicesHaveTheFamiliesOfAddresses(t *testing.T) {
+	t.Parallel()
+	for _, plane := range planes {
+		text := string(render(t, "defaults", "--set", plane+".service.ipFamilyPolicy=RequireDualStack,"+plane+".service.ipFamilies={IPv6,IPv4}"))
+		if n := strings.Count(text, "ipFamilyPolicy: RequireDualStack\n  ipFamilies:\n    - IPv6\n    - IPv4\n"); n != 2 {
+			t.Errorf("%d Services of the %s have the families; want 2:\n%s", n, plane, text)
+		}
+	}
+}
+
 // The console's sign-in reads its client's secret from a file.
 func TestConsoleSettingsFollowTheValues(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func valueSets(t *testing.T) []string {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("files of values: %v, %v", files, err)
 	}
-	for _, example := range []string{"evaluation", "production", "restricted"} {
+	for _, example := range []string{"alb", "evaluation", "gateway-api", "load-balancer", "production", "restricted"} {
 		files = append(files, chartDir+"/examples/"+example+".yaml")
 	}
 	return append([]string{"defaults"}, files...)
@@ -137,6 +137,7 @@ type object struct {
 		PodSelector selector `yaml:"podSelector"`
 		PolicyTypes []string `yaml:"policyTypes"`
 		Ingress     []struct{ Ports []port }
+		Egress      []struct{ Ports []port }
 		// ScaleTarget belongs to a HorizontalPodAutoscaler.
 		ScaleTarget struct{ Kind, Name string } `yaml:"scaleTargetRef"`
 		MinReplicas int                         `yaml:"minReplicas"`

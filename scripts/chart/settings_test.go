@@ -122,6 +122,10 @@ func fits(value any, typ string) bool {
 	case "int", "int64":
 		_, ok := value.(int)
 		return ok
+	case "float64":
+		_, whole := value.(int)
+		_, broken := value.(float64)
+		return whole || broken
 	case "bool":
 		_, ok := value.(bool)
 		return ok

@@ -74,12 +74,16 @@ from the spools of the proxies. Running control planes adopt the new epoch.`,
 		},
 	}
 	config.AddFlags(serve.Flags())
+	serve.Flags().Bool(checkFlag, false, "check the settings and the files of secrets, and exit")
 	config.AddFlags(migrate.Flags())
 	config.AddFlags(declare.Flags())
 	root.AddCommand(serve, migrate, declare, show)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands wrap their errors
 }
+
+// checkFlag is the flag of serve that only checks the settings.
+const checkFlag = "check"
 
 func runServe(cmd *cobra.Command) error {
 	cfg, err := config.Load(cmd.Flags())
@@ -88,6 +92,10 @@ func runServe(cmd *cobra.Command) error {
 	}
 	if err != nil {
 		return err
+	}
+	if checkOnly, _ := cmd.Flags().GetBool(checkFlag); checkOnly { // the flag exists
+		fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
+		return nil
 	}
 	return app.Run(cmd.Context(), cfg, os.Stderr, buildinfo.Version(release))
 }

@@ -35,6 +35,7 @@ func run(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet("dataplane", pflag.ContinueOnError)
 	config.AddFlags(flags)
 	showVersion := flags.Bool("version", false, "Print the version and exit.")
+	checkOnly := flags.Bool("check", false, "Check the settings and the files of secrets, and exit.")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
 			return nil
@@ -51,6 +52,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if *checkOnly {
+		fmt.Fprintln(os.Stdout, "the settings are valid")
+		return nil
 	}
 	if os.Getenv("GOGC") == "" {
 		heap.Tune()

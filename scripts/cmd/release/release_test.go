@@ -36,7 +36,7 @@ func helm(t *testing.T) string {
 // packaged writes the chart into a new folder and returns its content.
 func packaged(t *testing.T, helm string, created time.Time) []byte {
 	t.Helper()
-	s := set{release: images.Release{Version: "1.2.3", Created: created}, root: root, helm: helm, out: t.TempDir()}
+	s := set{release: images.Release{Version: "1.2.3", Created: created, Source: "https://git.example.com/gateway"}, root: root, helm: helm, out: t.TempDir()}
 	if err := s.chart(); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,8 @@ func TestPackagedChartHasTheVersionOfTheImages(t *testing.T) {
 			t.Errorf("%s is of %s; want the time of the commit", h.Name, h.ModTime)
 		}
 	}
-	if chart := names["modelgateway/Chart.yaml"]; !strings.Contains(chart, "\nversion: 1.2.3") || !strings.Contains(chart, "appVersion: 1.2.3") {
+	if chart := names["modelgateway/Chart.yaml"]; !strings.Contains(chart, "\nversion: 1.2.3") || !strings.Contains(chart, "appVersion: 1.2.3") ||
+		!strings.Contains(chart, "home: https://git.example.com/gateway\n") || !strings.Contains(chart, "sources:\n- https://git.example.com/gateway\n") {
 		t.Errorf("Chart.yaml is\n%s", chart)
 	}
 	file := filepath.Join(t.TempDir(), "chart.tgz")

@@ -78,8 +78,12 @@ func (s set) chart() error {
 		return fmt.Errorf("folder of the chart: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	source := filepath.Join(dir, chartName)
+	if err := s.copyChart(source); err != nil {
+		return err
+	}
 	v := s.release.Version
-	cmd := exec.Command(s.helm, "package", filepath.Join(s.root, chartDir), "--version", v, "--app-version", v, "--destination", dir)
+	cmd := exec.Command(s.helm, "package", source, "--version", v, "--app-version", v, "--destination", dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("package the chart: %w\n%s", err, out)
 	}
@@ -92,6 +96,22 @@ func (s set) chart() error {
 		return fmt.Errorf("set the times of the packaged chart: %w", err)
 	}
 	return write(s.name(chartName, ".tgz"), content, 0o644)
+}
+
+// copyChart copies the chart, and adds the address of the repository.
+func (s set) copyChart(to string) error {
+	if err := os.CopyFS(to, os.DirFS(filepath.Join(s.root, chartDir))); err != nil {
+		return fmt.Errorf("copy the chart: %w", err)
+	}
+	if s.release.Source == "" {
+		return nil
+	}
+	name := filepath.Join(to, "Chart.yaml")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read the chart: %w", err)
+	}
+	return write(name, fmt.Appendf(text, "home: %[1]q\nsources: [%[1]q]\n", s.release.Source), 0o644)
 }
 
 // withTime returns a compressed archive with the same files of another time; helm sets that of its run.

@@ -125,7 +125,7 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if $plane.archive.existingClaim }}
 {{- $_ := set $set "archive" (dict "dir" (include "modelgateway.archiveDir" .)) }}
 {{- end }}
-{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "controlplane.config") }}
+{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "plane" "controlplane") }}
 {{- end }}
 
 {{- define "modelgateway.config.dataplane" -}}
@@ -150,8 +150,13 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- if $plane.tls.secretName }}
 {{- $_ := set $api "tls" (include "modelgateway.config.tls" . | fromYaml) }}
 {{- end }}
+{{- $tracing := dict "sample_ratio" .Values.tracing.sampleRatio "trust_clients" .Values.tracing.trustClients }}
+{{- with .Values.tracing.endpoint }}
+{{- $_ := set $tracing "endpoint" . }}
+{{- end }}
 {{- $set := dict
   "api" $api
+  "tracing" $tracing
   "ops" (dict "listen" ":9090")
   "nats" (include "modelgateway.config.nats" (list . $plane) | fromYaml)
   "secrets" $secrets
@@ -161,31 +166,68 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
   "log" (dict "level" $plane.logLevel)
   "drain_timeout" (printf "%ds" (int $plane.drainTimeoutSeconds))
   "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
-{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "path" "dataplane.config") }}
+{{- include "modelgateway.config" (dict "set" $set "more" $plane.config "plane" "dataplane") }}
 {{- end }}
 
-{{/* The settings of the chart merged with those of the user, which must not overlap. */}}
+{{/* The settings of the chart merged with those of the user, which must not overlap. Takes a dict: set, more, plane. */}}
 {{- define "modelgateway.config" -}}
-{{- include "modelgateway.config.refuse" . }}
+{{- $known := include (printf "modelgateway.settings.%s" .plane) . | fromYaml }}
+{{- include "modelgateway.config.refuse" (dict "set" .set "more" .more "known" $known "root" (printf "%s.config" .plane) "key" "") }}
 {{- toYaml (merge .set (deepCopy .more)) }}
 {{- end }}
 
+{{/* Fails at a setting that is a secret, that the chart sets, that the program does not have or that has another type. */}}
 {{- define "modelgateway.config.refuse" -}}
-{{- range $key, $value := .more }}
-{{- $path := printf "%s.%s" $.path $key }}
-{{- if or (has $key (list "bootstrap_token" "client_secret" "fleet_key" "master_key" "password" "pepper" "previous_peppers" "previous_fleet_keys" "previous_master_keys")) (hasSuffix ".postgres.url" $path) }}
+{{- range $name, $value := .more }}
+{{- $key := printf "%s%s" $.key $name }}
+{{- $path := printf "%s.%s" $.root $key }}
+{{- $type := get $.known $key }}
+{{- if eq $type "settings.Secret" }}
 {{- fail (printf "%s is a secret: put it into a Secret and name that Secret under secrets" $path) }}
 {{- end }}
-{{- if hasKey $.set $key }}
-{{- $set := get $.set $key }}
+{{- if not (or $type (include "modelgateway.config.isSection" (list $.known $key))) }}
+{{- fail (printf "%s is not a setting of the %s; docs/settings.md lists them" $path (trimSuffix ".config" $.root)) }}
+{{- end }}
+{{- $set := dict }}
+{{- if hasKey $.set $name }}
+{{- $set = get $.set $name }}
 {{- if not (and (kindIs "map" $set) (kindIs "map" $value)) }}
 {{- fail (printf "%s is set by the chart from another value" $path) }}
 {{- end }}
-{{- include "modelgateway.config.refuse" (dict "set" $set "more" $value "path" $path) }}
+{{- end }}
+{{- if $type }}
+{{- if not (include "modelgateway.config.fits" (list $type $value)) }}
+{{- fail (printf "%s is %v; the setting is a %s" $path $value $type) }}
+{{- end }}
 {{- else if kindIs "map" $value }}
-{{- include "modelgateway.config.refuse" (dict "set" dict "more" $value "path" $path) }}
+{{- include "modelgateway.config.refuse" (dict "set" $set "more" $value "known" $.known "root" $.root "key" (printf "%s." $key)) }}
+{{- else }}
+{{- fail (printf "%s is %v; it is a section of settings" $path $value) }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* Takes (list known key). Not empty if the key is a section of settings. */}}
+{{- define "modelgateway.config.isSection" -}}
+{{- range $name, $_ := first . }}
+{{- if hasPrefix (printf "%s." (last $)) $name }}yes{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* Takes (list type value). Not empty if the program reads the value as the type. */}}
+{{- define "modelgateway.config.fits" -}}
+{{- $type := first . }}
+{{- $value := last . }}
+{{- $isNumber := or (kindIs "float64" $value) (kindIs "int64" $value) (kindIs "int" $value) }}
+{{- if eq $type "time.Duration" }}
+{{- if and (kindIs "string" $value) (regexMatch "^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$" $value) }}yes{{ end }}
+{{- else if or (eq $type "int") (eq $type "int64") }}
+{{- if $isNumber }}{{ if eq (floor $value) (float64 $value) }}yes{{ end }}{{ end }}
+{{- else if eq $type "float64" }}
+{{- if $isNumber }}yes{{ end }}
+{{- else if eq $type "bool" }}
+{{- if kindIs "bool" $value }}yes{{ end }}
+{{- else if kindIs "string" $value }}yes{{ end }}
 {{- end }}
 
 {{/* Sources of a projected volume: one file of one Secret. Takes (list $ entry-of-secrets file). */}}

@@ -94,20 +94,27 @@ and end all other replicas when autoscaling is enabled, and another number would
 {{- end }}
 {{- end }}
 
+{{/*
+Fails if the claims of the running StatefulSet have another size or class. Kubernetes would refuse the change, but only after
+the migration, and the release would have failed.
+*/}}
+{{- define "modelgateway.requireSameClaim" -}}
+{{- $running := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "modelgateway.componentName" (list . "dataplane")) }}
+{{- range dig "spec" "volumeClaimTemplates" list $running }}
+{{- range $value, $pair := dict
+  "size" (list (dig "spec" "resources" "requests" "storage" "" .) $.Values.dataplane.spool.size)
+  "storageClassName" (list (dig "spec" "storageClassName" "" .) $.Values.dataplane.spool.storageClassName) }}
+{{- if ne (first $pair) (last $pair) }}
+{{- fail (printf "dataplane.spool.%s is %q, but the StatefulSet has %q, which Kubernetes does not change: docs/operations/upgrade.md has the steps for a larger volume" $value (last $pair) (first $pair)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "modelgateway.scaleTarget" -}}
 apiVersion: apps/v1
 kind: StatefulSet
 name: {{ include "modelgateway.componentName" (list . "dataplane") }}
-{{- end }}
-
-{{/* One replica at a time, because each drains its streams. */}}
-{{- define "modelgateway.scaleBehavior" -}}
-scaleDown:
-  stabilizationWindowSeconds: 600
-  policies:
-    - type: Pods
-      value: 1
-      periodSeconds: 120
 {{- end }}
 
 {{/* Takes dataplane.autoscaling. */}}

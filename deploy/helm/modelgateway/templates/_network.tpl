@@ -1,5 +1,25 @@
 {{/* Rules of a NetworkPolicy. */}}
 
+{{/* Fields of a Service. Takes the service of a plane. */}}
+{{- define "modelgateway.ipFamilies" -}}
+{{- with .ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Egress to the collector of traces, if there is one. */}}
+{{- define "modelgateway.egress.tracing" -}}
+{{- with .Values.tracing.endpoint }}
+{{- $url := urlParse . }}
+{{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary 443 80 (eq $url.scheme "https")) }}
+{{- include "modelgateway.egress" (list $.Values.networkPolicy.tracingTo (list $port)) }}
+{{- end }}
+{{- end }}
+
 {{/* Egress to peers (empty: everywhere) at ports. Takes (list peers ports). */}}
 {{- define "modelgateway.egress" -}}
 - ports:
