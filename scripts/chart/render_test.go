@@ -62,6 +62,9 @@ func renderObjects(t *testing.T, values string, args ...string) objects {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if o.Kind == "Pod" {
+			o.Spec.Template.Metadata, o.Spec.Template.Spec = o.Metadata, o.Spec.Pod
+		}
 		all = append(all, o)
 	}
 }
@@ -108,7 +111,7 @@ func (all objects) one(t *testing.T, kind, name string) object {
 }
 
 // workloads returns the objects that create pods.
-func (all objects) workloads() objects { return all.kind("Deployment", "StatefulSet", "Job") }
+func (all objects) workloads() objects { return all.kind("Deployment", "StatefulSet", "Job", "Pod") }
 
 // servers returns the workloads that run until they are stopped.
 func (all objects) servers() objects { return all.kind("Deployment", "StatefulSet") }
@@ -130,6 +133,8 @@ type object struct {
 			Spec     podSpec
 		}
 		VolumeClaims []struct{ Metadata metadata } `yaml:"volumeClaimTemplates"`
+		// Pod belongs to a Pod; renderObjects copies it to Template.
+		Pod podSpec `yaml:",inline"`
 		// Ports and ClusterIP belong to a Service.
 		Ports     []port
 		ClusterIP string `yaml:"clusterIP"`
@@ -149,6 +154,14 @@ type object struct {
 }
 
 func (o object) component() string { return o.Metadata.Labels["app.kubernetes.io/component"] }
+
+// plane returns the plane whose program a workload runs.
+func (o object) plane() string {
+	if o.component() == "dataplane" {
+		return "dataplane"
+	}
+	return "controlplane"
+}
 
 func (o object) String() string { return o.Kind + " " + o.Metadata.Name }
 
@@ -263,8 +276,9 @@ type volume struct {
 	Projected struct {
 		Sources []struct {
 			Secret struct {
-				Name  string
-				Items []struct{ Key, Path string }
+				Name     string
+				Items    []struct{ Key, Path string }
+				Optional bool
 			}
 		}
 	}

@@ -176,10 +176,7 @@ func TestVariablesAreSettings(t *testing.T) {
 	t.Parallel()
 	eachValueSet(t, func(t *testing.T, all objects) {
 		for _, o := range all.workloads() {
-			plane := o.component()
-			if plane == "migrate" {
-				plane = "controlplane"
-			}
+			plane := o.plane()
 			known := []string{"GOGC", "GOMEMLIMIT", "TZ", "HTTPS_PROXY", "SSL_CERT_DIR"} // the last three are extraEnv of ci/full-values.yaml
 			if plane == "controlplane" {
 				known = append(known, "PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY")
@@ -225,7 +222,7 @@ func TestPodsMountExactlyTheirSecrets(t *testing.T) {
 				}
 			}
 			if o.component() != "migrate" {
-				for key, value := range settings(t, all, o.component()) {
+				for key, value := range settings(t, all, o.plane()) {
 					if strings.HasSuffix(key, "_file") {
 						want[value.(string)] = true
 					}

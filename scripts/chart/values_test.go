@@ -98,6 +98,8 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 		{"field of the pod that the chart sets", `{"dataplane":{"extraPodSpec":{"securityContext":{}}}}`, "invalid propertyName 'securityContext'"},
 		{"label of a selector", `{"commonLabels":{"app.kubernetes.io/name":"x"}}`, "invalid propertyName 'app.kubernetes.io/name'"},
 		{"unknown way to migrate", `{"migrate":{"run":"flux"}}`, "at '/migrate/run'"},
+		{"checks without a migration", `{"preflight":{"enabled":true},"migrate":{"enabled":false}}`, "preflight.enabled needs migrate.enabled"},
+		{"checks for which nothing waits", `{"preflight":{"enabled":true},"migrate":{"run":"beside"}}`, "preflight.enabled needs migrate.run"},
 		{"more replicas at least than at most", `{"dataplane":{"autoscaling":{"enabled":true,"minReplicas":11}}}`, "more than maxReplicas"},
 		{"autoscaling by nothing", `{"dataplane":{"autoscaling":{"enabled":true,"targetCPUPercent":0}}}`, "dataplane.autoscaling has no target"},
 		{"keda without Prometheus", `{"dataplane":{"autoscaling":{"enabled":true,"kind":"keda","targetRequestsInFlight":9}}}`, "dataplane.autoscaling.prometheusURL is empty"},

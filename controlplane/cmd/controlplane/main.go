@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/app"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/shared/platform/buildinfo"
 )
 
@@ -65,6 +67,18 @@ from the spools of the proxies. Running control planes adopt the new epoch.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDeclareLoss(cmd) },
 	}
+	doctor := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check Postgres, NATS, proxies, secrets and the ledger with the settings of a control plane",
+		Long: `Make the checks of "gwctl doctor" with the settings and secrets of a control
+plane, without one that runs and without an admin token. It also calls the
+providers of the catalog. It exits with 1 on a failure.
+
+With --preflight it leaves out what does not run before an installation or an
+upgrade: it checks settings, secrets, Postgres, NATS, clocks and egress.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd) },
+	}
 	show := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
@@ -77,7 +91,10 @@ from the spools of the proxies. Running control planes adopt the new epoch.`,
 	serve.Flags().Bool(checkFlag, false, "check the settings and the files of secrets, and exit")
 	config.AddFlags(migrate.Flags())
 	config.AddFlags(declare.Flags())
-	root.AddCommand(serve, migrate, declare, show)
+	config.AddFlags(doctor.Flags())
+	doctor.Flags().Bool(preflightFlag, false, "leave out what does not run before an installation or upgrade")
+	doctor.Flags().StringSlice(serviceFlag, nil, "addresses that must answer")
+	root.AddCommand(serve, migrate, declare, doctor, show)
 	root.SetArgs(args)
 	return root.ExecuteContext(ctx) //nolint:wrapcheck // the commands wrap their errors
 }
@@ -120,6 +137,30 @@ func runDeclareLoss(cmd *cobra.Command) error {
 		return err
 	}
 	return app.DeclareLoss(cmd.Context(), cfg, newLog(&cfg))
+}
+
+// Flags of the command doctor.
+const preflightFlag, serviceFlag = "preflight", "service"
+
+func runDoctor(cmd *cobra.Command) error {
+	cfg, err := config.Load(cmd.Flags())
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return err
+	}
+	preflight, _ := cmd.Flags().GetBool(preflightFlag)     // the flag exists
+	services, _ := cmd.Flags().GetStringSlice(serviceFlag) // the flag exists
+	report, err := app.Check(cmd.Context(), cfg, app.Doctor{Preflight: preflight, Services: services, Build: buildinfo.Version(release)})
+	if err != nil {
+		return err
+	}
+	diagnosis.Print(cmd.OutOrStdout(), report.Findings, true)
+	if report.Status() == diagnosis.Failure {
+		return errors.New("a check failed")
+	}
+	return nil
 }
 
 func newLog(cfg *config.Config) *slog.Logger {

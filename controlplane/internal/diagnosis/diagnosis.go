@@ -32,7 +32,7 @@ const (
 
 // Finding is the result of one check.
 type Finding struct {
-	// Area is "postgres", "catalog", "nats", "secrets", "proxies" or "ledger"; Check is a stable name of the check in its area.
+	// Area is "postgres", "catalog", "nats", "secrets", "proxies", "ledger" or "services"; Check is a stable name of the check in its area.
 	Area  string
 	Check string
 	// Subject is the checked object, such as a stream or a proxy; empty if the check has only one.
@@ -89,6 +89,9 @@ type Secrets struct {
 	KnowsFunc func(id string) bool
 }
 
+// ReachFunc calls an address and returns an error unless something answers.
+type ReachFunc func(ctx context.Context, url string) error
+
 // Config holds the sources of facts. Areas whose source is nil are skipped.
 type Config struct {
 	Database Database
@@ -97,6 +100,13 @@ type Config struct {
 	Ledger   Ledger
 	Secrets  *Secrets
 	Build    string
+	// ReachFunc calls a provider and returns an error unless it answers; nil skips the providers.
+	ReachFunc ReachFunc
+	// Services are addresses that must answer to ServiceFunc.
+	Services    []string
+	ServiceFunc ReachFunc
+	// Preflight is true before an installation or upgrade: findings that it ends itself are OK.
+	Preflight bool
 }
 
 // Service makes diagnoses.
@@ -121,9 +131,9 @@ type Description struct {
 
 // Run makes a diagnosis. It never fails: an error is reported as a finding.
 func (s *Service) Run(ctx context.Context) *Report {
-	var areas [4][]Finding
+	var areas [5][]Finding
 	var wait sync.WaitGroup
-	for i, run := range []func(context.Context) []Finding{s.postgres, s.nats, s.proxies, s.ledger} {
+	for i, run := range []func(context.Context) []Finding{s.postgres, s.nats, s.proxies, s.ledger, s.services} {
 		wait.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, areaTimeout)
 			defer cancel()
@@ -134,6 +144,9 @@ func (s *Service) Run(ctx context.Context) *Report {
 	report := &Report{At: time.Now().UTC(), Build: s.cfg.Build, Findings: []Finding{}}
 	for _, findings := range areas {
 		report.Findings = append(report.Findings, findings...)
+	}
+	if s.cfg.Preflight {
+		expect(report.Findings)
 	}
 	return report
 }
@@ -149,6 +162,9 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
 	if s.cfg.Secrets != nil {
 		findings = append(findings, checkMasterKeys(facts.SecretsByMasterKey, s.cfg.Secrets.KnowsFunc))
+	}
+	if s.cfg.ReachFunc != nil {
+		findings = append(findings, s.providers(ctx, facts.Providers)...)
 	}
 	return findings
 }

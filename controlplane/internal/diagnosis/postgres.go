@@ -36,7 +36,12 @@ type Postgres struct {
 	UnusableModels, RefusingProviders []string
 	// UnpricedTools are the models that have no price for the hosted tools that their providers have called since yesterday.
 	UnpricedTools []UnpricedTools
+	// Providers are the enabled providers.
+	Providers []Provider
 }
+
+// Provider is a provider with its address.
+type Provider struct{ ID, BaseURL string }
 
 // UnpricedTools are calls of hosted tools, which the provider executes and bills, without a price.
 type UnpricedTools struct {

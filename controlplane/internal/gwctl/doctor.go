@@ -37,6 +37,15 @@ type diagnosisReport struct {
 	Findings []finding        `json:"findings"`
 }
 
+// all returns the findings for printing.
+func (r *diagnosisReport) all() []diagnosis.Finding {
+	all := make([]diagnosis.Finding, len(r.Findings))
+	for i, f := range r.Findings {
+		all[i] = diagnosis.Finding{Area: f.Area, Check: f.Check, Subject: f.Subject, Status: f.Status, Detail: f.Detail, Meaning: f.Meaning, Advice: f.Advice}
+	}
+	return all
+}
+
 // clockLimit bounds the difference between the clocks of this machine and of the server.
 const clockLimit = time.Minute
 
@@ -57,7 +66,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 			if t.isMachine() {
 				err = t.show(report)
 			} else {
-				t.showReport(report, all)
+				diagnosis.Print(t.cfg.Out, report.all(), all)
 			}
 			if err == nil && (report.Status == diagnosis.Failure || strict && report.Status == diagnosis.Warning) {
 				return &exitError{code: ExitFailure}
@@ -118,36 +127,4 @@ func (t *tool) getDiagnosis(ctx context.Context) (*diagnosisReport, error) {
 		}
 	}
 	return report, nil
-}
-
-// showReport prints the problems with advice.
-func (t *tool) showReport(r *diagnosisReport, all bool) {
-	fine := map[string]int{}
-	var areas []string
-	for _, f := range r.Findings {
-		if f.Status == diagnosis.OK {
-			if fine[f.Area]++; fine[f.Area] == 1 {
-				areas = append(areas, f.Area)
-			}
-		}
-		if f.Status == diagnosis.OK && !all {
-			continue
-		}
-		name := f.Area + " " + f.Check
-		if f.Subject != "" {
-			name += " " + f.Subject
-		}
-		fmt.Fprintf(t.cfg.Out, "%-7s  %s: %s\n", f.Status, name, f.Detail)
-		if f.Meaning != "" {
-			fmt.Fprintf(t.cfg.Out, "         %s\n", f.Meaning)
-		}
-		if f.Advice != "" {
-			fmt.Fprintf(t.cfg.Out, "         → %s\n", f.Advice)
-		}
-	}
-	if !all {
-		for _, area := range areas {
-			fmt.Fprintf(t.cfg.Out, "%-7s  %s: %d checks passed\n", diagnosis.OK, area, fine[area])
-		}
-	}
 }

@@ -32,7 +32,7 @@ func TestDiagnose(t *testing.T) {
 	exec("insert into data_keys (id, sealed, master_key_id) values ('dk_1', '', 'm9')")
 	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id) values ('crd_2', 'sim', 'spare', '', 'dk_1'), ('crd_3', 'sim', 'lost', '', 'dk_2')")
 	exec("insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled) values ('crd_4', 'sim', 'off', '', 'dk_1', false)")
-	exec(`insert into providers (id, name, spec, revision) values ('off', 'Off', '{"enabled": false}', 1), ('refusing', 'Refusing', '{"enabled": true}', 1)`)
+	exec(`insert into providers (id, name, spec, revision) values ('off', 'Off', '{"enabled": false}', 1), ('refusing', 'Refusing', '{"enabled": true, "base_url": "https://refusing.example"}', 1)`)
 	exec(`insert into provider_credentials (id, provider_id, name, sealed, cipher_key_id, enabled, refused_at) values
 		('crd_5', 'off', 'main', '', 'dk_1', true, null), ('crd_6', 'refusing', 'main', '', 'dk_1', true, now()), ('crd_7', 'refusing', 'spare', '', 'dk_1', false, null)`)
 	exec(`insert into models (id, type, enabled, public, spec, revision, deleted_at) select id, 'text', id <> 'disabled', true, '{}', 1, case when id = 'deleted' then now() end
@@ -53,6 +53,9 @@ func TestDiagnose(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"no routes", "provider off", "refused", "route off"}, facts.UnusableModels); diff != "" {
 		t.Errorf("unusable models, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]diagnosis.Provider{{ID: "refusing", BaseURL: "https://refusing.example"}, {ID: "sim"}}, facts.Providers); diff != "" {
+		t.Errorf("enabled providers, -want +got:\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"refusing"}, facts.RefusingProviders); diff != "" {
 		t.Errorf("refusing providers, -want +got:\n%s", diff)

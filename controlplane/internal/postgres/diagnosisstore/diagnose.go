@@ -84,6 +84,13 @@ func (s *Store) contents(ctx context.Context, facts *diagnosis.Postgres) error {
 	if facts.RefusingProviders, err = s.db.Queries().RefusingProviders(ctx); err != nil {
 		return err
 	}
+	providers, err := s.db.Queries().EnabledProviders(ctx)
+	if err != nil {
+		return err
+	}
+	for _, row := range providers {
+		facts.Providers = append(facts.Providers, diagnosis.Provider{ID: row.ID, BaseURL: row.BaseUrl})
+	}
 	unpriced, err := s.db.Queries().UnpricedTools(ctx)
 	if err != nil {
 		return err

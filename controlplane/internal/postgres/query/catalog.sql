@@ -50,6 +50,12 @@ group by p.id
 having bool_and(c.refused_at is not null)
 order by p.id;
 
+-- name: EnabledProviders :many
+-- The enabled providers and their addresses.
+select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url from providers p
+where coalesce((p.spec ->> 'enabled')::boolean, true)
+order by p.id;
+
 -- name: UnpricedTools :many
 -- The models whose providers have reported calls of hosted tools since yesterday, and whose price in force has none for them.
 select d.model, sum(d.server_tool_requests)::bigint as calls from usage_daily_models d

@@ -105,6 +105,38 @@ func (q *Queries) EnableCredential(ctx context.Context, arg EnableCredentialPara
 	return err
 }
 
+const enabledProviders = `-- name: EnabledProviders :many
+select p.id, coalesce(p.spec ->> 'base_url', '')::text as base_url from providers p
+where coalesce((p.spec ->> 'enabled')::boolean, true)
+order by p.id
+`
+
+type EnabledProvidersRow struct {
+	ID      string
+	BaseUrl string
+}
+
+// The enabled providers and their addresses.
+func (q *Queries) EnabledProviders(ctx context.Context) ([]EnabledProvidersRow, error) {
+	rows, err := q.db.Query(ctx, enabledProviders)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EnabledProvidersRow
+	for rows.Next() {
+		var i EnabledProvidersRow
+		if err := rows.Scan(&i.ID, &i.BaseUrl); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getSetting = `-- name: GetSetting :one
 select value from settings where name = $1
 `

@@ -120,6 +120,11 @@ argocd.argoproj.io/hook-delete-policy: BeforeHookCreation,HookSucceeded
 {{- end -}}
 {{- end }}
 
+{{/* The same for an object that is kept after it has succeeded. */}}
+{{- define "modelgateway.keptHook" -}}
+{{- include "modelgateway.hook" . | replace ",hook-succeeded" "" | replace ",HookSucceeded" "" }}
+{{- end }}
+
 {{/* The name of the migration's Job. Beside the planes it has the hash of what it runs, because the pod of a Job cannot be changed. */}}
 {{- define "modelgateway.migrateJob" -}}
 {{- $name := include "modelgateway.componentName" (list . "migrate") }}
