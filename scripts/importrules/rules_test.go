@@ -122,6 +122,24 @@ func TestImportsOfAPlaneFollowItsLayers(t *testing.T) {
 	}
 }
 
+// The console has no way around the admin API: of the product it imports its own packages, the client of the API and the
+// sessions of people.
+func TestConsoleKnowsOnlyTheAdminAPI(t *testing.T) {
+	t.Parallel()
+	console := product + "controlplane/internal/console"
+	allowed := []string{console, product + "controlplane/adminclient", product + "controlplane/internal/signin"}
+	for path, p := range load(t) {
+		if !isUnder(path, []string{console}) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.HasPrefix(imported, product) && !isUnder(imported, allowed) || isUnder(imported, ioModules) {
+				t.Errorf("%s imports %s: the console calls the admin API", path, imported)
+			}
+		}
+	}
+}
+
 // checkImport returns the rule that an import in a plane breaks, "" for an allowed
 // import. name is the importing package, such as "httpapi".
 func checkImport(from layer, name, imported string) string {

@@ -4,7 +4,7 @@
 // It has no rules of its own. A page calls operations of the admin API through the generated
 // client, over a transport within the process that acts as the person of the session; scopes,
 // validation, audit and idempotency are the API's. Whatever a page shows or does can be had by the
-// API and by gwctl.
+// API and by gwctl. Pages are in the packages of their sections; package kit says how one is added.
 package console
 
 import (
@@ -17,6 +17,12 @@ import (
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/catalogpages"
+	"modelgateway/controlplane/internal/console/customerpages"
+	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/moneypages"
+	"modelgateway/controlplane/internal/console/nowpages"
+	"modelgateway/controlplane/internal/console/systempages"
 	"modelgateway/controlplane/internal/signin"
 )
 
@@ -44,6 +50,7 @@ type Config struct {
 type Console struct {
 	cfg       Config
 	api       *adminclient.Client
+	sections  []kit.Section
 	templates map[string]*template.Template
 	static    *static
 	handler   http.Handler
@@ -51,12 +58,14 @@ type Console struct {
 
 // New returns a Console.
 func New(cfg Config) (*Console, error) {
-	c := &Console{cfg: cfg}
+	c := &Console{cfg: cfg, sections: []kit.Section{
+		nowpages.Section(), customerpages.Section(), catalogpages.Section(), moneypages.Section(), systempages.Section(),
+	}}
 	var err error
 	if c.static, err = newStatic(files); err != nil {
 		return nil, err
 	}
-	if c.templates, err = parse(c.static.prefix); err != nil {
+	if c.templates, err = parse(c.static.prefix, c.sections); err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: transport{cfg.API}}
@@ -70,10 +79,14 @@ func New(cfg Config) (*Console, error) {
 	mux.HandleFunc("GET /console/sign-in/provider", c.beginSignIn)
 	mux.HandleFunc("GET /console/sign-in/callback", c.finishSignIn)
 	mux.HandleFunc("POST /console/sign-out", c.signOut)
-	for _, r := range c.routes() {
-		mux.HandleFunc(r.pattern, c.serve(r))
+	for _, section := range c.sections {
+		for _, r := range section.Routes {
+			mux.HandleFunc(r.Pattern, c.serve(r))
+		}
 	}
-	mux.HandleFunc("/console/", c.serve(route{handle: notFound}))
+	mux.HandleFunc("GET /console/signed-in", c.serve(kit.Route{Handle: signedIn}))
+	mux.HandleFunc("GET /console/parts", c.serve(kit.Route{Handle: parts}))
+	mux.HandleFunc("/console/", c.serve(kit.Route{Handle: notFound}))
 	mux.Handle("/console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
 	protection := http.NewCrossOriginProtection()
 	if cfg.BaseURL != "" {
@@ -110,26 +123,39 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// parse returns the pages by name. Each consists of its own file, the layout and the parts.
-func parse(prefix string) (map[string]*template.Template, error) {
+// parse returns the pages of the console and of its sections by name. Each consists of its own file, the layout and the
+// parts.
+func parse(prefix string, sections []kit.Section) (map[string]*template.Template, error) {
 	shared, err := template.New("").Funcs(functions(prefix)).ParseFS(files, "template/layout.gohtml", "template/part_*.gohtml")
 	if err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	names, err := fs.Glob(files, "template/page_*.gohtml")
-	if err != nil {
-		return nil, fmt.Errorf("console: %w", err)
+	folders := []embed.FS{files}
+	for _, section := range sections {
+		folders = append(folders, section.Templates)
+		if parts, _ := fs.Glob(section.Templates, "template/part_*.gohtml"); len(parts) > 0 {
+			if shared, err = shared.ParseFS(section.Templates, parts...); err != nil {
+				return nil, fmt.Errorf("console: %w", err)
+			}
+		}
 	}
 	pages := map[string]*template.Template{}
-	for _, name := range names {
-		own, err := shared.Clone()
-		if err == nil {
-			own, err = own.ParseFS(files, name)
+	for _, folder := range folders {
+		names, _ := fs.Glob(folder, "template/page_*.gohtml") // the pattern is valid
+		for _, file := range names {
+			name := file[len("template/page_") : len(file)-len(".gohtml")]
+			if pages[name] != nil {
+				return nil, fmt.Errorf("console: two pages have the name %s", name)
+			}
+			own, err := shared.Clone()
+			if err == nil {
+				own, err = own.ParseFS(folder, file)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("console: %w", err)
+			}
+			pages[name] = own
 		}
-		if err != nil {
-			return nil, fmt.Errorf("console: %w", err)
-		}
-		pages[name[len("template/page_"):len(name)-len(".gohtml")]] = own
 	}
 	return pages, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"modelgateway/controlplane/internal/console/kit"
 	"modelgateway/controlplane/internal/signin"
 )
 
@@ -64,7 +65,7 @@ func (c *Console) signInPage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, status int, problem string) {
-	c.render(w, r, status, "sign_in", &layout{Title: "Sign in", Data: signInView{
+	c.render(w, r, status, "sign_in", &kit.Layout{Title: "Sign in", Data: signInView{
 		ReturnTo: localPath(r.FormValue("return_to")), ByToken: c.cfg.Sessions.ByToken(), ByProvider: c.cfg.Sessions.ByProvider(),
 		Again: r.FormValue("again") != "", Problem: problem,
 	}})
@@ -156,4 +157,9 @@ func (c *Console) signInProblem(r *http.Request, err error) (status int, problem
 	}
 	c.cfg.Log.ErrorContext(r.Context(), "sign-in at the console failed", "error", err)
 	return http.StatusServiceUnavailable, "Signing in is not possible at the moment. Try again in some seconds."
+}
+
+// signedIn is the page of the tab in which a person has signed in again, while another tab has a form.
+func signedIn(*kit.Request) (*kit.Page, error) {
+	return &kit.Page{Template: "signed_in", Title: "You have signed in"}, nil
 }

@@ -38,9 +38,48 @@ addEventListener("click", async (event) => {
     localStorage.setItem("local-time", local() ? "no" : "yes");
     showTimes();
   }
-  const open = event.target.closest("[data-dialog]");
-  if (open) document.getElementById(open.dataset.dialog).showModal();
-  if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+  const open = event.target.closest("a[data-dialog]");
+  if (open && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+    event.preventDefault();
+    openForm(open);
+  }
+  const close = event.target.closest("dialog [data-close]");
+  if (close) {
+    event.preventDefault();
+    close.closest("dialog").close();
+  }
+});
+
+// openForm shows the form of a page in a dialog. A page without a form is opened instead.
+function openForm(link) {
+  const request = new XMLHttpRequest();
+  request.open("GET", link.href);
+  request.responseType = "document";
+  request.onload = () => {
+    const form = request.response?.querySelector("form.edit");
+    if (!form || request.responseURL !== link.href) {
+      location.href = link.href;
+      return;
+    }
+    const dialog = document.createElement("dialog");
+    dialog.append(request.response.querySelector("h1"), form);
+    dialog.firstChild.id = "dialog-title";
+    dialog.setAttribute("aria-labelledby", "dialog-title");
+    dialog.addEventListener("close", () => { dialog.remove(); link.focus(); });
+    document.body.append(dialog);
+    showTimes(dialog);
+    dialog.showModal();
+  };
+  request.onerror = () => { location.href = link.href; };
+  request.send();
+}
+
+// A form is sent once, however often its button is pressed. Back shows the page with the buttons as they were.
+addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.dataset.sent) event.preventDefault();
+  form.dataset.sent = "yes";
 });
 
 addEventListener("keydown", (event) => {

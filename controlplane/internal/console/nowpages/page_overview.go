@@ -1,9 +1,10 @@
-package console
+package nowpages
 
 import (
 	"sync"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
 )
 
 // overviewView is the data of the overview. A member that could not be read is nil, and its problem says why.
@@ -17,7 +18,7 @@ type overviewView struct {
 }
 
 // overview shows what needs attention now. Each part is read by itself, so that one that fails hides no other.
-func overview(r *request) (*page, error) {
+func overview(r *kit.Request) (*kit.Page, error) {
 	var view overviewView
 	var mu sync.Mutex
 	var parts sync.WaitGroup
@@ -26,9 +27,9 @@ func overview(r *request) (*page, error) {
 		defer mu.Unlock()
 		view.Problems = append(view.Problems, part+": "+err.Error())
 	}
-	if r.session.May(observe) {
+	if r.May(kit.Observe) {
 		parts.Go(func() {
-			answer, err := r.api.GetDiagnosis(r.ctx)
+			answer, err := r.API.GetDiagnosis(r.Context())
 			if err != nil {
 				failed("The diagnosis cannot be read", err)
 				return
@@ -41,7 +42,7 @@ func overview(r *request) (*page, error) {
 			}
 		})
 		parts.Go(func() {
-			answer, err := r.api.ListProxies(r.ctx)
+			answer, err := r.API.ListProxies(r.Context())
 			if err != nil {
 				failed("The proxies cannot be read", err)
 				return
@@ -50,7 +51,7 @@ func overview(r *request) (*page, error) {
 		})
 	}
 	parts.Go(func() {
-		answer, err := r.api.GetUsageTotals(r.ctx, &adminclient.GetUsageTotalsParams{GroupBy: []adminclient.UsageGroup{"day"}, Limit: new(7)})
+		answer, err := r.API.GetUsageTotals(r.Context(), &adminclient.GetUsageTotalsParams{GroupBy: []adminclient.UsageGroup{"day"}, Limit: new(7)})
 		if err != nil {
 			failed("The usage cannot be read", err)
 			return
@@ -58,5 +59,5 @@ func overview(r *request) (*page, error) {
 		view.Today = answer.Value
 	})
 	parts.Wait()
-	return &page{Template: "overview", Title: "Overview", Command: "gwctl doctor\ngwctl proxies list", Data: &view}, nil
+	return &kit.Page{Template: "overview", Title: "Overview", Command: "gwctl doctor\ngwctl proxies list", Data: &view}, nil
 }

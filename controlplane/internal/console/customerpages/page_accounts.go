@@ -1,26 +1,27 @@
-package console
+package customerpages
 
 import (
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
 	"modelgateway/controlplane/internal/console/view"
 )
 
 type accountsView struct {
-	List *adminclient.AccountList
-	Next string
+	List  *adminclient.AccountList
+	Pages kit.Pages
 }
 
 // listAccounts shows accounts, oldest first.
-func listAccounts(r *request) (*page, error) {
-	answer, err := r.api.ListAccounts(r.ctx, &adminclient.ListAccountsParams{
-		Cursor: optional(r.FormValue("cursor")), Limit: new(50), ExternalID: optional(r.FormValue("external_id")),
+func listAccounts(r *kit.Request) (*kit.Page, error) {
+	answer, err := r.API.ListAccounts(r.Context(), &adminclient.ListAccountsParams{
+		Cursor: kit.Cursor(r), Limit: new(kit.PageSize), ExternalID: kit.Optional(r.FormValue("external_id")),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &page{
+	return &kit.Page{
 		Template: "accounts", Title: "Accounts", Command: "gwctl accounts list",
-		Data: &accountsView{answer.Value, nextPage(r, answer.Value.NextCursor)},
+		Data: &accountsView{answer.Value, kit.PagesOf(r, answer.Value.NextCursor)},
 	}, nil
 }
 
@@ -31,20 +32,20 @@ type accountView struct {
 }
 
 // showAccount shows an account with its money and its keys.
-func showAccount(r *request) (*page, error) {
+func showAccount(r *kit.Request) (*kit.Page, error) {
 	id := r.PathValue("id")
-	answer, err := r.api.GetAccount(r.ctx, id)
+	answer, err := r.API.GetAccount(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := r.api.ListKeys(r.ctx, id, &adminclient.ListKeysParams{Limit: new(50)})
+	keys, err := r.API.ListKeys(r.Context(), id, &adminclient.ListKeysParams{Limit: new(kit.PageSize)})
 	if err != nil {
 		return nil, err
 	}
 	a := answer.Value
-	return &page{
+	return &kit.Page{
 		Template: "account", Title: a.Name, Command: "gwctl accounts get " + a.ID + "\ngwctl keys list --account-id " + a.ID,
-		Crumbs: []link{{"Accounts", "/console/accounts"}},
+		Crumbs: crumbs,
 		Data: &accountView{a, keys.Value, view.Bar(
 			view.Part{Kind: "free", Name: "available", Text: a.Balance.Available}, view.Part{Kind: "held", Name: "held by requests", Text: a.Balance.Reserved})},
 	}, nil

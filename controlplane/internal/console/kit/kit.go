@@ -1,0 +1,169 @@
+// Package kit is what the pages of the console are made of: sections, routes, requests, pages, forms and lists.
+//
+// # How to add a page
+//
+// A page belongs to the package of its section in the navigation: nowpages, customerpages, catalogpages, moneypages or
+// systempages.
+//
+//  1. Write a handler in a file page_*.go of that package, func(*kit.Request) (*kit.Page, error). It calls operations
+//     with r.API and r.Context(), which act as the person, and returns a Page with the name of a template and its data.
+//     It returns errors of the API as they are: the console shows them.
+//  2. Write template/page_NAME.gohtml with {{define "content"}}. Its dot is a Layout, and .Data is the data of the page.
+//     Parts that every page can use are in console/template/part_*.gohtml; /console/parts shows them. A section can have
+//     parts of its own in template/part_*.gohtml; names of pages and parts are unique in the whole console.
+//  3. Add a Route, and if the page is in the navigation an Item, to the section's Section().
+//
+// A change is a Form: FormRoutes(pattern, scope, build) serves it as a page at GET and makes the change at POST. The form
+// carries the Idempotency-Key and the ETag, shows the problems of fields in place if the fields have the names of the
+// API's members, and asks for a fresh sign-in if Fresh is set. A link with the attribute data-dialog opens the form in a
+// dialog; without JavaScript it is the page. After the change, redirect with a Notice: Applied(...) tells which proxies
+// act by it. Show links to forms only to those who may use them: {{if $.May "operator"}}.
+//
+// Money stays the text of the API. What is not known is not shown as 0.
+package kit
+
+import (
+	"embed"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/signin"
+)
+
+// The scopes of the admin API that decide which pages and controls a person sees. A route with the scope Any is for
+// everybody who has signed in.
+const (
+	Any        = ""
+	Read       = string(adminclient.ScopeRead)
+	Observe    = string(adminclient.ScopeObserve)
+	Operator   = string(adminclient.ScopeOperator)
+	Cabinet    = string(adminclient.ScopeCabinet)
+	Credits    = string(adminclient.ScopeCredits)
+	KeysReveal = string(adminclient.ScopeKeysReveal)
+)
+
+// Section is a group of pages in the navigation.
+type Section struct {
+	Name      string
+	Items     []Item
+	Routes    []Route
+	Templates embed.FS
+}
+
+// Item is a page in the navigation.
+type Item struct {
+	Link
+	// Scope is the scope without which the page is not shown.
+	Scope string
+	// Current is set on the page itself and those below it.
+	Current bool
+}
+
+// Link is a link to a page.
+type Link struct{ Text, URL string }
+
+// Route is a page or an action of the console.
+type Route struct {
+	// Pattern is one of http.ServeMux.
+	Pattern string
+	// Scope is the scope without which the page is not shown. The API checks the scope of every operation in any case.
+	Scope  string
+	Handle func(*Request) (*Page, error)
+}
+
+// Request is a request of a person who has signed in. Its context makes operations of the API act as the person.
+type Request struct {
+	*http.Request
+	Session *signin.Session
+	API     *adminclient.Client
+}
+
+// May reports whether the person has a scope.
+func (r *Request) May(scope string) bool { return scope == Any || r.Session.May(scope) }
+
+// Text returns a value of the query or the form, without spaces around it.
+func (r *Request) Text(name string) string { return strings.TrimSpace(r.FormValue(name)) }
+
+// Page is the response to a request: a page, a file, or the address of a page.
+type Page struct {
+	// Template is the name of the template, without "page_".
+	Template, Title string
+	// Crumbs are the pages above this one.
+	Crumbs []Link
+	// Command is the command of gwctl that shows or does the same, one in a line.
+	Command string
+	Data    any
+	// Status is the HTTP status; 0 means 200.
+	Status int
+
+	// Location is the page to go to instead, which shows the notice.
+	Location string
+	Notice   *Notice
+
+	Download *Download
+}
+
+// Download is a file that the browser stores.
+type Download struct {
+	Name, MediaType string
+	// CopyTo writes the file. If it fails, the browser sees that the file is not whole.
+	CopyTo func(io.Writer) error
+}
+
+// Layout is the data of every template.
+type Layout struct {
+	Title, Command, Environment, Build, Path string
+	Crumbs                                   []Link
+	Session                                  *signin.Session
+	Nav                                      []Section
+	Notice                                   *Notice
+	Banners                                  []Banner
+	At                                       time.Time
+	Data                                     any
+}
+
+// May reports whether the person has a scope.
+func (l *Layout) May(scope string) bool {
+	return l.Session != nil && (scope == Any || l.Session.May(scope))
+}
+
+// Banner is a message above every page.
+type Banner struct {
+	// Kind is "bad", "warn" or "info".
+	Kind, Text string
+	Link       Link
+}
+
+// Go returns the redirect to a page.
+func Go(location string, notice *Notice) (*Page, error) {
+	return &Page{Location: location, Notice: notice}, nil
+}
+
+// Invalid is the error of input that the API was not asked about. A form shows it at the field; field may be empty.
+func Invalid(field, detail string) error {
+	p := adminclient.Problem{Title: "The request is not valid", Status: http.StatusBadRequest}
+	if field == "" {
+		p.Title = detail
+	} else {
+		p.Errors = []adminclient.FieldError{{Field: field, Detail: detail}}
+	}
+	return &adminclient.Error{StatusCode: http.StatusBadRequest, Code: "invalid_input", Problem: p}
+}
+
+// NotFound is the error of a page that does not exist.
+func NotFound() error {
+	return &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{Title: "There is no such page"}}
+}
+
+// Path returns the address of a page from its parts, which are escaped: Path("accounts", id) is /console/accounts/{id}.
+func Path(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, p := range parts {
+		escaped[i] = url.PathEscape(p)
+	}
+	return "/console/" + strings.Join(escaped, "/")
+}

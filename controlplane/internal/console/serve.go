@@ -1,0 +1,159 @@
+package console
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/signin"
+)
+
+// serve returns the handler of a route.
+func (c *Console) serve(at kit.Route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		session, err := c.session(r)
+		if errors.Is(err, signin.ErrNoSession) {
+			http.Redirect(w, r, "/console/sign-in?return_to="+url.QueryEscape(returnTo(r)), http.StatusSeeOther)
+			return
+		}
+		if err != nil {
+			c.fail(w, r, nil, err)
+			return
+		}
+		in := &kit.Request{Request: r.WithContext(session.Context(r.Context())), Session: session, API: c.api}
+		if !in.May(at.Scope) {
+			c.fail(w, r, session, &adminclient.Error{StatusCode: http.StatusForbidden, Problem: adminclient.Problem{
+				Title: "You may not see this page", Detail: new("It needs the scope " + at.Scope + "."),
+			}})
+			return
+		}
+		page, err := at.Handle(in)
+		switch {
+		case err != nil:
+			c.fail(w, r, session, err)
+		case page.Location != "":
+			c.setNotice(w, r, page.Notice)
+			http.Redirect(w, r, page.Location, http.StatusSeeOther)
+		case page.Download != nil:
+			send(w, page.Download)
+		default:
+			notice := page.Notice
+			if notice == nil {
+				notice = c.takeNotice(w, r)
+			}
+			c.render(w, r, max(page.Status, http.StatusOK), page.Template, &kit.Layout{
+				Title: page.Title, Crumbs: page.Crumbs, Command: page.Command, Data: page.Data, Session: session, Notice: notice,
+			})
+		}
+	}
+}
+
+// send writes a file. The browser does not take it for whole if it is not.
+func send(w http.ResponseWriter, file *kit.Download) {
+	w.Header().Set("Content-Type", file.MediaType)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+file.Name+`"`)
+	if err := file.CopyTo(w); err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// returnTo is the page to come back to after signing in: that of the request, or the one with the form.
+func returnTo(r *http.Request) string {
+	if r.Method == http.MethodGet {
+		return r.URL.RequestURI()
+	}
+	if from, err := url.Parse(r.Referer()); err == nil && strings.HasPrefix(from.Path, "/console/") {
+		return from.RequestURI()
+	}
+	return "/console/"
+}
+
+// setNotice keeps a notice for the next page in a cookie, so that no address can show a text of others.
+func (c *Console) setNotice(w http.ResponseWriter, r *http.Request, notice *kit.Notice) {
+	if notice != nil {
+		c.setCookie(w, r, c.cookieName(r)+"_notice", notice.Encode(), 60)
+	}
+}
+
+func (c *Console) takeNotice(w http.ResponseWriter, r *http.Request) *kit.Notice {
+	name := c.cookieName(r) + "_notice"
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return nil
+	}
+	c.setCookie(w, r, name, "", -1)
+	return kit.DecodeNotice(cookie.Value)
+}
+
+// failure is the data of the page of an error.
+type failure struct {
+	Status        int
+	Title, Detail string
+	Fields        []adminclient.FieldError
+	RequestID     string
+	// Retry is set if the request may succeed later.
+	Retry bool
+}
+
+// fail shows the page of an error. session may be nil.
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.Session, err error) {
+	shown := failure{Status: http.StatusServiceUnavailable, Title: "The control plane cannot answer at the moment", Retry: true}
+	if e, ok := errors.AsType[*adminclient.Error](err); ok {
+		shown = failure{Status: e.StatusCode, Title: e.Problem.Title, Fields: e.Problem.Errors, Retry: e.StatusCode >= http.StatusInternalServerError}
+		if e.Problem.Detail != nil {
+			shown.Detail = *e.Problem.Detail
+		}
+		if e.Problem.Instance != nil {
+			shown.RequestID = *e.Problem.Instance
+		}
+	} else if r.Context().Err() == nil {
+		c.cfg.Log.ErrorContext(r.Context(), "page of the console failed", "path", r.URL.Path, "error", err)
+	}
+	c.render(w, r, shown.Status, "failure", &kit.Layout{Title: shown.Title, Session: session, Data: shown})
+}
+
+func notFound(*kit.Request) (*kit.Page, error) { return nil, kit.NotFound() }
+
+// render writes a page. It is executed in memory first, so that an error does not leave half a page.
+func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, data *kit.Layout) {
+	data.Environment, data.Build, data.Path, data.At = c.cfg.Environment, c.cfg.Build, r.URL.Path, time.Now()
+	if data.Session != nil {
+		data.Nav = navigation(c.sections, data.Session, r.URL.Path)
+	}
+	page, text := c.templates[name], bytes.Buffer{}
+	if page == nil {
+		page, status, data.Data = c.templates["failure"], http.StatusInternalServerError, failure{Title: "There is no template " + name}
+	}
+	if err := page.ExecuteTemplate(&text, "layout", data); err != nil {
+		c.cfg.Log.ErrorContext(r.Context(), "template of the console failed", "template", name, "error", err)
+		http.Error(w, "The page cannot be shown. The log of the control plane has the reason.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = text.WriteTo(w)
+}
+
+// navigation returns the sections and pages that the person may see.
+func navigation(all []kit.Section, s *signin.Session, path string) []kit.Section {
+	var shown []kit.Section
+	for _, section := range all {
+		visible := kit.Section{Name: section.Name}
+		for _, i := range section.Items {
+			if i.Scope != kit.Any && !s.May(i.Scope) {
+				continue
+			}
+			i.Current = path == i.URL || i.URL != "/console/" && strings.HasPrefix(path, i.URL+"/")
+			visible.Items = append(visible.Items, i)
+		}
+		if len(visible.Items) > 0 {
+			shown = append(shown, visible)
+		}
+	}
+	return shown
+}
