@@ -78,6 +78,7 @@ func dataPlane(name, token string) User {
 		Name: name,
 		Publish: []string{
 			subject.UsagePrefix + token + ".*", subject.AnswerPrefix + "*." + token, subject.VideoJobAll,
+			subject.Pulse + "." + token,
 			// The catalog: open the bucket and watch it with an own consumer.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
@@ -91,7 +92,7 @@ func dataPlane(name, token string) User {
 		},
 		Subscribe: []string{
 			subject.ProxyInbox + "." + token + ".>",
-			subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.KeyChange, subject.Reserved, subject.Describe, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 		},
 	}
 	for _, request := range requests {
@@ -107,7 +108,7 @@ func ForControlPlane() User {
 	u := User{
 		Name: ControlPlane,
 		Publish: []string{
-			subject.KeyChange, subject.Reserved, subject.Describe, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.KeyChange, subject.Reserved, subject.Describe, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
 			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
 			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
@@ -117,7 +118,7 @@ func ForControlPlane() User {
 			"$JS.ACK." + subject.UsageStream + ".>",
 			"$JS.FC." + catalog + ".>", "$JS.FC." + recovery + ".>",
 		},
-		Subscribe: []string{subject.ControlInbox + ".>", subject.AnswerPrefix + ">"},
+		Subscribe: []string{subject.ControlInbox + ".>", subject.AnswerPrefix + ">", subject.FromAll(subject.Pulse)},
 	}
 	for _, stream := range []string{subject.UsageStream, subject.VideoPollStream, subject.VideoJobStream, catalog, recovery} {
 		for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET", "DIRECT.GET"} {

@@ -35,6 +35,14 @@ const Reserved = "mgw.reserved"
 // reply on Answer.
 const Describe = "mgw.describe"
 
+// Pulse is the report of a proxy about what it does, sent with From to every
+// replica of the control plane. Nobody replies.
+const Pulse = "mgw.pulse"
+
+// Tail asks every proxy for a line per finished request. The proxies send them on
+// Answer.
+const Tail = "mgw.tail.open"
+
 // KeyChange pushes each change of a key or an account to every proxy. The
 // proxies acknowledge on Answer.
 const KeyChange = "mgw.key.change"

@@ -101,6 +101,18 @@ const (
 	BalanceReserved  RefusalReason = "balance_reserved"
 )
 
+// Pool returns the kind of the pool that is short.
+func (r RefusalReason) Pool() PoolKind {
+	switch r {
+	case KeyLimitSpent, KeyLimitReserved:
+		return KeyLimit
+	case NoSlot:
+		return Slots
+	default:
+		return Balance
+	}
+}
+
 // Decision is the decision about one waiting request of a LeaseRequest.
 type Decision struct {
 	Granted bool          `json:"granted,omitempty"`

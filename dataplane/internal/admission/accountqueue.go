@@ -127,11 +127,11 @@ func (q *accountQueue) reserve(ctx context.Context, needs []wire.Need) (*holder.
 	case <-decided:
 	case <-ctx.Done():
 	}
-	return q.decision(ctx, w)
+	return q.decision(ctx, w, needs)
 }
 
 // decision returns the result of a waiter. A waiter that is not decided is cancelled.
-func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.Waiter, error) {
+func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter, needs []wire.Need) (*holder.Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiters[w] != nil { // ctx has ended
@@ -145,7 +145,13 @@ func (q *accountQueue) decision(ctx context.Context, w *holder.Waiter) (*holder.
 	case w.Refused():
 		decision := w.Decision()
 		q.a.metrics.refusals.WithLabelValues(string(decision.Reason)).Inc()
-		return nil, &RefusedError{decision}
+		refused := &RefusedError{Decision: decision}
+		for _, n := range needs {
+			if n.Kind == decision.Reason.Pool() {
+				refused.Wanted = n.Amount
+			}
+		}
+		return nil, refused
 	case w.Aborted():
 		return nil, errAborted
 	case ctx.Err() != nil:

@@ -37,7 +37,11 @@ var (
 )
 
 // RefusedError is a refusal of the control plane.
-type RefusedError struct{ wire.Decision }
+type RefusedError struct {
+	wire.Decision
+	// Wanted is how much the request needed of the pool of the reason.
+	Wanted int64
+}
 
 // Error returns the reason of the refusal.
 func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }

@@ -28,9 +28,11 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
@@ -38,6 +40,7 @@ import (
 	"modelgateway/shared/platform/ops"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/sleep"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
@@ -120,30 +123,32 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,
 		Idle: cfg.Upstream.IdleTimeout, Total: cfg.Upstream.TotalTimeout,
 	}, cfg.Upstream.StandardTransport)
-	registerState(reg, state{probes, nats, picker, models})
+	current := state{probes, nats, picker, models}
+	registerState(reg, current)
 	measured := meter.New(reg)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
 	budget := newBudget(&cfg.API, reg)
+	tails, refusals := tail.New(), reporter.NewRefusals()
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
 		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: budget, Turns: newTurns(reg),
+		Tails: tails, Refusals: refusals,
 	})
 	addChecks(probes, models, keeper, events)
 
 	c := &lifecycle.Components{Log: log}
-	c.AddTask("memory", heap.Trim)
-	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, o, failed) }, nil)
-	c.Add("access log", func(context.Context) error { o.access.Start(); return nil }, func(context.Context) error { o.access.Stop(); return nil })
-	c.Add("spool", nil, func(context.Context) error { return events.Close() })
+	addBasics(c, cfg, o, probes, events, failed)
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, describer(secrets.description(cfg.Name), probes, picker, models))
+		return subscribe(nats, events, keeper, admit, tails, describer(secrets.description(cfg.Name), probes, picker, models))
 	}, func(context.Context) error {
+		tails.Close()
 		nats.Close()
 		keys.Close()
 		return nil
 	})
+	c.AddTask("traffic reports", newReporter(cfg, current, keeper, events, measured, refusals, log).Run)
 	c.AddTask("catalog", func(ctx context.Context) { nats.WatchCatalog(ctx, acknowledgedCatalog{models, keeper}) })
 	c.Add("usage publisher", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
@@ -161,6 +166,14 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		return err
 	})
 	return c, nil
+}
+
+// addBasics adds the components that all others need.
+func addBasics(c *lifecycle.Components, cfg *config.Config, o *output, probes *ops.Probes, events *spool.Spool, failed func(error)) {
+	c.AddTask("memory", heap.Trim)
+	c.Add("ops listener", func(ctx context.Context) error { return serveOps(ctx, cfg, probes, o, failed) }, nil)
+	c.Add("access log", func(context.Context) error { o.access.Start(); return nil }, func(context.Context) error { o.access.Stop(); return nil })
+	c.Add("spool", nil, func(context.Context) error { return events.Close() })
 }
 
 // addChecks adds the readiness checks.
@@ -285,8 +298,9 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 
 // subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of
 // earlier sessions whose usage is not settled.
-func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, describe func() wire.DescribeResponse) error {
+func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails, describe func() wire.DescribeResponse) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
+	handlers.Tail = func(q pulse.Tail, send func(pulse.Lines)) { tails.Follow(q, send) }
 	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()
 		if s == nil {

@@ -23,6 +23,7 @@ import (
 	"modelgateway/dataplane/internal/bus"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/tail"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -161,7 +162,7 @@ func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	}, log, reg)
 	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.nats, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.nats, log, reg)
-	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
+	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, tail.New(), func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())

@@ -54,6 +54,6 @@ func (c *videoCharger) Charge(e event.Usage) error {
 		return err
 	}
 	unit.AppendFinished(&e)
-	c.metrics.RecordVideoCharge(e.Model, e.Cost)
+	c.metrics.RecordVideoCharge(e.Model, e.Provider, e.Cost)
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/shared/event"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -46,6 +47,8 @@ type Handlers struct {
 	// not reply.
 	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	Describe func() (wire.DescribeResponse, bool)
+	// Tail opens or renews a tail of finished requests. It calls send from any goroutine until the tail ends.
+	Tail func(q pulse.Tail, send func(pulse.Lines))
 }
 
 // Bus is a connection to NATS. It is safe for concurrent use.
@@ -140,6 +143,20 @@ func (b *Bus) Subscribe(h Handlers) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for descriptions: %w", err)
+	}
+	_, err = b.nc.Subscribe(subject.Tail, func(m *nats.Msg) {
+		handle(b, m, func(q *pulse.Tail) { h.Tail(*q, func(l pulse.Lines) { b.reply(m, l) }) })
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to tails: %w", err)
+	}
+	return nil
+}
+
+// SendPulse sends an encoded pulse.Report to the control planes.
+func (b *Bus) SendPulse(data []byte) error {
+	if err := b.nc.Publish(subject.From(subject.Pulse, b.proxy), data); err != nil {
+		return fmt.Errorf("bus: send report of the traffic: %w", err)
 	}
 	return nil
 }

@@ -185,6 +185,22 @@ func (s *Store) CredentialProvider(id string) string {
 	return ""
 }
 
+// HasRoute reports whether a model in the newest snapshot has the route.
+func (s *Store) HasRoute(id string) bool {
+	current := s.current.Load()
+	if current == nil {
+		return false
+	}
+	for _, m := range current.sorted {
+		for _, of := range m.Routes {
+			if slices.ContainsFunc(of, func(r *Route) bool { return r.ID == id }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Rev returns the revision of the newest snapshot, zero before the first.
 func (s *Store) Rev() int64 {
 	if snapshot := s.current.Load(); snapshot != nil {

@@ -86,7 +86,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 		}
 		return g.endOfCall(err)
 	}
-	g.server.Metrics.RecordAttempt(choice.Provider.ID, "ok")
+	g.server.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, "ok")
 	return nil
 }
 

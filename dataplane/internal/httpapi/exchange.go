@@ -205,10 +205,17 @@ func (s *Server) record(x *exchange) {
 	took := now.Sub(x.started)
 	outcome, level := x.outcome(), slog.LevelInfo
 	s.Metrics.RecordRequest(&meter.Request{
-		Endpoint: x.endpoint, Model: x.model, Status: x.status, Code: x.code, Outcome: outcome, End: x.end, Took: took, Upstream: x.upstream,
+		Endpoint: x.endpoint, Model: x.model, Status: x.status, Code: x.code, Outcome: outcome, End: x.end,
+		Provider: x.provider, Route: x.route, Took: took, Upstream: x.upstream,
 	})
 	if outcome == outcomeFailed {
 		level = slog.LevelWarn
+	}
+	if x.status >= http.StatusBadRequest {
+		s.countRefusal(x, outcome, now)
+	}
+	if open := s.Tails.Open(); open != nil {
+		open.Offer(x.line(now, outcome))
 	}
 	var room [22]slog.Attr
 	attrs := append(room[:0],

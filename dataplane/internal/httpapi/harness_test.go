@@ -37,9 +37,11 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
 	"modelgateway/dataplane/internal/httpapi/tracing"
+	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/videojob"
@@ -79,6 +81,10 @@ type gateway struct {
 	handler http.Handler
 	admit   *admission.Admission
 	metrics *prometheus.Registry
+	// measured has the counters, tails and refusals what operators watch.
+	measured *meter.Metrics
+	tails    *tail.Tails
+	refusals *reporter.Refusals
 	// lines has the access log. It is complete after close.
 	lines   bytes.Buffer
 	access  *accesslog.Log
@@ -160,7 +166,8 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	for _, answer := range answers {
 		g.sims = append(g.sims, newSim(t, answer))
 	}
-	g.turns = turns.New(1)
+	g.turns, g.tails, g.refusals = turns.New(1), tail.New(), reporter.NewRefusals()
+	g.measured = meter.New(reg)
 	g.budget = bytebudget.New(cmp.Or(o.budget, 1<<30), 0.25)
 	g.access = accesslog.New(&g.lines, slog.LevelInfo)
 	jobs := videojob.New(g.plane, o.providers, g.spool, g.models, videos.Dialect{}, log, g.videoClock)
@@ -168,8 +175,8 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Keys: g.keys, Catalog: g.models, Admission: g.admit, Picker: g.picker, Providers: o.providers, Balances: g.plane,
 		Videos:     jobs,
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
-		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: meter.New(reg), Log: log,
-		Access: g.access, Traces: o.traces, Budget: g.budget, Turns: g.turns,
+		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: g.measured, Log: log,
+		Access: g.access, Traces: o.traces, Budget: g.budget, Turns: g.turns, Tails: g.tails, Refusals: g.refusals,
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

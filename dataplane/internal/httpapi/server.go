@@ -34,7 +34,9 @@ import (
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apierr"
@@ -47,7 +49,8 @@ type Providers interface {
 	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
 }
 
-// Dependencies are the components that the server uses. All of them but Traces are required.
+// Dependencies are the components that the server uses. All of them but Traces, Tails and Refusals are
+// required.
 type Dependencies struct {
 	Keys      *auth.Keys
 	Catalog   *catalog.Store
@@ -63,6 +66,9 @@ type Dependencies struct {
 	Metrics    *meter.Metrics
 	Log        *slog.Logger
 	Access     *accesslog.Log
+	// Tails shows finished requests to operators who watch them, Refusals counts refused ones by account; nil does not.
+	Tails    *tail.Tails
+	Refusals *reporter.Refusals
 	// Traces makes the traces of requests; nil makes none.
 	Traces *tracing.Tracer
 	// Budget bounds the memory of bodies.
@@ -189,8 +195,8 @@ func (s *Server) Handler() http.Handler {
 		running := s.Metrics.InFlight(path)
 		e.Match(methods, path, func(c echo.Context) error {
 			exchangeOf(c).endpoint = path
-			running.Inc()
-			defer running.Dec()
+			running.Add(1)
+			defer running.Add(-1)
 			return handle(c)
 		})
 	}

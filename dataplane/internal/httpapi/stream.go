@@ -216,7 +216,7 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 		s.x.WriteHeader(http.StatusOK)
 		s.body.Done()         // no other route can serve the request any more, and a stream may last for minutes
 		s.attempt.Succeeded() // at once, because a stream can take minutes and other requests wait for the result of the probe
-		s.server.Metrics.RecordFirstToken(s.call.Provider.ID, time.Since(s.x.started))
+		s.server.Metrics.RecordFirstToken(s.call.Provider.ID, s.call.ID, time.Since(s.x.started))
 	}
 	now := time.Now()
 	s.recordProgress(now)

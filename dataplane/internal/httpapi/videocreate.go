@@ -202,7 +202,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 	if errors.Is(err, videojob.ErrNoObject) {
 		return nil, v.notAnObject(&call, answer, object, err)
 	}
-	v.server.Metrics.RecordAttempt(choice.Provider.ID, "ok")
+	v.server.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, "ok")
 	return created, err
 }
 

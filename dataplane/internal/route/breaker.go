@@ -33,7 +33,8 @@ type breaker struct {
 	// doubtful has the hashes of the accounts of those failures that are doubtful; the first doubts are in use.
 	doubtful [failuresToOpen]uint64
 	doubts   int
-	opened   int // how often in a row it has opened
+	opened   int       // how often in a row it has opened
+	since    time.Time // when it opened first
 	until    time.Time
 	probing  bool // the probe is running
 }
@@ -72,8 +73,11 @@ func (b breaker) failed(now time.Time, pause time.Duration, probe bool) breaker 
 		}
 		return b
 	}
-	cooldown := firstCooldown << min(b.opened, 4)
-	return breaker{opened: b.opened + 1, until: now.Add(min(max(cooldown, pause), maxCooldown))}
+	cooldown, since := firstCooldown<<min(b.opened, 4), b.since
+	if b.opened == 0 {
+		since = now
+	}
+	return breaker{opened: b.opened + 1, since: since, until: now.Add(min(max(cooldown, pause), maxCooldown))}
 }
 
 // failedDoubtfully records a failed attempt that the request of an account may have caused. Only a few of one account

@@ -39,6 +39,8 @@ type Picker struct {
 	// breakers has the circuit breakers of routes that have failed, openings how often they have opened, by route id.
 	breakers map[string]breaker
 	openings map[string]int
+	// failures has the last failure of each route that has failed.
+	failures map[string]failure
 	limits   limits
 }
 
@@ -49,7 +51,8 @@ func New(now func() time.Time) *Picker {
 	}
 	return &Picker{
 		now: now, cooldowns: map[string]time.Time{}, refusals: map[string]string{}, doubts: map[string]doubt{}, breakers: map[string]breaker{}, openings: map[string]int{},
-		limits: limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
+		failures: map[string]failure{},
+		limits:   limits{by: map[limitKey]*limit{}, refused: map[string]int{}},
 	}
 }
 

@@ -2,6 +2,7 @@
 package childcache
 
 import (
+	"iter"
 	"maps"
 	"sync/atomic"
 )
@@ -23,15 +24,18 @@ func New[K comparable, V any](lookup func(K) V) *Cache[K, V] {
 	return c
 }
 
-// Of returns the child with the label values.
+// Of returns the child with the label values. All calls with the same ones return the same child.
 func (c *Cache[K, V]) Of(labels K) V {
-	known := c.known.Load()
-	if v, ok := (*known)[labels]; ok {
-		return v
+	for {
+		known := c.known.Load()
+		if v, ok := (*known)[labels]; ok {
+			return v
+		}
+		extended := maps.Clone(*known)
+		extended[labels] = c.lookup(labels)
+		c.known.CompareAndSwap(known, &extended) // if another goroutine has replaced the map meanwhile, its copy is extended
 	}
-	v := c.lookup(labels)
-	extended := maps.Clone(*known)
-	extended[labels] = v
-	c.known.CompareAndSwap(known, &extended) // if another goroutine has replaced the map meanwhile, the next call looks the child up again
-	return v
 }
+
+// All returns the children so far, by label values.
+func (c *Cache[K, V]) All() iter.Seq2[K, V] { return maps.All(*c.known.Load()) }

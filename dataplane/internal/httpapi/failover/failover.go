@@ -141,7 +141,8 @@ func ReasonOf(err error) string {
 // recordFailure applies a failure to the route's circuit breaker and to the cooldowns, and logs it. It reports whether the
 // failure concerns more than the requests of the account: a doubtful one does if another account had one, too.
 func (t *Tries) recordFailure(q *Request, choice route.Choice, f *provider.Failure, attempt *route.Attempt) (confirmed bool) {
-	t.Metrics.RecordAttempt(choice.Provider.ID, f.Class)
+	t.Metrics.RecordAttempt(choice.Provider.ID, choice.ID, f.Class)
+	t.Picker.RecordFailure(choice.ID, f.Class)
 	account := q.Account
 	confirmed = true
 	switch {

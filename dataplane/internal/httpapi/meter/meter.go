@@ -5,41 +5,46 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/dataplane/internal/httpapi/childcache"
+	"modelgateway/dataplane/internal/httpapi/tally"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
+	"modelgateway/shared/pulse"
 )
 
 // Metrics are the metrics of the public API. Clients cannot invent values of their labels: models, providers and routes
 // are those of the catalog.
 type Metrics struct {
-	inFlight   *prometheus.GaugeVec
-	requests   *childcache.Cache[requestLabels, prometheus.Counter]
-	durations  *childcache.Cache[string, prometheus.Observer] // by endpoint
+	inFlight   *tally.Counters[string] // by endpoint
+	requests   *tally.Counters[requestLabels]
+	durations  *tally.Histograms[durationLabels]
 	overhead   prometheus.Histogram
-	streamEnds *prometheus.CounterVec
-	models     *childcache.Cache[string, *modelCounters]
-	byModel    *childcache.Cache[modelLabels, prometheus.Counter]
+	streamEnds *tally.Counters[string] // by reason
+	models     *childcache.Cache[servedLabels, *modelCounters]
+	charged    *tally.Counters[servedLabels]
+	tokens     *tally.Counters[tokenLabels]
+	byModel    *tally.Counters[modelLabels]
 	images     prometheus.Counter
 	reserved   prometheus.Counter
-	attempts   *childcache.Cache[attemptLabels, prometheus.Counter]
-	// firstToken and upstream are by provider.
-	firstToken, upstream *childcache.Cache[string, prometheus.Observer]
-	failovers            *prometheus.CounterVec
-	estimated            *prometheus.CounterVec
-	unpriced             *prometheus.CounterVec
+	attempts   *tally.Counters[attemptLabels]
+	firstToken *tally.Histograms[routeLabels]
+	upstream   *childcache.Cache[string, prometheus.Observer] // by provider
+	failovers  *prometheus.CounterVec
+	estimated  *prometheus.CounterVec
+	unpriced   *prometheus.CounterVec
 }
 
-// modelCounters are the counters of one model.
+// modelCounters are the counters of one model at one provider.
 type modelCounters struct {
-	charged prometheus.Counter
-	tokens  [tokenKinds]prometheus.Counter
+	charged *atomic.Int64
+	tokens  [tokenKinds]*atomic.Int64
 }
 
 type requestLabels struct {
@@ -49,54 +54,58 @@ type requestLabels struct {
 	outcome  string
 }
 
+type durationLabels struct {
+	endpoint string
+	routeLabels
+}
+
+type routeLabels struct{ provider, route string }
+
+type servedLabels struct{ model, provider string }
+
+type tokenLabels struct {
+	servedLabels
+	kind string
+}
+
 type modelLabels struct{ model, outcome string }
 
-type attemptLabels struct{ provider, outcome string }
+type attemptLabels struct {
+	routeLabels
+	outcome string
+}
 
 // New registers the metrics.
 func New(reg prometheus.Registerer) *Metrics {
 	f := promauto.With(reg)
-	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_requests_total", Help: "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. " +
-			"A stream that breaks off has the status 200 and the outcome failed.",
-	}, []string{"endpoint", "status", "code", "outcome"})
-	durations := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "mgw_request_duration_seconds", Help: "Time from the arrival of a request's headers to the end of its answer.",
-		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
-	}, []string{"endpoint"})
-	attempts := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_provider_attempts_total", Help: "Calls to providers by outcome: ok, or the error class.",
-	}, []string{"provider", "outcome"})
-	firstToken := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "mgw_time_to_first_token_seconds",
-		Help:    "Time from the arrival of a request's headers to the first bytes of its stream, by the provider that served it.",
-		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
-	}, []string{"provider"})
 	upstream := f.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "mgw_upstream_seconds",
 		Help:    "Time that an attempt waited for its provider: until the answer began, or for a non-streaming answer until it was complete. Failed attempts count, too.",
 		Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 	}, []string{"provider"})
 	m := &Metrics{
-		inFlight: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mgw_requests_in_flight", Help: "Requests that are being handled now, by endpoint.",
-		}, []string{"endpoint"}),
-		requests: childcache.New(func(l requestLabels) prometheus.Counter {
-			return requests.WithLabelValues(l.endpoint, strconv.Itoa(l.status), string(l.code), l.outcome)
-		}),
-		durations: childcache.New(func(endpoint string) prometheus.Observer { return durations.WithLabelValues(endpoint) }),
-		attempts:  childcache.New(func(l attemptLabels) prometheus.Counter { return attempts.WithLabelValues(l.provider, l.outcome) }),
+		inFlight: tally.NewCounters("mgw_requests_in_flight", "Requests that are being handled now, by endpoint.",
+			[]string{"endpoint"}, tally.Kind{Gauge: true}, tally.Label[string]),
+		requests: tally.NewCounters("mgw_requests_total", "Answered requests by endpoint, HTTP status, error code and outcome: completed, failed, client_gone or refused. "+
+			"A stream that breaks off has the status 200 and the outcome failed.", []string{"endpoint", "status", "code", "outcome"}, tally.Kind{},
+			func(l requestLabels) []string {
+				return []string{l.endpoint, strconv.Itoa(l.status), string(l.code), l.outcome}
+			}),
+		durations: tally.NewHistograms("mgw_request_duration_seconds", "Time from the arrival of a request's headers to the end of its answer.",
+			[]string{"endpoint"}, pulse.Duration.Bounds(), func(l durationLabels) []string { return []string{l.endpoint} }),
+		attempts: tally.NewCounters("mgw_provider_attempts_total", "Calls to providers by outcome: ok, or the error class.",
+			[]string{"provider", "outcome"}, tally.Kind{}, func(l attemptLabels) []string { return []string{l.provider, l.outcome} }),
 		overhead: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "mgw_request_overhead_seconds",
 			Help:    "Time that the proxy itself adds to a successful non-streaming request: its duration less the time spent waiting for providers.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .025, .05, .1, .5, 2},
 		}),
-		firstToken: childcache.New(func(provider string) prometheus.Observer { return firstToken.WithLabelValues(provider) }),
-		upstream:   childcache.New(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
-		streamEnds: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_stream_ends_total", Help: "Ended streams by reason: completed, client_gone, revoked, " +
-				"busy (no room in the budget for bodies), or the class of the provider's failure.",
-		}, []string{"reason"}),
+		firstToken: tally.NewHistograms("mgw_time_to_first_token_seconds",
+			"Time from the arrival of a request's headers to the first bytes of its stream, by the provider that served it.",
+			[]string{"provider"}, pulse.FirstToken.Bounds(), func(l routeLabels) []string { return []string{l.provider} }),
+		upstream: childcache.New(func(provider string) prometheus.Observer { return upstream.WithLabelValues(provider) }),
+		streamEnds: tally.NewCounters("mgw_stream_ends_total", "Ended streams by reason: completed, client_gone, revoked, "+
+			"busy (no room in the budget for bodies), or the class of the provider's failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
 			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. " +
@@ -114,27 +123,27 @@ func New(reg prometheus.Registerer) *Metrics {
 			Name: "mgw_usage_estimated_total", Help: "Charged answers whose provider reported no usage, or one without a price, by provider. Their usage is an estimate.",
 		}, []string{"provider"}),
 	}
-	m.countModels(f)
+	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds)
+	m.countModels(reg)
 	return m
 }
 
 // countModels registers the counters by model.
-func (m *Metrics) countModels(f promauto.Factory) {
-	requests := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_model_requests_total", Help: "Answered requests for a model of the catalog, by model and outcome as in mgw_requests_total.",
-	}, []string{"model", "outcome"})
-	m.byModel = childcache.New(func(l modelLabels) prometheus.Counter { return requests.WithLabelValues(l.model, l.outcome) })
-	tokens := f.NewCounterVec(prometheus.CounterOpts{Name: "mgw_tokens_total", Help: "Tokens that generation requests have used, by model and kind."}, []string{"model", "kind"})
-	charged := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "mgw_charged_total", Help: "Charges by model in currency units, rounded: the ledger has the exact amounts.",
-	}, []string{"model"})
-	m.models = childcache.New(func(model string) *modelCounters {
-		c := &modelCounters{charged: charged.WithLabelValues(model)}
+func (m *Metrics) countModels(reg prometheus.Registerer) {
+	m.byModel = tally.NewCounters("mgw_model_requests_total", "Answered requests for a model of the catalog, by model and outcome as in mgw_requests_total.",
+		[]string{"model", "outcome"}, tally.Kind{}, func(l modelLabels) []string { return []string{l.model, l.outcome} })
+	m.tokens = tally.NewCounters("mgw_tokens_total", "Tokens that generation requests have used, by model and kind.",
+		[]string{"model", "kind"}, tally.Kind{}, func(l tokenLabels) []string { return []string{l.model, l.kind} })
+	m.charged = tally.NewCounters("mgw_charged_total", "Charges by model in currency units, rounded: the ledger has the exact amounts.",
+		[]string{"model"}, tally.Kind{PerUnit: float64(money.Unit)}, func(l servedLabels) []string { return []string{l.model} })
+	m.models = childcache.New(func(l servedLabels) *modelCounters {
+		c := &modelCounters{charged: m.charged.Of(l)}
 		for i, kind := range [tokenKinds]string{"input", "cached_input", "cache_write", "output"} {
-			c.tokens[i] = tokens.WithLabelValues(model, kind)
+			c.tokens[i] = m.tokens.Of(tokenLabels{l, kind})
 		}
 		return c
 	})
+	reg.MustRegister(m.byModel, m.tokens, m.charged)
 }
 
 // tokenKinds is the number of kinds of tokens that the metrics distinguish.
@@ -150,6 +159,8 @@ type Request struct {
 	Code     apierr.Code
 	// Outcome tells how the request ended, End why its stream did; End is empty for an answer in one piece.
 	Outcome, End string
+	// Provider and Route are those of the last attempt.
+	Provider, Route string
 	// Took is its whole duration, Upstream the time spent waiting for providers.
 	Took, Upstream time.Duration
 }
@@ -157,26 +168,24 @@ type Request struct {
 // RecordRequest records an answered request.
 func (m *Metrics) RecordRequest(r *Request) {
 	endpoint := cmp.Or(r.Endpoint, "none")
-	m.requests.Of(requestLabels{endpoint, r.Status, r.Code, r.Outcome}).Inc()
-	m.durations.Of(endpoint).Observe(r.Took.Seconds())
+	m.requests.Of(requestLabels{endpoint, r.Status, r.Code, r.Outcome}).Add(1)
+	m.durations.Of(durationLabels{endpoint, routeLabels{r.Provider, r.Route}}).Observe(r.Took)
 	if r.Model != "" {
-		m.byModel.Of(modelLabels{r.Model, r.Outcome}).Inc()
+		m.byModel.Of(modelLabels{r.Model, r.Outcome}).Add(1)
 	}
 	if r.End != "" {
-		m.streamEnds.WithLabelValues(r.End).Inc()
+		m.streamEnds.Of(r.End).Add(1)
 	} else if r.Upstream > 0 && r.Status == http.StatusOK {
 		m.overhead.Observe((r.Took - r.Upstream).Seconds())
 	}
 }
 
 // InFlight returns the number of requests of an endpoint that are being handled. The caller counts.
-func (m *Metrics) InFlight(endpoint string) prometheus.Gauge {
-	return m.inFlight.WithLabelValues(endpoint)
-}
+func (m *Metrics) InFlight(endpoint string) *atomic.Int64 { return m.inFlight.Of(endpoint) }
 
-// RecordFirstToken records the time from a request's arrival to the first bytes of its stream from a provider.
-func (m *Metrics) RecordFirstToken(provider string, d time.Duration) {
-	m.firstToken.Of(provider).Observe(d.Seconds())
+// RecordFirstToken records the time from a request's arrival to the first bytes of its stream from a route of a provider.
+func (m *Metrics) RecordFirstToken(provider, route string, d time.Duration) {
+	m.firstToken.Of(routeLabels{provider, route}).Observe(d)
 }
 
 // RecordUpstream records how long an attempt waited for its provider.
@@ -187,9 +196,9 @@ func (m *Metrics) RecordUpstream(provider string, d time.Duration) {
 // RecordFailover records that an attempt follows one that failed at a provider with an error class.
 func (m *Metrics) RecordFailover(from, class string) { m.failovers.WithLabelValues(from, class).Inc() }
 
-// RecordAttempt records a call to a provider. The outcome is ok or the class of the failure.
-func (m *Metrics) RecordAttempt(provider, outcome string) {
-	m.attempts.Of(attemptLabels{provider, outcome}).Inc()
+// RecordAttempt records a call to a route of a provider. The outcome is ok or the class of the failure.
+func (m *Metrics) RecordAttempt(provider, route, outcome string) {
+	m.attempts.Of(attemptLabels{routeLabels{provider, route}, outcome}).Add(1)
 }
 
 // RecordUnpriced records usage without a price.
@@ -197,19 +206,19 @@ func (m *Metrics) RecordUnpriced(kind string) { m.unpriced.WithLabelValues(kind)
 
 // RecordUsage records what a finished generation request has reserved, used and was charged. A charged one has a rule.
 func (m *Metrics) RecordUsage(e *event.Usage) {
-	m.reserved.Add(inUnits(e.Reservation))
+	m.reserved.Add(float64(max(e.Reservation, 0)) / float64(money.Unit)) // a counter must not fall
 	if e.Rule == event.RuleNone {
 		return
 	}
 	if e.Estimated {
 		m.estimated.WithLabelValues(e.Provider).Inc()
 	}
-	u, model := &e.Usage, m.models.Of(e.Model)
-	model.charged.Add(inUnits(e.Cost))
+	u, model := &e.Usage, m.models.Of(servedLabels{e.Model, e.Provider})
+	model.charged.Add(int64(max(e.Cost, 0)))
 	written := u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
 	for i, n := range [tokenKinds]int64{u.Input, u.CachedInput, written, u.Output} {
 		if n > 0 {
-			model.tokens[i].Add(float64(n))
+			model.tokens[i].Add(n)
 		}
 	}
 	if u.Images > 0 {
@@ -218,9 +227,6 @@ func (m *Metrics) RecordUsage(e *event.Usage) {
 }
 
 // RecordVideoCharge records the charge of a finished video job.
-func (m *Metrics) RecordVideoCharge(model string, cost money.Nano) {
-	m.models.Of(model).charged.Add(inUnits(cost))
+func (m *Metrics) RecordVideoCharge(model, provider string, cost money.Nano) {
+	m.charged.Of(servedLabels{model, provider}).Add(int64(max(cost, 0)))
 }
-
-// inUnits returns an amount in currency units. A counter must not fall, so a negative amount counts as zero.
-func inUnits(n money.Nano) float64 { return float64(max(n, 0)) / float64(money.Unit) }
