@@ -248,10 +248,9 @@ func TestPostgresConnectionsAreVerified(t *testing.T) {
 		name, mode, authority string
 		args                  []string
 	}{
-		{name: "no values"},
+		{"no values", "verify-full", "", nil},
 		{"an authority", "verify-full", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca"}},
 		{"weaker verification", "require", "/etc/modelgateway/secrets/postgres-ca.crt", []string{"--set", "postgres.caSecret.name=ca,postgres.sslMode=require"}},
-		{"the authorities of the image", "verify-full", "", []string{"--set", "postgres.sslMode=verify-full"}},
 	} {
 		for _, o := range renderObjects(t, "defaults", test.args...).workloads() {
 			want := [2]string{test.mode, test.authority}

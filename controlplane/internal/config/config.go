@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/platform/settings"
@@ -87,7 +88,7 @@ func (t TLS) Files() certfile.Files { return certfile.Files{Cert: t.CertFile, Ke
 // OIDC configures the OpenID Connect provider whose tokens the admin API
 // accepts beside admin tokens.
 type OIDC struct {
-	Issuer       string        `mapstructure:"issuer" usage:"Issuer URL of the OpenID Connect provider whose tokens are accepted. Empty disables OpenID Connect."`
+	Issuer       string        `mapstructure:"issuer" usage:"Issuer URL of the OpenID Connect provider whose tokens are accepted. It begins with https://, except on the same machine, or if its keys are in admin.oidc.jwks_file. Empty disables OpenID Connect."`
 	Audience     string        `mapstructure:"audience" usage:"Audience that its tokens must have. Required with an issuer."`
 	JWKSFile     string        `mapstructure:"jwks_file" usage:"File with the provider's signing keys (JWKS). Empty fetches them by discovery."`
 	Claim        string        `mapstructure:"claim" usage:"Claim that is mapped to scopes: a list, or a text with values separated by spaces."`
@@ -103,7 +104,7 @@ type Ops struct {
 
 // Postgres configures the database.
 type Postgres struct {
-	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required."`
+	URL            settings.Secret `mapstructure:"url" usage:"Connection string of the database. Required. Without an sslmode, in it or in the variable PGSSLMODE, the server must have a certificate for its name (verify-full)."`
 	URLFile        string          `mapstructure:"url_file" usage:"File that holds postgres.url."`
 	RuntimeRole    string          `mapstructure:"runtime_role" usage:"Database role of the serving control plane, if it is not the owner of the tables. The command migrate grants it only what it needs. Empty grants nothing."`
 	MaxConnections int             `mapstructure:"max_connections" usage:"Maximum number of connections for leases, sessions, settlement and video jobs, at least 4."`
@@ -294,10 +295,12 @@ func (c *Config) Validate() error {
 	v.Reject(c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle, "console.session_idle is below a minute or above console.session_length")
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Admin.OIDC.Issuer == "", "console.oidc.client_id needs admin.oidc.issuer")
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Console.BaseURL == "", "console.oidc.client_id needs console.base_url")
-	if oidc := &c.Admin.OIDC; oidc.Issuer != "" {
-		v.Reject(oidc.Audience == "", "admin.oidc.audience is not set")
-		v.Reject(oidc.Claim == "", "admin.oidc.claim is empty")
-		v.Reject(oidc.ClockSkew < 0 || oidc.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
+	if tokens := &c.Admin.OIDC; tokens.Issuer != "" {
+		v.Reject(tokens.Audience == "", "admin.oidc.audience is not set")
+		v.Reject(tokens.Claim == "", "admin.oidc.claim is empty")
+		asked := tokens.JWKSFile == "" || c.Console.OIDC.ClientID != ""
+		v.Reject(asked && !oidc.IsSecure(tokens.Issuer), "admin.oidc.issuer does not begin with https://")
+		v.Reject(tokens.ClockSkew < 0 || tokens.ClockSkew > 10*time.Minute, "admin.oidc.clock_skew is not between 0 and 10 minutes")
 	}
 	v.Reject(c.Postgres.MaxConnections < 4, "postgres.max_connections is below 4")
 	v.Reject(c.Postgres.AdminMaxConnections < 3, "postgres.admin_max_connections is below 3")

@@ -88,6 +88,13 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) {
 			c.Admin.OIDC = config.OIDC{Issuer: "x", Audience: "x", Claim: "x", ClockSkew: time.Hour}
 		}, "admin.oidc.clock_skew"},
+		{func(c *config.Config) {
+			c.Admin.OIDC = config.OIDC{Issuer: "http://id.example.com", Audience: "x", Claim: "x"}
+		}, "admin.oidc.issuer"},
+		{func(c *config.Config) {
+			c.Admin.OIDC = config.OIDC{Issuer: "http://id.example.com", Audience: "x", Claim: "x", JWKSFile: "f"}
+			c.Console.OIDC.ClientID, c.Console.BaseURL = "console", "https://admin.example.com"
+		}, "admin.oidc.issuer"},
 		{func(c *config.Config) { c.Session.TTL = 0 }, "session.ttl"},
 		{func(c *config.Config) { c.Lease.RefusalGracePeriod = 2 * time.Second }, "lease.refusal_grace_period"},
 		{func(c *config.Config) { c.Webhook.AllowedNetworks = "10.0.0.1" }, "webhook.allowed_networks"},

@@ -11,7 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -87,17 +89,34 @@ func New(cfg Config) (*Verifier, error) {
 	return v, nil
 }
 
-// limitedTransport fails requests to the provider beyond a rate.
+// IsSecure reports whether nobody can answer in the place of the server at an address: it has TLS, or is this machine.
+func IsSecure(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && isSecure(u)
+}
+
+func isSecure(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
+}
+
+// limitedTransport fails requests to the provider beyond a rate, and those without TLS: whoever answers them could sign
+// tokens. The discovery document may name any address.
 type limitedTransport struct {
 	// next is nil for the default transport.
 	next    http.RoundTripper
 	fetches *rate.Limiter
 }
 
-var errTooManyFetches = errors.New("oidc: the provider's keys were fetched too often")
+var (
+	errTooManyFetches = errors.New("oidc: the provider's keys were fetched too often")
+	errNoTLS          = errors.New("oidc: the address does not begin with https://")
+)
 
 // RoundTrip implements http.RoundTripper.
 func (l *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !isSecure(r.URL) {
+		return nil, errNoTLS
+	}
 	if !l.fetches.Allow() {
 		return nil, errTooManyFetches
 	}

@@ -250,6 +250,50 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
+// Whoever answers in the place of the provider could sign tokens of any operator.
+func TestProviderWithoutTLSIsNotAsked(t *testing.T) {
+	t.Parallel()
+	key := rs256(t, "1")
+	for _, tt := range []struct {
+		issuer, keys string
+		asked        int
+	}{
+		{"http://id.example", "http://id.example/keys", 0},
+		{"http://localhost.id.example", "http://localhost.id.example/keys", 0},
+		{"https://id.example", "http://id.example/keys", 1},
+		{"https://id.example", "https://id.example/keys", 2},
+		{"http://localhost:1", "http://127.0.0.1:1/keys", 2},
+		{"http://[::1]:1", "http://[::1]:1/keys", 2},
+	} {
+		asked := 0
+		provider := roundTripper(func(r *http.Request) *http.Response {
+			asked++
+			w := httptest.NewRecorder()
+			if r.URL.Path == "/keys" {
+				_, _ = w.Write(jwks(t, key))
+			} else {
+				_ = json.NewEncoder(w).Encode(map[string]any{"issuer": tt.issuer, "jwks_uri": tt.keys, "id_token_signing_alg_values_supported": []string{"RS256"}})
+			}
+			return w.Result()
+		})
+		cfg := config("")
+		cfg.Issuer, cfg.Client = tt.issuer, &http.Client{Transport: provider}
+		v, err := oidc.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = v.Verify(t.Context(), sign(t, key, tt.issuer, nil))
+		if asked != tt.asked || (err == nil) != (tt.asked == 2) || err != nil && !errors.Is(err, admin.ErrUnavailable) {
+			t.Errorf("%s with keys at %s: asked %d times, %v; want %d", tt.issuer, tt.keys, asked, err, tt.asked)
+		}
+	}
+}
+
+// roundTripper is the transport of a provider without a server.
+type roundTripper func(*http.Request) *http.Response
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
+
 func TestParseScopes(t *testing.T) {
 	t.Parallel()
 	got, err := oidc.ParseScopes("admins=operator, a b=read")

@@ -14,7 +14,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,7 +44,8 @@ func ApplicationName(replica string) string { return "controlplane " + replica }
 
 // Config selects the database.
 type Config struct {
-	// URL is a Postgres connection string; it may contain a password and is never logged.
+	// URL is a Postgres connection string; it may contain a password and is never logged. Without an sslmode, in it or in
+	// the variable PGSSLMODE, verify-full holds.
 	URL string
 	// MaxConnections bounds the pool; zero takes pgx's default.
 	MaxConnections int
@@ -62,7 +66,7 @@ type DB struct {
 
 // Open returns a DB after it has reached the server. The caller must close it.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
-	pc, err := pgxpool.ParseConfig(cfg.URL)
+	pc, err := pgxpool.ParseConfig(withVerification(cfg.URL))
 	if err != nil {
 		// The text of a parse error can contain the password.
 		return nil, errors.New("postgres: the connection string is malformed")
@@ -84,6 +88,26 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, fmt.Errorf("postgres: reach the database: %w", err)
 	}
 	return &DB{pool: pool, guard: g}, nil
+}
+
+// statedMode matches a connection string that selects an sslmode, or a section of a service file, which can have one.
+var statedMode = regexp.MustCompile(`(^|[?&\s])(sslmode|service)\s*=\s*'?\w`)
+
+// withVerification returns the connection string with sslmode=verify-full, unless it or the environment selects another
+// mode. The driver's default goes on without TLS when the server, or somebody in its place, offers none.
+func withVerification(url string) string {
+	if os.Getenv("PGSSLMODE") != "" || os.Getenv("PGSERVICE") != "" || statedMode.MatchString(url) {
+		return url
+	}
+	const mode = "sslmode=verify-full"
+	switch {
+	case !strings.HasPrefix(url, "postgres://") && !strings.HasPrefix(url, "postgresql://"):
+		return strings.TrimSpace(url + " " + mode)
+	case strings.Contains(url, "?"):
+		return url + "&" + mode
+	default:
+		return url + "?" + mode
+	}
 }
 
 // setParameters sets the settings that Postgres applies to each connection.

@@ -151,6 +151,32 @@ func TestOpenHidesThePassword(t *testing.T) {
 	}
 }
 
+// The server of the tests has no TLS, like one in the place of the real server.
+func TestServerIsVerifiedUnlessTheModeIsChosen(t *testing.T) {
+	url := pgtest.URL(t)
+	base, _, _ := strings.Cut(url, "?")
+	c, err := pgx.ParseConfig(url)
+	check(t, err)
+	dsn := fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s", c.Host, c.Port, c.User, c.Password, c.Database)
+	for _, tt := range []struct {
+		url, env string
+		opens    bool
+	}{
+		{base, "", false}, {base + "?sslmode=", "", false}, {base + "?application_name=x", "", false}, {dsn, "", false},
+		{base, "require", false}, {base, "disable", true}, {dsn, "disable", true},
+		{base + "?sslmode=disable", "", true}, {base + "?application_name=x&sslmode=disable", "verify-full", true}, {dsn + " sslmode = disable", "", true},
+	} {
+		t.Setenv("PGSSLMODE", tt.env)
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: tt.url})
+		if err == nil {
+			db.Close()
+		}
+		if (err == nil) != tt.opens || err != nil && !strings.Contains(err.Error(), "TLS") {
+			t.Errorf("%s with PGSSLMODE %q: got %v; want opened %v", strings.TrimPrefix(tt.url, base), tt.env, err, tt.opens)
+		}
+	}
+}
+
 // A control plane that is stopped, or cut off, inside a transaction holds rows that all others need. Postgres ends the
 // transaction long before the sessions of proxies, which last 30 s by default, would end.
 func TestPostgresEndsTransactionsOfAStoppedReplica(t *testing.T) {

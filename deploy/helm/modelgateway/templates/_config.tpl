@@ -308,10 +308,8 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- define "modelgateway.postgresEnv" -}}
 {{- $dir := include "modelgateway.secretsDir" . }}
 {{- with .Values.postgres }}
-{{- with .sslMode | default (ternary "verify-full" "" (ne .caSecret.name "")) }}
 - name: PGSSLMODE
-  value: {{ . }}
-{{- end }}
+  value: {{ .sslMode }}
 {{- if .caSecret.name }}
 - name: PGSSLROOTCERT
   value: {{ $dir }}/postgres-ca.crt
