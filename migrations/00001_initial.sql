@@ -44,6 +44,19 @@ $$;
 -- sums of parallel workers costs more than it saves.
 create aggregate bigint_sum(bigint) (sfunc = int8pl, stype = bigint);
 
+-- +goose StatementBegin
+-- How many whole hours a balance lasts at the rate of the last seven days of UTC, or of yesterday and today, whichever is
+-- higher; null if nothing was charged.
+create function hours_left(balance bigint, two_days bigint, seven_days bigint, moment timestamptz) returns bigint language sql immutable as $$
+    select case
+        when two_days <= 0 and seven_days <= 0 then null
+        when balance <= 0 then 0
+        else least(floor(balance / greatest(two_days / (24 + today.hours), seven_days / (144 + today.hours))), 1e12)::bigint
+    end
+    from (select extract(epoch from (moment at time zone 'utc')::time) / 3600 as hours) as today
+$$;
+-- +goose StatementEnd
+
 ---- the state of the cluster
 
 -- One row. Taking the next revision locks it until commit, so revisions are in commit order.
@@ -80,6 +93,8 @@ create table accounts (
     -- in parts per million of the list price; a multiplier of a model replaces that of the account
     price_multiplier bigint not null default 1000000 constraint accounts_price_multiplier_range check (price_multiplier between 1 and 100000000),
     model_multipliers jsonb not null default '{}',
+    -- pairs of texts of the operator
+    metadata jsonb not null default '{}',
     revision bigint not null,
     created_at timestamptz not null default now(),
     updated_at timestamptz not null default now()
@@ -328,6 +343,9 @@ create table usage_records (
 -- are found by its few keys.
 create index usage_records_key_idx on usage_records (key_id, request_id);
 create index usage_records_model_idx on usage_records (model, request_id);
+-- Rare properties that operators look for. Most records are in neither index.
+create index usage_records_unsuccessful_idx on usage_records (status, request_id) where status <> 'completed';
+create index usage_records_estimated_idx on usage_records (request_id) where estimated;
 -- Records are written in the order of this time, so an index of page ranges finds the newest records at very little cost.
 create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
 -- Each partition has the same trigger, because a statement fires only the statement triggers of the table that it names.
@@ -856,6 +874,10 @@ create table audit_log (
     request_id text not null default ''
 );
 create index audit_log_object_idx on audit_log (object, id);
+create index audit_log_actor_idx on audit_log (actor, id);
+create index audit_log_action_idx on audit_log (action text_pattern_ops, id);
+create index audit_log_time_idx on audit_log using brin (created_at) with (pages_per_range = 32, autosummarize = on);
+create index audit_log_request_idx on audit_log (request_id) where request_id <> '';
 -- how often an admin token has shown keys today
 create index audit_log_reveal_idx on audit_log (actor, created_at) where action = 'key.reveal';
 create trigger audit_log_append_only before update or truncate on audit_log
@@ -971,5 +993,5 @@ drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_tran
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(),
-    uuid_day(uuid), uuid_floor(timestamptz), reject_change();
+    hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), reject_change();
 drop aggregate bigint_sum(bigint);

@@ -10,6 +10,14 @@ import (
 	"modelgateway/controlplane/adminclient/optional"
 )
 
+// Defines values for AccountSort.
+const (
+	AccountSortBalance   AccountSort = "balance"
+	AccountSortCost7D    AccountSort = "cost_7d"
+	AccountSortCreated   AccountSort = "created"
+	AccountSortHoursLeft AccountSort = "hours_left"
+)
+
 // Defines values for AccountStatus.
 const (
 	AccountStatusActive    AccountStatus = "active"
@@ -234,15 +242,6 @@ const (
 	TransactionKindUsage      TransactionKind = "usage"
 )
 
-// Defines values for UsageDetailStatus.
-const (
-	UsageDetailStatusAborted    UsageDetailStatus = "aborted"
-	UsageDetailStatusClientGone UsageDetailStatus = "client_gone"
-	UsageDetailStatusCompleted  UsageDetailStatus = "completed"
-	UsageDetailStatusFailed     UsageDetailStatus = "failed"
-	UsageDetailStatusRevoked    UsageDetailStatus = "revoked"
-)
-
 // Defines values for UsageGroup.
 const (
 	UsageGroupAccount UsageGroup = "account"
@@ -251,13 +250,13 @@ const (
 	UsageGroupModel   UsageGroup = "model"
 )
 
-// Defines values for UsageRecordStatus.
+// Defines values for UsageStatus.
 const (
-	UsageRecordStatusAborted    UsageRecordStatus = "aborted"
-	UsageRecordStatusClientGone UsageRecordStatus = "client_gone"
-	UsageRecordStatusCompleted  UsageRecordStatus = "completed"
-	UsageRecordStatusFailed     UsageRecordStatus = "failed"
-	UsageRecordStatusRevoked    UsageRecordStatus = "revoked"
+	UsageStatusAborted    UsageStatus = "aborted"
+	UsageStatusClientGone UsageStatus = "client_gone"
+	UsageStatusCompleted  UsageStatus = "completed"
+	UsageStatusFailed     UsageStatus = "failed"
+	UsageStatusRevoked    UsageStatus = "revoked"
 )
 
 // Defines values for VideoState.
@@ -286,14 +285,34 @@ const (
 
 // Account defines model for Account.
 type Account struct {
-	Balance               Balance   `json:"balance"`
-	CreatedAt             time.Time `json:"created_at"`
-	ExternalID            *string   `json:"external_id,omitempty"`
-	ID                    string    `json:"id"`
-	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
+	Balance Balance `json:"balance"`
+
+	// Cost7D The charges of requests that began today or on the six days before.
+	//
+	// Examples: 12.34
+	Cost7D Money `json:"cost_7d"`
+
+	// CostToday The charges of requests that began today (UTC).
+	//
+	// Examples: 12.34
+	CostToday  Money     `json:"cost_today"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExternalID *string   `json:"external_id,omitempty"`
+
+	// HoursLeft Whole hours that the balance lasts at the rate of these seven days, or of yesterday and today, whichever is higher; null if there were no charges.
+	HoursLeft             *int64 `json:"hours_left"`
+	ID                    string `json:"id"`
+	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
 
 	// MaxOpenVideoJobs Null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata Metadata `json:"metadata"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
@@ -320,6 +339,13 @@ type AccountCreate struct {
 
 	// MaxOpenVideoJobs How many video jobs may be open at a time; absent or null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
@@ -350,6 +376,13 @@ type AccountPatch struct {
 	// many gets 429 for a further one.
 	MaxOpenVideoJobs optional.Value[int] `json:"max_open_video_jobs,omitempty,omitzero"`
 
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
@@ -365,6 +398,9 @@ type AccountPatch struct {
 	PriceMultiplier *Multiplier    `json:"price_multiplier,omitempty"`
 	Status          *AccountStatus `json:"status,omitempty"`
 }
+
+// AccountSort defines model for AccountSort.
+type AccountSort string
 
 // AccountStatus defines model for AccountStatus.
 type AccountStatus string
@@ -1557,6 +1593,12 @@ type MasterKeyState struct {
 	Rotation *Rotation   `json:"rotation,omitempty"`
 }
 
+// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+// change replaces all of them.
+//
+// Examples: {"plan":"business"}
+type Metadata map[string]string
+
 // ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
@@ -1986,19 +2028,16 @@ type UsageDetail struct {
 	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
-	Rule      string            `json:"rule"`
-	SettledAt time.Time         `json:"settled_at"`
-	StartedAt time.Time         `json:"started_at"`
-	Status    UsageDetailStatus `json:"status"`
-	Stream    bool              `json:"stream"`
+	Rule      string      `json:"rule"`
+	SettledAt time.Time   `json:"settled_at"`
+	StartedAt time.Time   `json:"started_at"`
+	Status    UsageStatus `json:"status"`
+	Stream    bool        `json:"stream"`
 
 	// Usage Quantities by kind, with size and quality of pictures and video.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
 }
-
-// UsageDetailStatus defines model for UsageDetail.Status.
-type UsageDetailStatus string
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup string
@@ -2073,19 +2112,19 @@ type UsageRecord struct {
 	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
-	Rule      string            `json:"rule"`
-	SettledAt time.Time         `json:"settled_at"`
-	StartedAt time.Time         `json:"started_at"`
-	Status    UsageRecordStatus `json:"status"`
-	Stream    bool              `json:"stream"`
+	Rule      string      `json:"rule"`
+	SettledAt time.Time   `json:"settled_at"`
+	StartedAt time.Time   `json:"started_at"`
+	Status    UsageStatus `json:"status"`
+	Stream    bool        `json:"stream"`
 
 	// Usage Quantities by kind, with size and quality of pictures and video.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
 }
 
-// UsageRecordStatus defines model for UsageRecord.Status.
-type UsageRecordStatus string
+// UsageStatus defines model for UsageStatus.
+type UsageStatus string
 
 // UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
 type UsageTotal struct {
@@ -2286,6 +2325,15 @@ type WebhookID = string
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
+	// Query Only accounts whose name or external id contains this, in any case.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Status Only accounts with this status.
+	Status *AccountStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Sort The order.
+	Sort *AccountSort `form:"sort,omitempty" json:"sort,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -2403,6 +2451,21 @@ type GetStatementParams struct {
 type ListAuditParams struct {
 	// Object Only changes of this object, such as an account's id.
 	Object *string `form:"object,omitempty" json:"object,omitempty"`
+
+	// Actor Only changes of this actor: the whole name, as an entry has it.
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Only this action, such as key.reveal, or all of a subject, such as key.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// RequestID Only changes of this request of the admin API, such as adm_0192f0c1d2e37a4b8c5d6e7f8091a2b9.
+	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// From Changes at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Changes before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2882,6 +2945,30 @@ type ListUsageParams struct {
 	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
+	// Status Only requests that ended like this.
+	Status *UsageStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Provider Only of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Format Only of this format, such as chat.
+	Format *string `form:"format,omitempty" json:"format,omitempty"`
+
+	// Stream Only streams, or only other requests.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// Estimated Only requests whose quantities were estimated, or only others.
+	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
+
+	// MinCost Only requests that cost at least this.
+	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`
+
+	// RequestIDPrefix Only requests whose ids begin with this, such as req_0192f0.
+	RequestIDPrefix *string `form:"request_id_prefix,omitempty" json:"request_id_prefix,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -3030,7 +3117,10 @@ type TestWebhookParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
-// ListAccounts: List accounts, oldest first
+// ListAccounts: List accounts
+//
+// Oldest first, or by `sort`: the lowest balance, the highest cost of seven days, or the fewest hours left first; accounts
+// without charges are last. Figures change between pages, so an account whose figure changes can be on two pages or on none.
 //
 // GET /admin/v1/accounts
 func (c *Client) ListAccounts(ctx context.Context, params *ListAccountsParams, options ...CallOption) (*Response[AccountList], error) {
@@ -3789,6 +3879,9 @@ func (c *Client) RevokeToken(ctx context.Context, tokenID string, options ...Cal
 }
 
 // ListUsage: List finished requests, newest first
+//
+// A page ends when it is full, or after up to 200,000 requests were compared with the filters. It can therefore have fewer requests
+// than `limit`, or none, and still a `next_cursor`: the list continues there.
 //
 // GET /admin/v1/usage
 func (c *Client) ListUsage(ctx context.Context, params *ListUsageParams, options ...CallOption) (*Response[UsageList], error) {

@@ -46,6 +46,16 @@ const (
 	Aborted Status = "aborted"
 )
 
+// Valid reports whether the status is one of the outcomes.
+func (s Status) Valid() bool {
+	switch s {
+	case Completed, Failed, ClientGone, Revoked, Aborted:
+		return true
+	default:
+		return false
+	}
+}
+
 // The billing rules, as they appear on receipts.
 const (
 	// RuleReported bills the usage that the provider reported.

@@ -86,10 +86,23 @@ type Account struct {
 	// PriceMultiplier applies to all models that are not in ModelMultipliers.
 	PriceMultiplier  price.Multiplier            `json:"price_multiplier"`
 	ModelMultipliers map[string]price.Multiplier `json:"model_multipliers,omitempty"`
-	Rev              int64                       `json:"rev"`
-	CreatedAt        time.Time                   `json:"created_at"`
-	UpdatedAt        time.Time                   `json:"updated_at"`
-	Balance          Balance                     `json:"-"`
+	// Metadata are pairs of texts of the operator, which the gateway only keeps.
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Rev       int64             `json:"rev"`
+	CreatedAt time.Time         `json:"created_at"`
+	UpdatedAt time.Time         `json:"updated_at"`
+	Balance   Balance           `json:"-"`
+	Figures   Figures           `json:"-"`
+}
+
+// Figures say what an account spends.
+type Figures struct {
+	// CostToday and Cost7d are the charges of requests that began today, and in the last seven days of UTC with today.
+	CostToday money.Nano
+	Cost7d    money.Nano
+	// HoursLeft is how many whole hours the balance lasts at the rate of the seven days, or of yesterday and today,
+	// whichever is higher; nil if nothing was charged.
+	HoursLeft *int64
 }
 
 // Balance is the money of an account.
@@ -118,6 +131,7 @@ type New struct {
 	// PriceMultiplier is zero for list prices.
 	PriceMultiplier  price.Multiplier
 	ModelMultipliers map[string]price.Multiplier
+	Metadata         map[string]string
 }
 
 // Tag returns the entity tag of the account's settings. Its balance is not part of it.
@@ -136,6 +150,8 @@ type Patch struct {
 	PriceMultiplier  *price.Multiplier
 	// ModelMultipliers replaces the whole map.
 	ModelMultipliers *map[string]price.Multiplier
+	// Metadata replaces the whole map.
+	Metadata *map[string]string
 }
 
 // Validate reports all invalid fields as validation.Errors.
@@ -148,6 +164,7 @@ func (n *New) Validate() error {
 	checkLimit(&invalid, "max_concurrent_requests", n.MaxConcurrentRequests)
 	checkLimit(&invalid, "max_open_video_jobs", n.MaxOpenVideoJobs)
 	checkMultipliers(&invalid, n.PriceMultiplier.Or(price.One), n.ModelMultipliers)
+	checkMetadata(&invalid, n.Metadata)
 	return invalid.Err()
 }
 
@@ -167,6 +184,7 @@ func (p *Patch) Validate() error {
 		own = *p.PriceMultiplier
 	}
 	checkMultipliers(&invalid, own, deref(p.ModelMultipliers))
+	checkMetadata(&invalid, deref(p.Metadata))
 	return invalid.Err()
 }
 
@@ -203,6 +221,27 @@ func checkMultipliers(invalid *validation.Errors, own price.Multiplier, models m
 	}
 }
 
+// The bounds of metadata, so that a page of accounts stays small.
+const (
+	maxMetadata         = 50
+	maxMetadataNameLen  = 40
+	maxMetadataValueLen = 500
+)
+
+func checkMetadata(invalid *validation.Errors, metadata map[string]string) {
+	if len(metadata) > maxMetadata {
+		invalid.Add("metadata", "has more than %d members", maxMetadata)
+	}
+	for name, value := range metadata {
+		if name == "" || utf8.RuneCountInString(name) > maxMetadataNameLen {
+			invalid.Add("metadata", "names must have 1 to %d characters", maxMetadataNameLen)
+		}
+		if utf8.RuneCountInString(value) > maxMetadataValueLen {
+			invalid.Add("metadata["+name+"]", "is longer than %d characters", maxMetadataValueLen)
+		}
+	}
+}
+
 func deref[T any](p *T) (value T) {
 	if p != nil {
 		value = *p
@@ -230,6 +269,9 @@ func (p *Patch) apply(a Account) (after Account, announced bool) {
 	}
 	if p.ModelMultipliers != nil {
 		after.ModelMultipliers = *p.ModelMultipliers
+	}
+	if p.Metadata != nil {
+		after.Metadata = *p.Metadata
 	}
 	return after, after.Status != a.Status || after.MaxConcurrentRequests != a.MaxConcurrentRequests ||
 		after.PriceMultiplier != a.PriceMultiplier || !maps.Equal(after.ModelMultipliers, a.ModelMultipliers)

@@ -14,14 +14,51 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// Query selects accounts, oldest first.
+// Sort is an order of accounts.
+type Sort string
+
+// The orders: oldest, lowest balance, highest cost of seven days, and fewest hours left first. Accounts without charges
+// have no hours and are last.
+const (
+	ByCreation  Sort = "created"
+	ByBalance   Sort = "balance"
+	ByCost      Sort = "cost_7d"
+	ByHoursLeft Sort = "hours_left"
+)
+
+// Query selects accounts.
 type Query struct {
+	// Text selects accounts whose name or external id contains it, in any case; empty means all.
+	Text string
+	// Status is empty for all.
+	Status Status
+	// Sort is empty for ByCreation.
+	Sort Sort
+	// AfterRank is the Rank of the account After. ByCreation has none.
+	AfterRank int64
 	// ExternalID selects the account with this external id; empty means all.
 	ExternalID string
-	// After selects accounts created after this one; the zero ID starts with the first.
+	// After selects accounts after this one; the zero ID starts with the first.
 	After ID
 	// Limit is the maximum number of accounts.
 	Limit int
+}
+
+// Rank returns the figure by which an account is sorted: the lowest is first.
+func (s Sort) Rank(a *Account) int64 {
+	switch s {
+	case ByBalance:
+		return int64(a.Balance.Balance)
+	case ByCost:
+		return -int64(a.Figures.Cost7d)
+	case ByHoursLeft:
+		if a.Figures.HoursLeft == nil {
+			return 9e18
+		}
+		return *a.Figures.HoursLeft
+	default:
+		return 0
+	}
 }
 
 // Update is what a Store has to write for a change of an account.
@@ -80,6 +117,7 @@ func (s *Service) Create(ctx context.Context, n New) (Account, error) {
 	return s.cfg.Store.Create(ctx, Account{
 		ID: ID(n.ID), ExternalID: n.ExternalID, Name: n.Name, Status: Active, MaxConcurrentRequests: slots, MaxOpenVideoJobs: n.MaxOpenVideoJobs,
 		PriceMultiplier: n.PriceMultiplier.Or(price.One), ModelMultipliers: n.ModelMultipliers,
+		Metadata: n.Metadata,
 	})
 }
 

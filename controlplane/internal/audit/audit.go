@@ -52,6 +52,14 @@ type Entry struct {
 type Query struct {
 	// Object selects the entries of one object; empty means all.
 	Object string
+	// Actor selects the entries of one actor; empty means all.
+	Actor string
+	// Action selects one action, such as "key.reveal", or those of a subject, such as "key"; empty means all.
+	Action string
+	// RequestID selects the entries of one request; empty means all.
+	RequestID string
+	// From and To bound the time: From ≤ time < To. A zero time is no bound.
+	From, To time.Time
 	// Before selects entries with a smaller id; zero starts with the newest.
 	Before int64
 	// Limit is the maximum number of entries.

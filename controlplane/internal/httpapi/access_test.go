@@ -239,3 +239,46 @@ func TestAuditLogRecordsChanges(t *testing.T) {
 		t.Errorf("second entry of the account: %+v, members %v", update, slices.Sorted(maps.Keys(after)))
 	}
 }
+
+func TestAuditFilters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	k := b.key(a.ID, "")
+	_, err := answered(b.api.RevealKey(t.Context(), k.ID))
+	check(t, err)
+	begin := time.Now()
+	b.key(a.ID, "")
+	whole, err := answered(b.api.ListAudit(t.Context(), nil))
+	check(t, err)
+	all := whole.Value.Data
+	if len(all) != 4 {
+		t.Fatalf("audit log: %s", whole.Body)
+	}
+	for _, test := range []struct {
+		name   string
+		params adminclient.ListAuditParams
+		want   []string
+	}{
+		{"actor", adminclient.ListAuditParams{Actor: &all[0].Actor}, []string{"key.create", "key.reveal", "key.create", "account.create"}},
+		{"another actor", adminclient.ListAuditParams{Actor: new("nobody")}, nil},
+		{"action", adminclient.ListAuditParams{Action: new("key.reveal")}, []string{"key.reveal"}},
+		{"subject", adminclient.ListAuditParams{Action: new("key")}, []string{"key.create", "key.reveal", "key.create"}},
+		{"a part of a subject", adminclient.ListAuditParams{Action: new("ke_")}, nil},
+		{"request", adminclient.ListAuditParams{RequestID: all[3].RequestID}, []string{"account.create"}},
+		{"from", adminclient.ListAuditParams{From: &begin}, []string{"key.create"}},
+		{"to", adminclient.ListAuditParams{To: &all[2].At}, []string{"account.create"}},
+		{"all filters", adminclient.ListAuditParams{
+			Object: &k.ID, Actor: &all[0].Actor, Action: new("key"), From: &all[2].At, To: &begin,
+		}, []string{"key.reveal", "key.create"}},
+	} {
+		r, err := answered(b.api.ListAudit(t.Context(), &test.params))
+		check(t, err)
+		if got := idsOf(r.Value.Data, func(e adminclient.AuditEntry) string { return e.Action }); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v; want %v", test.name, got, test.want)
+		}
+	}
+	r, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{From: &begin, To: &all[3].At}))
+	check(t, err)
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+}

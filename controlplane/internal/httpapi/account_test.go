@@ -2,13 +2,17 @@ package httpapi_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/adminclient/optional"
+	"modelgateway/shared/ident"
 	"modelgateway/shared/wire"
 )
 
@@ -21,7 +25,8 @@ func TestCreateAndGetAccount(t *testing.T) {
 	want := adminclient.Account{
 		ID: a.ID, ExternalID: new("customer-1"), Name: "Example", Status: adminclient.AccountStatusActive, MaxConcurrentRequests: 100,
 		PriceMultiplier: "1", ModelMultipliers: adminclient.ModelMultipliers{},
-		Balance:   adminclient.Balance{Currency: "USD", Balance: "0.00", Reserved: "0.00", Available: "0.00"},
+		Balance:  adminclient.Balance{Currency: "USD", Balance: "0.00", Reserved: "0.00", Available: "0.00"},
+		Metadata: adminclient.Metadata{}, CostToday: "0.00", Cost7D: "0.00",
 		CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 	}
 	if diff := cmp.Diff(&want, a); diff != "" {
@@ -156,5 +161,104 @@ func TestAccountListIsPaged(t *testing.T) {
 		r, err := answered(b.api.ListAccounts(t.Context(), &params))
 		check(t, err)
 		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	}
+}
+
+// used books a charge of an account on a day before today, by its roll-up and its pool.
+func (b *bundle) used(account string, daysAgo int, cost int64) {
+	b.t.Helper()
+	id, err := ident.Account.Parse(account)
+	check(b.t, err)
+	b.exec(`insert into usage_daily select $1, d as booked_on, d as used_on, gen_random_uuid(), 'm', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $3
+		from (select (now() at time zone 'utc')::date - $2::integer) as x(d)`, id, daysAgo, cost)
+	b.exec("update pools set settled = settled + $2 where account_id = $1 and kind = 1", id, cost)
+}
+
+func TestAccountFiguresAndOrders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ids, names := map[string]string{}, []string{"idle", "rich", "heavy", "short", "old"}
+	for i, name := range names {
+		r, err := answered(b.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{
+			Name: "The " + name + " 10%_account", ExternalID: new("ext-" + name), Metadata: &adminclient.Metadata{"n": name},
+		}))
+		check(t, err)
+		ids[name] = r.Value.ID
+		b.credit(r.Value.ID, []string{"5.00", "1000.00", "100.00", "2.00", "3.00"}[i], name)
+	}
+	b.used(ids["rich"], 0, 1_000_000_000)
+	b.used(ids["heavy"], 0, 10_000_000_000)
+	b.used(ids["heavy"], 6, 60_000_000_000)
+	b.used(ids["heavy"], 7, 7_000_000_000)
+	b.used(ids["short"], 1, 1_900_000_000)
+	b.used(ids["old"], 30, 1_000_000_000)
+	got, err := answered(b.api.GetAccount(t.Context(), ids["heavy"]))
+	check(t, err)
+	if a := got.Value; a.CostToday != "10.00" || a.Cost7D != "70.00" || a.HoursLeft == nil || *a.HoursLeft < 47 || *a.HoursLeft > 55 || a.Metadata["n"] != "heavy" {
+		t.Errorf("heavy: %s", got.Body)
+	}
+	idle, err := answered(b.api.GetAccount(t.Context(), ids["idle"]))
+	check(t, err)
+	if a := idle.Value; a.CostToday != "0.00" || a.Cost7D != "0.00" || a.HoursLeft != nil {
+		t.Errorf("idle: %s", idle.Body)
+	}
+	_, err = answered(b.api.UpdateAccount(t.Context(), ids["old"], nil, adminclient.AccountPatch{Status: new(adminclient.AccountStatusSuspended)}))
+	check(t, err)
+	for _, test := range []struct {
+		name   string
+		params adminclient.ListAccountsParams
+		want   []string
+	}{
+		{"created", adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortCreated)}, names},
+		{"balance", adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortBalance)}, []string{"short", "old", "idle", "heavy", "rich"}},
+		{"cost", adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortCost7D)}, []string{"heavy", "short", "rich", "idle", "old"}},
+		{"hours left", adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortHoursLeft)}, []string{"short", "heavy", "rich", "idle", "old"}},
+		{"status", adminclient.ListAccountsParams{Status: new(adminclient.AccountStatusActive), Sort: new(adminclient.AccountSortHoursLeft)}, []string{"short", "heavy", "rich", "idle"}},
+		{"status, oldest first", adminclient.ListAccountsParams{Status: new(adminclient.AccountStatusSuspended)}, []string{"old"}},
+		{"part of a name", adminclient.ListAccountsParams{Query: new("THE HEA")}, []string{"heavy"}},
+		{"part of an external id", adminclient.ListAccountsParams{Query: new("t-short"), Sort: new(adminclient.AccountSortBalance)}, []string{"short"}},
+		{"the text of a pattern", adminclient.ListAccountsParams{Query: new("10%_a")}, names},
+		{"no pattern", adminclient.ListAccountsParams{Query: new("T%e")}, nil},
+	} {
+		list := func(limit *int, cursor *string) ([]string, *string) {
+			test.params.Limit, test.params.Cursor = limit, cursor
+			r, err := answered(b.api.ListAccounts(t.Context(), &test.params))
+			check(t, err)
+			return idsOf(r.Value.Data, func(a adminclient.Account) string { return strings.TrimPrefix(*a.ExternalID, "ext-") }), r.Value.NextCursor
+		}
+		if got := walk(t, list, func() {}); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v; want %v", test.name, got, test.want)
+		}
+	}
+	for _, params := range []adminclient.ListAccountsParams{
+		{Sort: new(adminclient.AccountSort("name"))}, {Status: new(adminclient.AccountStatus("gone"))}, {Sort: new(adminclient.AccountSortBalance), Cursor: new("AAAA")},
+	} {
+		r, err := answered(b.api.ListAccounts(t.Context(), &params))
+		check(t, err)
+		problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	}
+}
+
+func TestMetadataIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(1)
+	if len(a.Metadata) != 0 {
+		t.Errorf("a new account has %v", a.Metadata)
+	}
+	for _, metadata := range []adminclient.Metadata{{"plan": "business", "city": "Łódź"}, {"plan": "free"}, {}} {
+		r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{Metadata: &metadata}))
+		check(t, err)
+		if !maps.Equal(r.Value.Metadata, metadata) {
+			t.Errorf("got %v; want %v", r.Value.Metadata, metadata)
+		}
+	}
+	r, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{
+		Metadata: &adminclient.Metadata{"": "x", "long": strings.Repeat("x", 501)},
+	}))
+	check(t, err)
+	problem(t, r.Problem, http.StatusBadRequest, "invalid_input")
+	if p := r.Problem; p != nil && len(p.Errors) != 2 {
+		t.Errorf("got %+v; want the name and the value refused", p.Errors)
 	}
 }

@@ -137,8 +137,12 @@ func TestUsageList(t *testing.T) {
 	p := b.proxy("p1")
 	base := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	ids := map[string]string{} // id to a name that a test can say
+	var first string
 	for i, k := range []*adminclient.IssuedKey{k1, k2, k3, k1, k1} {
-		ids[p.report(k, base.Add(time.Duration(i)*time.Minute), sheet, price.Usage{Input: 10})] = fmt.Sprint("r", i)
+		id := p.report(k, base.Add(time.Duration(i)*time.Minute), sheet, price.Usage{Input: 10})
+		if ids[id] = fmt.Sprint("r", i); i == 0 {
+			first = id[:len("req_")+14]
+		}
 	}
 	for _, test := range []struct {
 		name   string
@@ -154,6 +158,16 @@ func TestUsageList(t *testing.T) {
 		{"from", adminclient.ListUsageParams{From: new(base.Add(3 * time.Minute))}, []string{"r4", "r3"}},
 		{"to", adminclient.ListUsageParams{To: new(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
 		{"from and to", adminclient.ListUsageParams{From: new(base.Add(time.Minute)), To: new(base.Add(2 * time.Minute))}, []string{"r1"}},
+		{"of a status", adminclient.ListUsageParams{Status: new(adminclient.UsageStatusCompleted), AccountID: &k2.AccountID}, []string{"r1"}},
+		{"of a status that no request has", adminclient.ListUsageParams{Status: new(adminclient.UsageStatusFailed)}, nil},
+		{"of a provider, a format and no stream", adminclient.ListUsageParams{Provider: new("sim"), Format: new("chat"), Stream: new(false), KeyID: &k2.ID}, []string{"r1"}},
+		{"of another provider", adminclient.ListUsageParams{Provider: new("other")}, nil},
+		{"of a route", adminclient.ListUsageParams{Route: new("rte_1")}, nil},
+		{"estimated", adminclient.ListUsageParams{Estimated: new(true)}, nil},
+		{"not estimated", adminclient.ListUsageParams{Estimated: new(false), KeyID: &k2.ID}, []string{"r1"}},
+		{"that cost at least", adminclient.ListUsageParams{MinCost: new("0.00001"), KeyID: &k2.ID}, []string{"r1"}},
+		{"that cost more", adminclient.ListUsageParams{MinCost: new("0.000010001")}, nil},
+		{"by the beginning of the id", adminclient.ListUsageParams{RequestIDPrefix: &first}, []string{"r0"}},
 		{"page by page", adminclient.ListUsageParams{Limit: new(2)}, []string{"r4", "r3", "r2", "r1", "r0"}},
 		{"page by page with a bound", adminclient.ListUsageParams{Limit: new(1), To: new(base.Add(2 * time.Minute))}, []string{"r1", "r0"}},
 	} {
@@ -185,6 +199,14 @@ func TestUsageList(t *testing.T) {
 	faulty, err := answered(b.api.ListUsage(t.Context(), &adminclient.ListUsageParams{AccountID: new("x"), KeyID: new("y")}))
 	check(t, err)
 	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	faulty, err = answered(b.api.ListUsage(t.Context(), &adminclient.ListUsageParams{
+		Status: new(adminclient.UsageStatus("great")), MinCost: new("much"), RequestIDPrefix: new("acc_"),
+	}))
+	check(t, err)
+	problem(t, faulty.Problem, http.StatusBadRequest, "invalid_input")
+	if p := faulty.Problem; p != nil && len(p.Errors) != 3 {
+		t.Errorf("got %+v; want all three fields", p.Errors)
+	}
 }
 
 func TestListProxies(t *testing.T) {

@@ -16,7 +16,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 )
 
 // benchRows names the environment variable with the number of usage rows in the table.
@@ -31,7 +33,8 @@ const benchFill = `
 	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
 		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
-		'chat', 'openai', 'rte_1', 'completed', 200, at as started_at, at as finished_at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
+		case when g % 10 = 0 then 'messages' else 'chat' end, case when g % 4000000 = 17 then 'backup' else 'openai' end, case when g % 3 = 0 then 'rte_2' else 'rte_1' end,
+		case when g % 500 = 0 then 'failed' else 'completed' end, 200, at as started_at, at as finished_at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
 		sha256(int8send(g))
 	from generate_series(1, $1::bigint) as g,
 		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
@@ -44,7 +47,7 @@ func BenchmarkUsageReads(b *testing.B) {
 	if err != nil {
 		b.Skipf("%s is not set: it says how many rows to write", benchRows)
 	}
-	const target = 200 * time.Millisecond
+	const target = 150 * time.Millisecond
 	db := postgres.Wrap(pgtest.New(b))
 	fillUsage(b, db, rows)
 	now := time.Now()
@@ -52,14 +55,14 @@ func BenchmarkUsageReads(b *testing.B) {
 	busy, quiet := account.ID(ident.UUID{6: 0x70, 8: 0x80}), account.ID(ident.UUID{6: 0x70, 8: 0x80, 15: 77})
 	busyKey := key.ID(ident.UUID{6: 0x70, 8: 0x90})
 	middle, err := records.List(b.Context(), usage.Query{To: now.AddDate(0, 0, -50), Limit: 1})
-	if err != nil || len(middle) == 0 {
-		b.Fatal(len(middle), err)
+	if err != nil || len(middle.Records) == 0 {
+		b.Fatal(len(middle.Records), err)
 	}
 	list := func(q usage.Query) func(context.Context) (int, error) {
 		q.Limit = 51
 		return func(ctx context.Context) (int, error) {
 			found, err := records.List(ctx, q)
-			return len(found), err
+			return len(found.Records), err
 		}
 	}
 	total := func(q usage.TotalQuery) func(context.Context) (int, error) {
@@ -76,16 +79,31 @@ func BenchmarkUsageReads(b *testing.B) {
 		read func(context.Context) (int, error)
 	}{
 		{"list/first", list(usage.Query{})},
-		{"list/middle", list(usage.Query{Before: middle[0].RequestID})},
+		{"list/middle", list(usage.Query{Before: middle.Records[0].RequestID})},
 		{"list/time", list(usage.Query{From: now.AddDate(0, 0, -60), To: now.AddDate(0, 0, -59)})},
 		{"list/account", list(usage.Query{AccountID: quiet})},
-		{"list/busy-account-middle", list(usage.Query{AccountID: busy, Before: middle[0].RequestID})},
+		{"list/busy-account-middle", list(usage.Query{AccountID: busy, Before: middle.Records[0].RequestID})},
 		{"list/key", list(usage.Query{KeyID: busyKey})},
 		{"list/model", list(usage.Query{Model: "model-7"})},
 		{"list/rare-model", list(usage.Query{Model: "rare"})},
 		{"list/account-and-model", list(usage.Query{AccountID: quiet, Model: "model-18"})},
 		{"list/account-and-rare-model", list(usage.Query{AccountID: quiet, Model: "rare"})},
 		{"list/key-model-time", list(usage.Query{KeyID: busyKey, Model: "model-1", From: now.AddDate(0, 0, -60), To: week})},
+		{"list/status-failed", list(usage.Query{Status: event.Failed})},
+		{"list/status-revoked-none", list(usage.Query{Status: event.Revoked})},
+		{"list/estimated-none", list(usage.Query{Estimated: new(true)})},
+		{"list/provider-frequent", list(usage.Query{Provider: "openai"})},
+		{"list/provider-rare", list(usage.Query{Provider: "backup"})},
+		{"list/provider-rare-middle", list(usage.Query{Provider: "backup", Before: middle.Records[0].RequestID})},
+		{"list/route-none", list(usage.Query{Route: "none"})},
+		{"list/format-stream-none", list(usage.Query{Format: "messages", Stream: new(true)})},
+		{"list/min-cost-none", list(usage.Query{MinCost: money.Unit})},
+		{"list/busy-account-provider-none", list(usage.Query{AccountID: busy, Provider: "none"})},
+		{"list/busy-account-status-failed", list(usage.Query{AccountID: busy, Status: event.Failed})},
+		{"list/busy-key-route-none", list(usage.Query{KeyID: busyKey, Route: "none"})},
+		{"list/model-provider-none", list(usage.Query{Model: "model-7", Provider: "none"})},
+		{"list/model-failed-30-days", list(usage.Query{Model: "model-7", Status: event.Failed, From: now.AddDate(0, 0, -30)})},
+		{"list/prefix", list(usage.Query{Lowest: middle.Records[0].RequestID, Highest: middle.Records[0].RequestID})},
 		{"totals/all", total(usage.TotalQuery{})},
 		{"totals/day", total(usage.TotalQuery{By: usage.Group{Day: true}})},
 		{"totals/model", total(usage.TotalQuery{By: usage.Group{Model: true}})},

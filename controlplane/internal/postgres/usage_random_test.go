@@ -66,10 +66,10 @@ func listed(t *testing.T, service *usage.Service, q *usage.TotalQuery) (found []
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range page {
-			found = append(found, page[i].RequestID)
+		for i := range page.Records {
+			found = append(found, page.Records[i].RequestID)
 		}
-		if len(page) < q.Limit {
+		if len(page.Records) < q.Limit {
 			return found
 		}
 		query.Before = found[len(found)-1]

@@ -7,8 +7,10 @@ package usage
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
@@ -92,15 +94,33 @@ type Query struct {
 	// From and To bound the time at which the request started: From ≤ start < To.
 	From time.Time
 	To   time.Time
+	// Lowest and Highest bound the id: Lowest ≤ id ≤ Highest. A zero Highest is no bound.
+	Lowest, Highest RequestID
+	Status          event.Status
+	Provider        string
+	Route           string
+	Format          string
+	// Stream and Estimated are nil for both values.
+	Stream    *bool
+	Estimated *bool
+	MinCost   money.Nano
 	// Before selects requests older than this one.
 	Before RequestID
 	// Limit is the maximum number of records.
 	Limit int
 }
 
+// Page is a part of a list of records.
+type Page struct {
+	Records []Record
+	// Resume is the request before which the list continues, if it ended early because it had compared many records
+	// with the filters; zero if it did not.
+	Resume RequestID
+}
+
 // Store reads records and price sheets.
 type Store interface {
-	List(ctx context.Context, q Query) ([]Record, error)
+	List(ctx context.Context, q Query) (Page, error)
 	Get(ctx context.Context, id RequestID) (Record, error)
 	Sheet(ctx context.Context, version int64) (price.Sheet, error)
 	Export(ctx context.Context, q ExportQuery) ([]Record, error)
@@ -114,7 +134,32 @@ type Service struct{ store Store }
 func NewService(store Store) *Service { return &Service{store} }
 
 // List returns records.
-func (s *Service) List(ctx context.Context, q Query) ([]Record, error) { return s.store.List(ctx, q) }
+func (s *Service) List(ctx context.Context, q Query) (Page, error) { return s.store.List(ctx, q) }
+
+// PrefixRange returns the lowest and the highest request id that begin with a text such as "req_0192f0". It returns
+// ErrNotFound for a text with which no id begins.
+func PrefixRange(prefix string) (lowest, highest RequestID, err error) {
+	const idLen = len("req_") + 2*len(RequestID{})
+	if len(prefix) < len("req_") || len(prefix) > idLen {
+		return RequestID{}, RequestID{}, ErrNotFound
+	}
+	rest := idLen - len(prefix)
+	if lowest, err = parseBound(prefix + strings.Repeat("0", rest)); err != nil {
+		return RequestID{}, RequestID{}, err
+	}
+	highest, err = parseBound(prefix + strings.Repeat("f", rest))
+	return lowest, highest, err
+}
+
+// parseBound parses the text of an id without its version and variant.
+func parseBound(text string) (RequestID, error) {
+	digits, found := strings.CutPrefix(text, "req_")
+	raw, err := hex.DecodeString(digits)
+	if !found || err != nil || digits != strings.ToLower(digits) {
+		return RequestID{}, ErrNotFound
+	}
+	return RequestID(raw), nil
+}
 
 // Get returns a record with its receipt.
 func (s *Service) Get(ctx context.Context, id RequestID) (Record, Receipt, error) {
@@ -135,10 +180,11 @@ func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
 	check := ledger.Check{Name: "receipts_equal_charges"}
 	sheets := map[int64]*price.Sheet{}
 	for q := (Query{Limit: checkPage}); ; {
-		page, err := s.store.List(ctx, q)
+		found, err := s.store.List(ctx, q)
 		if err != nil {
 			return check, err
 		}
+		page := found.Records
 		for i := range page {
 			r := &page[i]
 			cost, err := s.recompute(ctx, r, sheets)

@@ -55,16 +55,16 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-func (f fakeStore) List(_ context.Context, q usage.Query) ([]usage.Record, error) {
+func (f fakeStore) List(_ context.Context, q usage.Query) (usage.Page, error) {
 	if (q.Before != usage.RequestID{}) {
-		return []usage.Record{f.record}, nil
+		return usage.Page{Records: []usage.Record{f.record}}, nil
 	}
 	page := make([]usage.Record, q.Limit)
 	for i := range page {
 		page[i] = f.record
 		page[i].RequestID = usage.RequestID{15: 1}
 	}
-	return page, nil
+	return usage.Page{Records: page}, nil
 }
 
 func TestReceiptsEqualCharges(t *testing.T) {
@@ -96,5 +96,21 @@ func TestReceiptsEqualCharges(t *testing.T) {
 				t.Errorf("check (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestPrefixRange(t *testing.T) {
+	t.Parallel()
+	lowest, highest, err := usage.PrefixRange("req_0192f0c1d2e37a4b8c5d6e7f8091a2")
+	if err != nil || lowest.String() != "req_0192f0c1d2e37a4b8c5d6e7f8091a200" || highest.String() != "req_0192f0c1d2e37a4b8c5d6e7f8091a2ff" {
+		t.Errorf("got %s to %s, %v", lowest, highest, err)
+	}
+	if _, _, err := usage.PrefixRange("req_"); err != nil {
+		t.Errorf("every id begins with req_; got %v", err)
+	}
+	for _, prefix := range []string{"", "re", "acc_01", "req_0G", "req_0A", "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3c"} {
+		if _, _, err := usage.PrefixRange(prefix); !errors.Is(err, usage.ErrNotFound) {
+			t.Errorf("%q: got %v; want no such request", prefix, err)
+		}
 	}
 }

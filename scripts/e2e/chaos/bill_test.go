@@ -53,7 +53,7 @@ func checkBills(t *testing.T, l *load, asked []request, credit money.Nano) {
 			}
 		case !found:
 			t.Errorf("%v is not charged", q)
-		case u.Status != adminclient.UsageRecordStatusCompleted || u.Estimated || u.ProviderRequestID == nil || *u.ProviderRequestID != q.answerID:
+		case u.Status != adminclient.UsageStatusCompleted || u.Estimated || u.ProviderRequestID == nil || *u.ProviderRequestID != q.answerID:
 			t.Errorf("%v is charged as %s, estimated %t, with provider request id %v; want the usage that the provider reported for %s",
 				q, u.Status, u.Estimated, u.ProviderRequestID, q.answerID)
 		default:
@@ -111,7 +111,7 @@ func checkRow(t *testing.T, u adminclient.UsageRecord, cost money.Nano, noted ma
 		}
 		most = reservation
 	}
-	if u.Status == adminclient.UsageRecordStatusCompleted && cost != most || cost > most {
+	if u.Status == adminclient.UsageStatusCompleted && cost != most || cost > most {
 		t.Errorf("%s (%s, estimated %t) cost %v; the provider reported %v", u.RequestID, u.Status, u.Estimated, cost, most)
 	}
 }

@@ -252,7 +252,7 @@ func (g *game) compare(t *testing.T, want shown) {
 		}
 		var got shown
 		for _, r := range records {
-			if r.Model == g.model && r.Status == adminclient.UsageRecordStatusCompleted {
+			if r.Model == g.model && r.Status == adminclient.UsageStatusCompleted {
 				input, _ := r.Usage["input"].(float64)
 				output, _ := r.Usage["output"].(float64)
 				got.Input, got.Output = got.Input+int64(input), got.Output+int64(output)

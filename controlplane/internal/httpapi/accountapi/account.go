@@ -2,6 +2,7 @@ package accountapi
 
 import (
 	"context"
+	"encoding/binary"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/etag"
@@ -16,7 +17,7 @@ func (h *Handlers) CreateAccount(ctx context.Context, call *gen.Call, r gen.Crea
 	n := account.New{
 		ID: call.OperationID, Name: r.Body.Name, ExternalID: convert.Text(r.Body.ExternalID),
 		MaxConcurrentRequests: r.Body.MaxConcurrentRequests, MaxOpenVideoJobs: r.Body.MaxOpenVideoJobs,
-		PriceMultiplier: convert.Value(own), ModelMultipliers: convert.Value(models),
+		PriceMultiplier: convert.Value(own), ModelMultipliers: convert.Value(models), Metadata: convert.Value(r.Body.Metadata),
 	}
 	if err := validation.Merge(err, n.Validate()); err != nil {
 		return nil, err
@@ -38,22 +39,56 @@ func (h *Handlers) ListAccounts(ctx context.Context, _ *gen.Call, r gen.ListAcco
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.UUID()
+	q, err := accountQuery(&r.Params, &p)
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Accounts.List(ctx, account.Query{
-		ExternalID: convert.Text(r.Params.ExternalID), After: account.ID(after), Limit: p.Limit + 1,
+	found, err := h.Accounts.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	found, cursor := convert.NextPage(p, found, func(a *account.Account) []byte {
+		if q.Sort == account.ByCreation {
+			return a.ID[:]
+		}
+		return append(binary.BigEndian.AppendUint64(nil, uint64(q.Sort.Rank(a))), a.ID[:]...)
 	})
-	if err != nil {
-		return nil, err
-	}
-	found, cursor := convert.NextPage(p, found, func(a *account.Account) []byte { return a.ID[:] })
 	views, err := h.accounts(ctx, found)
 	if err != nil {
 		return nil, err
 	}
 	return gen.ListAccounts200JSONResponse{Data: views, NextCursor: cursor}, nil
+}
+
+// accountQuery parses the filters and the position of the list. The position in a sorted list is the rank and the id.
+func accountQuery(params *gen.ListAccountsParams, p *convert.Page) (account.Query, error) {
+	q := account.Query{
+		Text: convert.Text(params.Query), Status: account.Status(convert.Value(params.Status)), ExternalID: convert.Text(params.ExternalID),
+		Sort: account.ByCreation, Limit: p.Limit + 1,
+	}
+	var invalid validation.Errors
+	if q.Status != "" && q.Status != account.Active && q.Status != account.Suspended {
+		invalid.Add("status", "must be %q or %q", account.Active, account.Suspended)
+	}
+	if sort := params.Sort; sort != nil {
+		q.Sort = account.Sort(*sort)
+	}
+	switch q.Sort {
+	case account.ByCreation:
+	case account.ByBalance, account.ByCost, account.ByHoursLeft:
+		const rankLen = 8
+		if p.Cursor != nil && len(p.Cursor) < rankLen {
+			return q, convert.InvalidCursor()
+		}
+		if p.Cursor != nil {
+			q.AfterRank, p.Cursor = int64(binary.BigEndian.Uint64(p.Cursor)), p.Cursor[rankLen:]
+		}
+	default:
+		invalid.Add("sort", "is not an order of accounts")
+	}
+	after, err := p.UUID()
+	q.After = account.ID(after)
+	return q, validation.Merge(invalid.Err(), err)
 }
 
 // GetAccount implements gen.StrictServerInterface.
@@ -83,7 +118,7 @@ func (h *Handlers) UpdateAccount(ctx context.Context, call *gen.Call, r gen.Upda
 	own, models, err := multipliers(r.Body.PriceMultiplier, r.Body.ModelMultipliers)
 	p := account.Patch{
 		Match: match, Name: r.Body.Name, Status: (*account.Status)(r.Body.Status), MaxConcurrentRequests: r.Body.MaxConcurrentRequests,
-		PriceMultiplier: own, ModelMultipliers: models,
+		PriceMultiplier: own, ModelMultipliers: models, Metadata: (*map[string]string)(r.Body.Metadata),
 	}
 	p.MaxOpenVideoJobs, p.SetVideoJobs = r.Body.MaxOpenVideoJobs.Get()
 	if err := validation.Merge(unread, err, p.Validate()); err != nil {
@@ -138,9 +173,17 @@ func (h *Handlers) accounts(ctx context.Context, accounts []account.Account) ([]
 			ID: a.ID.String(), ExternalID: convert.Optional(a.ExternalID), Name: a.Name, Status: gen.AccountStatus(a.Status),
 			MaxConcurrentRequests: a.MaxConcurrentRequests, MaxOpenVideoJobs: a.MaxOpenVideoJobs, PriceMultiplier: a.PriceMultiplier.String(),
 			ModelMultipliers: multipliersView(a.ModelMultipliers), Balance: balanceView(currency, a.Balance),
+			CostToday: a.Figures.CostToday.String(), Cost7D: a.Figures.Cost7d.String(), HoursLeft: a.Figures.HoursLeft, Metadata: metadataView(a.Metadata),
 			CreatedAt: a.CreatedAt, UpdatedAt: a.UpdatedAt,
 		}
 	}), nil
+}
+
+func metadataView(metadata map[string]string) gen.Metadata {
+	if metadata == nil {
+		return gen.Metadata{}
+	}
+	return metadata
 }
 
 func balanceView(currency string, b account.Balance) gen.Balance {

@@ -9,6 +9,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
@@ -29,11 +30,14 @@ func (h *Handlers) ListUsage(ctx context.Context, _ *gen.Call, r gen.ListUsageRe
 		return nil, err
 	}
 	q.Before, q.Limit = usage.RequestID(before), p.Limit+1
-	found, err := h.Usage.List(ctx, q)
+	page, err := h.Usage.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	found, cursor := convert.NextPage(p, found, func(r *usage.Record) []byte { return r.RequestID[:] })
+	found, cursor := convert.NextPage(p, page.Records, func(r *usage.Record) []byte { return r.RequestID[:] })
+	if cursor == nil && page.Resume != (usage.RequestID{}) {
+		cursor = convert.CursorOf(page.Resume[:])
+	}
 	views := make([]gen.UsageRecord, len(found))
 	for i := range found {
 		if views[i], err = usageView(&found[i]); err != nil {
@@ -49,7 +53,20 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	q := usage.Query{Model: convert.Text(params.Model), From: convert.Value(params.From), To: convert.Value(params.To)}
 	q.AccountID, q.KeyID = convert.ReadOwner(&invalid, params.AccountID, params.KeyID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)
-	return q, invalid.Err()
+	q.Status, q.Provider, q.Route = event.Status(convert.Value(params.Status)), convert.Text(params.Provider), convert.Text(params.Route)
+	q.Format, q.Stream, q.Estimated = convert.Text(params.Format), params.Stream, params.Estimated
+	if q.Status != "" && !q.Status.Valid() {
+		invalid.Add("status", "is not a status of a request")
+	}
+	if prefix := params.RequestIDPrefix; prefix != nil {
+		var err error
+		if q.Lowest, q.Highest, err = usage.PrefixRange(*prefix); err != nil {
+			invalid.Add("request_id_prefix", "is not the beginning of the id of a request")
+		}
+	}
+	least, err := convert.Amount("min_cost", params.MinCost)
+	q.MinCost = convert.Value(least)
+	return q, validation.Merge(invalid.Err(), err)
 }
 
 // GetUsage implements gen.StrictServerInterface.
@@ -90,7 +107,7 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 	view := gen.UsageRecord{
 		RequestID: r.RequestID.String(), AccountID: r.AccountID.String(), KeyID: r.KeyID.String(), Model: r.Model, Format: r.Format,
 		Provider: convert.Optional(r.Provider), Route: convert.Optional(r.Route), ProviderRequestID: convert.Optional(r.ProviderRequestID),
-		Status: gen.UsageRecordStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		Status: gen.UsageStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reservation: r.Reservation.String(),
 		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: convert.Optional(r.VideoJob), SettledAt: r.SettledAt,
 	}

@@ -78,8 +78,13 @@ func NextPage[T any](p Page, found []T, position func(*T) []byte) ([]T, *string)
 		return found, nil
 	}
 	found = found[:p.Limit]
-	cursor := base64.RawURLEncoding.EncodeToString(position(&found[p.Limit-1]))
-	return found, &cursor
+	return found, CursorOf(position(&found[p.Limit-1]))
+}
+
+// CursorOf returns the cursor of the page that continues after a position.
+func CursorOf(position []byte) *string {
+	cursor := base64.RawURLEncoding.EncodeToString(position)
+	return &cursor
 }
 
 // Paginate returns a page of a list that was read whole. Positions rise in the

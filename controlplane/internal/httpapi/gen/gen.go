@@ -15,6 +15,14 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// Defines values for AccountSort.
+const (
+	AccountSortBalance   AccountSort = "balance"
+	AccountSortCost7D    AccountSort = "cost_7d"
+	AccountSortCreated   AccountSort = "created"
+	AccountSortHoursLeft AccountSort = "hours_left"
+)
+
 // Defines values for AccountStatus.
 const (
 	AccountStatusActive    AccountStatus = "active"
@@ -193,13 +201,13 @@ const (
 	UsageGroupModel   UsageGroup = "model"
 )
 
-// Defines values for UsageRecordStatus.
+// Defines values for UsageStatus.
 const (
-	UsageRecordStatusAborted    UsageRecordStatus = "aborted"
-	UsageRecordStatusClientGone UsageRecordStatus = "client_gone"
-	UsageRecordStatusCompleted  UsageRecordStatus = "completed"
-	UsageRecordStatusFailed     UsageRecordStatus = "failed"
-	UsageRecordStatusRevoked    UsageRecordStatus = "revoked"
+	UsageStatusAborted    UsageStatus = "aborted"
+	UsageStatusClientGone UsageStatus = "client_gone"
+	UsageStatusCompleted  UsageStatus = "completed"
+	UsageStatusFailed     UsageStatus = "failed"
+	UsageStatusRevoked    UsageStatus = "revoked"
 )
 
 // Defines values for VideoState.
@@ -228,14 +236,34 @@ const (
 
 // Account defines model for Account.
 type Account struct {
-	Balance               Balance   `json:"balance"`
-	CreatedAt             time.Time `json:"created_at"`
-	ExternalID            *string   `json:"external_id,omitempty"`
-	ID                    string    `json:"id"`
-	MaxConcurrentRequests int       `json:"max_concurrent_requests"`
+	Balance Balance `json:"balance"`
+
+	// Cost7D A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost7D Money `json:"cost_7d"`
+
+	// CostToday A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	CostToday  Money     `json:"cost_today"`
+	CreatedAt  time.Time `json:"created_at"`
+	ExternalID *string   `json:"external_id,omitempty"`
+
+	// HoursLeft Whole hours that the balance lasts at the rate of these seven days, or of yesterday and today, whichever is higher; null if there were no charges.
+	HoursLeft             *int64 `json:"hours_left"`
+	ID                    string `json:"id"`
+	MaxConcurrentRequests int    `json:"max_concurrent_requests"`
 
 	// MaxOpenVideoJobs Null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata Metadata `json:"metadata"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
@@ -262,6 +290,13 @@ type AccountCreate struct {
 
 	// MaxOpenVideoJobs How many video jobs may be open at a time; absent or null for any number.
 	MaxOpenVideoJobs *int `json:"max_open_video_jobs,omitempty"`
+
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
 
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
@@ -292,6 +327,13 @@ type AccountPatch struct {
 	// many gets 429 for a further one.
 	MaxOpenVideoJobs optional.Value[int] `json:"max_open_video_jobs,omitempty,omitzero"`
 
+	// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+	// change replaces all of them.
+	//
+	//
+	// Examples: {"plan":"business"}
+	Metadata *Metadata `json:"metadata,omitempty"`
+
 	// ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 	//
 	// Examples: {"demo-chat":"0.7"}
@@ -307,6 +349,9 @@ type AccountPatch struct {
 	PriceMultiplier *Multiplier    `json:"price_multiplier,omitempty"`
 	Status          *AccountStatus `json:"status,omitempty"`
 }
+
+// AccountSort defines model for AccountSort.
+type AccountSort string
 
 // AccountStatus defines model for AccountStatus.
 type AccountStatus string
@@ -1143,6 +1188,12 @@ type MasterKeyState struct {
 	Rotation *Rotation   `json:"rotation,omitempty"`
 }
 
+// Metadata Up to 50 pairs of texts that the gateway only keeps, with names of at most 40 and values of at most 500 characters. A
+// change replaces all of them.
+//
+// Examples: {"plan":"business"}
+type Metadata map[string]string
+
 // ModelMultipliers Multipliers for single models, in place of the multiplier of the account. A change replaces all of them.
 //
 // Examples: {"demo-chat":"0.7"}
@@ -1601,19 +1652,19 @@ type UsageRecord struct {
 	Route       *string `json:"route,omitempty"`
 
 	// Rule The rule by which the quantities were determined.
-	Rule      string            `json:"rule"`
-	SettledAt time.Time         `json:"settled_at"`
-	StartedAt time.Time         `json:"started_at"`
-	Status    UsageRecordStatus `json:"status"`
-	Stream    bool              `json:"stream"`
+	Rule      string      `json:"rule"`
+	SettledAt time.Time   `json:"settled_at"`
+	StartedAt time.Time   `json:"started_at"`
+	Status    UsageStatus `json:"status"`
+	Stream    bool        `json:"stream"`
 
 	// Usage Quantities by kind, with size and quality of pictures and video.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
 }
 
-// UsageRecordStatus defines model for UsageRecord.Status.
-type UsageRecordStatus string
+// UsageStatus defines model for UsageStatus.
+type UsageStatus string
 
 // UsageTotal Sums of usage. Day, account, key and model are present if the totals are grouped by them.
 type UsageTotal struct {
@@ -1814,6 +1865,15 @@ type WebhookID = string
 
 // ListAccountsParams defines parameters for ListAccounts.
 type ListAccountsParams struct {
+	// Query Only accounts whose name or external id contains this, in any case.
+	Query *string `form:"query,omitempty" json:"query,omitempty"`
+
+	// Status Only accounts with this status.
+	Status *AccountStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Sort The order.
+	Sort *AccountSort `form:"sort,omitempty" json:"sort,omitempty"`
+
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
 
@@ -1931,6 +1991,21 @@ type GetStatementParams struct {
 type ListAuditParams struct {
 	// Object Only changes of this object, such as an account's id.
 	Object *string `form:"object,omitempty" json:"object,omitempty"`
+
+	// Actor Only changes of this actor: the whole name, as an entry has it.
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Action Only this action, such as key.reveal, or all of a subject, such as key.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// RequestID Only changes of this request of the admin API, such as adm_0192f0c1d2e37a4b8c5d6e7f8091a2b9.
+	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
+
+	// From Changes at or after this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Changes before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -2409,6 +2484,30 @@ type ListUsageParams struct {
 
 	// To Requests that began before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Status Only requests that ended like this.
+	Status *UsageStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Provider Only of this provider.
+	Provider *string `form:"provider,omitempty" json:"provider,omitempty"`
+
+	// Route Only of this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// Format Only of this format, such as chat.
+	Format *string `form:"format,omitempty" json:"format,omitempty"`
+
+	// Stream Only streams, or only other requests.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// Estimated Only requests whose quantities were estimated, or only others.
+	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
+
+	// MinCost Only requests that cost at least this.
+	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`
+
+	// RequestIDPrefix Only requests whose ids begin with this, such as req_0192f0.
+	RequestIDPrefix *string `form:"request_id_prefix,omitempty" json:"request_id_prefix,omitempty"`
 
 	// Cursor The `next_cursor` of the previous page.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
@@ -4262,7 +4361,7 @@ func (r GetIdentity200JSONResponse) VisitGetIdentityResponse(w http.ResponseWrit
 // StrictServerInterface has a method for each operation. A handler finds in the Call what it needs of the request
 // beside its input, and sets there what it reports beside the body of the response.
 type StrictServerInterface interface {
-	// ListAccounts List accounts, oldest first
+	// ListAccounts List accounts
 	ListAccounts(ctx context.Context, call *Call, request ListAccountsRequestObject) (ListAccountsResponseObject, error)
 	// CreateAccount Create an account
 	CreateAccount(ctx context.Context, call *Call, request CreateAccountRequestObject) (CreateAccountResponseObject, error)
@@ -4457,6 +4556,9 @@ func (h handlers) ListAccounts(c echo.Context) error {
 	return h.run(c, "listAccounts", func(call *Call) error {
 		var r ListAccountsRequestObject
 		in := input{c: c}
+		in.query("query", true, &r.Params.Query)
+		in.query("status", true, &r.Params.Status)
+		in.query("sort", true, &r.Params.Sort)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		in.query("external_id", true, &r.Params.ExternalID)
@@ -4625,6 +4727,11 @@ func (h handlers) ListAudit(c echo.Context) error {
 		var r ListAuditRequestObject
 		in := input{c: c}
 		in.query("object", true, &r.Params.Object)
+		in.query("actor", true, &r.Params.Actor)
+		in.query("action", true, &r.Params.Action)
+		in.query("request_id", true, &r.Params.RequestID)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListAudit, ListAuditResponseObject.VisitListAuditResponse)
@@ -5265,6 +5372,14 @@ func (h handlers) ListUsage(c echo.Context) error {
 		in.query("model", true, &r.Params.Model)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
+		in.query("status", true, &r.Params.Status)
+		in.query("provider", true, &r.Params.Provider)
+		in.query("route", true, &r.Params.Route)
+		in.query("format", true, &r.Params.Format)
+		in.query("stream", true, &r.Params.Stream)
+		in.query("estimated", true, &r.Params.Estimated)
+		in.query("min_cost", true, &r.Params.MinCost)
+		in.query("request_id_prefix", true, &r.Params.RequestIDPrefix)
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListUsage, ListUsageResponseObject.VisitListUsageResponse)

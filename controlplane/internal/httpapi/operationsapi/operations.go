@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // ListProxies implements gen.StrictServerInterface.
@@ -56,7 +57,16 @@ func (h *Handlers) ListAudit(ctx context.Context, _ *gen.Call, r gen.ListAuditRe
 	if err != nil {
 		return nil, err
 	}
-	found, err := h.Audit.List(ctx, audit.Query{Object: convert.Text(r.Params.Object), Before: before, Limit: p.Limit + 1})
+	q := audit.Query{
+		Object: convert.Text(r.Params.Object), Actor: convert.Text(r.Params.Actor), Action: convert.Text(r.Params.Action),
+		RequestID: convert.Text(r.Params.RequestID), From: convert.Value(r.Params.From), To: convert.Value(r.Params.To),
+		Before: before, Limit: p.Limit + 1,
+	}
+	var invalid validation.Errors
+	if convert.CheckTimeRange(&invalid, q.From, q.To); invalid.Err() != nil {
+		return nil, invalid.Err()
+	}
+	found, err := h.Audit.List(ctx, q)
 	if err != nil {
 		return nil, err
 	}

@@ -2,10 +2,12 @@
 package accountstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,7 +37,8 @@ func (s *Store) Create(ctx context.Context, a account.Account) (made account.Acc
 		row, err := q.InsertAccount(ctx, sqlcgen.InsertAccountParams{
 			ID: ident.UUID(a.ID), ExternalID: a.ExternalID, Name: a.Name, Status: string(a.Status),
 			MaxConcurrentRequests: int32(a.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(a.MaxOpenVideoJobs), Revision: rev,
-			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMultipliers(a.ModelMultipliers),
+			PriceMultiplier: int64(a.PriceMultiplier.Or(price.One)), ModelMultipliers: encodeMap(a.ModelMultipliers),
+			Metadata: encodeMap(a.Metadata),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			made, err = existingAccount(ctx, q, a.ID)
@@ -81,9 +84,7 @@ func (s *Store) Get(ctx context.Context, id account.ID) (account.Account, error)
 
 // List implements account.Store.
 func (s *Store) List(ctx context.Context, query account.Query) ([]account.Account, error) {
-	rows, err := s.db.Queries().ListAccounts(ctx, sqlcgen.ListAccountsParams{
-		After: ident.UUID(query.After), ExternalID: query.ExternalID, RowLimit: int32(query.Limit),
-	})
+	rows, err := s.list(ctx, &query)
 	if err != nil {
 		return nil, postgres.Translate("list accounts", err)
 	}
@@ -94,6 +95,30 @@ func (s *Store) List(ctx context.Context, query account.Query) ([]account.Accoun
 		}
 	}
 	return accounts, postgres.Translate("list accounts", fillBalances(ctx, s.db.Queries(), accounts))
+}
+
+func (s *Store) list(ctx context.Context, query *account.Query) ([]sqlcgen.Account, error) {
+	q := s.db.PlannedQueries()
+	if query.Sort == "" || query.Sort == account.ByCreation {
+		return q.ListAccounts(ctx, sqlcgen.ListAccountsParams{
+			After: ident.UUID(query.After), ExternalID: query.ExternalID, Status: string(query.Status), Part: pgconv.Containing(query.Text),
+			RowLimit: int32(query.Limit),
+		})
+	}
+	ranked, err := q.RankAccounts(ctx, sqlcgen.RankAccountsParams{
+		Sort: string(query.Sort), ExternalID: query.ExternalID, Status: string(query.Status), Part: pgconv.Containing(query.Text),
+		FirstPage: query.After == account.ID{}, AfterRank: query.AfterRank, After: ident.UUID(query.After), RowLimit: int32(query.Limit),
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids, order := make([]ident.UUID, len(ranked)), make(map[ident.UUID]int, len(ranked))
+	for i := range ranked {
+		ids[i], order[ranked[i].ID] = ranked[i].ID, i
+	}
+	rows, err := q.GetAccounts(ctx, ids)
+	slices.SortFunc(rows, func(a, b sqlcgen.Account) int { return cmp.Compare(order[a.ID], order[b.ID]) })
+	return rows, err
 }
 
 // Update implements account.Store.
@@ -121,7 +146,8 @@ func (s *Store) Update(
 		if row, err = q.UpdateAccount(ctx, sqlcgen.UpdateAccountParams{
 			ID: row.ID, Name: update.Account.Name, Status: string(update.Account.Status),
 			MaxConcurrentRequests: int32(update.Account.MaxConcurrentRequests), MaxOpenVideoJobs: narrow(update.Account.MaxOpenVideoJobs), Revision: rev,
-			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMultipliers(update.Account.ModelMultipliers),
+			PriceMultiplier: int64(update.Account.PriceMultiplier), ModelMultipliers: encodeMap(update.Account.ModelMultipliers),
+			Metadata: encodeMap(update.Account.Metadata),
 		}); err != nil {
 			return err
 		}
@@ -164,6 +190,9 @@ func toAccount(row *sqlcgen.Account) (account.Account, error) {
 	if err := json.Unmarshal(row.ModelMultipliers, &a.ModelMultipliers); err != nil {
 		return account.Account{}, fmt.Errorf("postgres: read the multipliers of %s: %w", a.ID, err)
 	}
+	if err := json.Unmarshal(row.Metadata, &a.Metadata); err != nil {
+		return account.Account{}, fmt.Errorf("postgres: read the metadata of %s: %w", a.ID, err)
+	}
 	return a, nil
 }
 
@@ -175,11 +204,11 @@ func narrow(limit *int) *int32 {
 	return new(int32(*limit))
 }
 
-func encodeMultipliers(multipliers map[string]price.Multiplier) []byte {
-	if len(multipliers) == 0 {
+func encodeMap[V string | price.Multiplier](values map[string]V) []byte {
+	if len(values) == 0 {
 		return []byte("{}")
 	}
-	text, err := json.Marshal(multipliers)
+	text, err := json.Marshal(values)
 	if err != nil { // strings and integers always marshal
 		panic(err)
 	}
@@ -212,6 +241,26 @@ func fillBalances(ctx context.Context, q *sqlcgen.Queries, accounts []account.Ac
 	}
 	for i := range accounts {
 		accounts[i].Balance = balances[accounts[i].ID]
+	}
+	return fillFigures(ctx, q, ids, accounts)
+}
+
+func fillFigures(ctx context.Context, q *sqlcgen.Queries, ids []ident.UUID, accounts []account.Account) error {
+	rows, err := q.AccountFigures(ctx, ids)
+	if err != nil {
+		return err
+	}
+	figures := make(map[account.ID]account.Figures, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		f := account.Figures{CostToday: money.Nano(r.Today), Cost7d: money.Nano(r.SevenDays)}
+		if r.Hours >= 0 {
+			f.HoursLeft = &r.Hours
+		}
+		figures[account.ID(r.AccountID)] = f
+	}
+	for i := range accounts {
+		accounts[i].Figures = figures[accounts[i].ID]
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 )
 
@@ -48,7 +49,11 @@ func (s *Store) Record(ctx context.Context, action, object string) error {
 
 // List implements audit.Store.
 func (s *Store) List(ctx context.Context, query audit.Query) ([]audit.Entry, error) {
-	rows, err := s.db.Queries().ListAudit(ctx, sqlcgen.ListAuditParams{Object: query.Object, BeforeID: query.Before, RowLimit: int32(query.Limit)})
+	rows, err := s.db.PlannedQueries().ListAudit(ctx, sqlcgen.ListAuditParams{
+		Object: query.Object, Actor: query.Actor, Action: query.Action, RequestID: query.RequestID,
+		FromTime: pgconv.OptionalTime(query.From), ToTime: pgconv.OptionalTime(query.To),
+		BeforeID: query.Before, RowLimit: int32(query.Limit),
+	})
 	entries := make([]audit.Entry, len(rows))
 	for i, row := range rows {
 		entries[i] = audit.Entry{

@@ -3,6 +3,7 @@ package pgconv
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -38,6 +39,25 @@ func Day(t time.Time, none pgtype.InfinityModifier) pgtype.Date {
 		return pgtype.Date{InfinityModifier: none, Valid: true}
 	}
 	return pgtype.Date{Time: t.UTC().Truncate(24 * time.Hour), Valid: true}
+}
+
+// OptionalTime returns the time, or nil for the zero time.
+func OptionalTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// likeEscape escapes the characters that have a meaning in a pattern of LIKE.
+var likeEscape = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// Containing returns the pattern of LIKE for texts that contain a part; empty for an empty part.
+func Containing(part string) string {
+	if part == "" {
+		return ""
+	}
+	return "%" + likeEscape.Replace(part) + "%"
 }
 
 // HighestID is above every UUID of version 7.

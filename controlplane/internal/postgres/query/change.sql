@@ -17,5 +17,10 @@ values (@actor, @action, @object, @before, @after, @request_id);
 -- name: ListAudit :many
 select * from audit_log
 where (@object::text = '' or object = @object) and (@before_id::bigint = 0 or id < @before_id)
+    and (@actor::text = '' or actor = @actor)
+    and (@action::text = '' or action = @action or action like replace(@action, '_', '\_') || '.%')
+    and (@request_id::text = '' or request_id = @request_id)
+    and (sqlc.narg('from_time')::timestamptz is null or created_at >= sqlc.narg('from_time'))
+    and (sqlc.narg('to_time')::timestamptz is null or created_at < sqlc.narg('to_time'))
 order by id desc
 limit @row_limit;

@@ -8,8 +8,19 @@ select * from usage_records where request_id = @request_id;
 select account_id from usage_records where request_id = @request_id;
 
 -- name: ListUsage :many
+-- It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
 select * from usage_records
 where request_id >= @floor and request_id < @ceiling
+    and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
+    and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
+    and (@model::text = '' or model = @model)
+    and (@status::text = '' or status = @status)
+    and (@provider::text = '' or provider = @provider)
+    and (@route::text = '' or route = @route)
+    and (@format::text = '' or format = @format)
+    and (@any_stream::boolean or stream = @stream)
+    and (@any_estimated::boolean or estimated = @estimated)
+    and cost >= @min_cost::bigint
 order by request_id desc
 limit @row_limit;
 
@@ -22,7 +33,15 @@ where request_id = any(array(
     from api_keys k
     cross join lateral (
         select u.request_id from usage_records u
-        where u.key_id = k.id and u.request_id >= @floor and u.request_id < @ceiling and (@model::text = '' or u.model = @model)
+        where u.key_id = k.id and u.request_id >= @floor and u.request_id < @ceiling
+            and (@model::text = '' or u.model = @model)
+            and (@status::text = '' or u.status = @status)
+            and (@provider::text = '' or u.provider = @provider)
+            and (@route::text = '' or u.route = @route)
+            and (@format::text = '' or u.format = @format)
+            and (@any_stream::boolean or u.stream = @stream)
+            and (@any_estimated::boolean or u.estimated = @estimated)
+            and u.cost >= @min_cost
         order by u.request_id desc
         limit @row_limit
     ) as r
@@ -32,12 +51,31 @@ where request_id = any(array(
 ))
 order by request_id desc;
 
--- name: ListKeyUsage :many
-select * from usage_records
-where key_id = @key_id and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
-    and request_id >= @floor and request_id < @ceiling and (@model::text = '' or model = @model)
+-- name: UsageBelow :one
+-- The id below the given number of newer records. An index alone finds it.
+select request_id from usage_records
+where request_id >= @floor and request_id < @ceiling
+    and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
+    and (@model::text = '' or model = @model)
 order by request_id desc
-limit @row_limit;
+offset @looked limit 1;
+
+-- name: CountKeys :one
+select count(*) from api_keys where account_id = @account_id;
+
+-- name: AccountUsageBelow :one
+-- The newest id that has the given number of newer records of its key.
+select r.request_id
+from api_keys k
+cross join lateral (
+    select u.request_id from usage_records u
+    where u.key_id = k.id and u.request_id >= @floor and u.request_id < @ceiling
+    order by u.request_id desc
+    offset @of_key limit 1
+) as r
+where k.account_id = @account_id
+order by r.request_id desc
+limit 1;
 
 -- name: GetSheet :one
 select sheet from model_prices where version = @version;

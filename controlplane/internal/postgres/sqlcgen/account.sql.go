@@ -52,8 +52,58 @@ func (q *Queries) AccountBalances(ctx context.Context, accountIds []ident.UUID) 
 	return items, nil
 }
 
+const accountFigures = `-- name: AccountFigures :many
+select p.account_id, coalesce(u.today, 0)::bigint as today, coalesce(u.seven_days, 0)::bigint as seven_days,
+    coalesce(hours_left(p.total - p.settled, coalesce(u.two_days, 0), coalesce(u.seven_days, 0), now()), -1)::bigint as hours
+from pools p
+left join (
+    select d.account_id, sum(d.cost)::bigint as seven_days,
+        coalesce(sum(d.cost) filter (where d.used_on >= (now() at time zone 'utc')::date - 1), 0)::bigint as two_days,
+        coalesce(sum(d.cost) filter (where d.used_on >= (now() at time zone 'utc')::date), 0)::bigint as today
+    from usage_daily d
+    where d.account_id = any($1::uuid[]) and d.used_on > (now() at time zone 'utc')::date - 7
+        and d.booked_on >= (now() at time zone 'utc')::date - 7
+    group by d.account_id
+) as u on u.account_id = p.account_id
+where p.kind = 1 and p.key_id is null and p.account_id = any($1::uuid[])
+`
+
+type AccountFiguresRow struct {
+	AccountID ident.UUID
+	Today     int64
+	SevenDays int64
+	Hours     int64
+}
+
+// The charges of accounts by the day on which the requests began. A charge is booked on that day or later. The hours are
+// -1 if nothing was charged.
+func (q *Queries) AccountFigures(ctx context.Context, accountIds []ident.UUID) ([]AccountFiguresRow, error) {
+	rows, err := q.db.Query(ctx, accountFigures, accountIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AccountFiguresRow
+	for rows.Next() {
+		var i AccountFiguresRow
+		if err := rows.Scan(
+			&i.AccountID,
+			&i.Today,
+			&i.SevenDays,
+			&i.Hours,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const getAccount = `-- name: GetAccount :one
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -68,6 +118,7 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -75,11 +126,48 @@ func (q *Queries) GetAccount(ctx context.Context, id ident.UUID) (Account, error
 	return i, err
 }
 
+const getAccounts = `-- name: GetAccounts :many
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = any($1::uuid[])
+`
+
+func (q *Queries) GetAccounts(ctx context.Context, ids []ident.UUID) ([]Account, error) {
+	rows, err := q.db.Query(ctx, getAccounts, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Account
+	for rows.Next() {
+		var i Account
+		if err := rows.Scan(
+			&i.ID,
+			&i.ExternalID,
+			&i.Name,
+			&i.Status,
+			&i.MaxConcurrentRequests,
+			&i.MaxOpenVideoJobs,
+			&i.PriceMultiplier,
+			&i.ModelMultipliers,
+			&i.Metadata,
+			&i.Revision,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertAccount = `-- name: InsertAccount :one
-insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision)
-values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8, $9)
+insert into accounts (id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision)
+values ($1, nullif($2::text, ''), $3, $4, $5, $6, $7, $8, $9, $10)
 on conflict do nothing
-returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at
 `
 
 type InsertAccountParams struct {
@@ -91,6 +179,7 @@ type InsertAccountParams struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	Metadata              []byte
 	Revision              int64
 }
 
@@ -105,6 +194,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
+		arg.Metadata,
 		arg.Revision,
 	)
 	var i Account
@@ -117,6 +207,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -140,20 +231,30 @@ func (q *Queries) InsertAccountPools(ctx context.Context, arg InsertAccountPools
 }
 
 const listAccounts = `-- name: ListAccounts :many
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts
 where id > $1 and ($2::text = '' or external_id = $2)
+    and ($3::text = '' or status = $3)
+    and ($4::text = '' or name ilike $4 or external_id ilike $4)
 order by id
-limit $3
+limit $5
 `
 
 type ListAccountsParams struct {
 	After      ident.UUID
 	ExternalID string
+	Status     string
+	Part       string
 	RowLimit   int32
 }
 
 func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]Account, error) {
-	rows, err := q.db.Query(ctx, listAccounts, arg.After, arg.ExternalID, arg.RowLimit)
+	rows, err := q.db.Query(ctx, listAccounts,
+		arg.After,
+		arg.ExternalID,
+		arg.Status,
+		arg.Part,
+		arg.RowLimit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -170,6 +271,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 			&i.MaxOpenVideoJobs,
 			&i.PriceMultiplier,
 			&i.ModelMultipliers,
+			&i.Metadata,
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -185,7 +287,7 @@ func (q *Queries) ListAccounts(ctx context.Context, arg ListAccountsParams) ([]A
 }
 
 const lockAccount = `-- name: LockAccount :one
-select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at from accounts where id = $1 for update
+select id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at from accounts where id = $1 for update
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, error) {
@@ -200,11 +302,84 @@ func (q *Queries) LockAccount(ctx context.Context, id ident.UUID) (Account, erro
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 	)
 	return i, err
+}
+
+const rankAccounts = `-- name: RankAccounts :many
+with figures as (
+    select a.id, (p.total - p.settled)::bigint as balance,
+        coalesce(u.seven_days, 0)::bigint as seven_days, hours_left(p.total - p.settled, coalesce(u.two_days, 0), coalesce(u.seven_days, 0), now()) as hours
+    from accounts a
+    join pools p on p.account_id = a.id and p.kind = 1
+    left join (
+        select d.account_id, sum(d.cost)::bigint as seven_days,
+            coalesce(sum(d.cost) filter (where d.used_on >= (now() at time zone 'utc')::date - 1), 0)::bigint as two_days
+        from usage_daily d
+        where d.used_on > (now() at time zone 'utc')::date - 7
+        group by d.account_id
+    ) as u on u.account_id = a.id
+    where ($5::text = '' or a.external_id = $5)
+        and ($6::text = '' or a.status = $6)
+        and ($7::text = '' or a.name ilike $7 or a.external_id ilike $7)
+), ranked as (
+    select f.id, case $8::text when 'balance' then f.balance when 'cost_7d' then -f.seven_days else coalesce(f.hours, 9e18::bigint) end as rank
+    from figures f
+)
+select r.id, r.rank::bigint as rank from ranked r
+where $1::boolean or (r.rank, r.id) > ($2::bigint, $3::uuid)
+order by r.rank, r.id
+limit $4
+`
+
+type RankAccountsParams struct {
+	FirstPage  bool
+	AfterRank  int64
+	After      ident.UUID
+	RowLimit   int32
+	ExternalID string
+	Status     string
+	Part       string
+	Sort       string
+}
+
+type RankAccountsRow struct {
+	ID   ident.UUID
+	Rank int64
+}
+
+// The accounts in the order of a figure: the lowest balance, the highest cost of seven days, or the fewest hours left.
+func (q *Queries) RankAccounts(ctx context.Context, arg RankAccountsParams) ([]RankAccountsRow, error) {
+	rows, err := q.db.Query(ctx, rankAccounts,
+		arg.FirstPage,
+		arg.AfterRank,
+		arg.After,
+		arg.RowLimit,
+		arg.ExternalID,
+		arg.Status,
+		arg.Part,
+		arg.Sort,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RankAccountsRow
+	for rows.Next() {
+		var i RankAccountsRow
+		if err := rows.Scan(&i.ID, &i.Rank); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const summarizeBalances = `-- name: SummarizeBalances :one
@@ -244,9 +419,9 @@ const updateAccount = `-- name: UpdateAccount :one
 update accounts
 set name = $1, status = $2, max_concurrent_requests = $3,
     max_open_video_jobs = $4, price_multiplier = $5,
-    model_multipliers = $6, revision = $7, updated_at = now()
-where id = $8
-returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, revision, created_at, updated_at
+    model_multipliers = $6, metadata = $7, revision = $8, updated_at = now()
+where id = $9
+returning id, external_id, name, status, max_concurrent_requests, max_open_video_jobs, price_multiplier, model_multipliers, metadata, revision, created_at, updated_at
 `
 
 type UpdateAccountParams struct {
@@ -256,6 +431,7 @@ type UpdateAccountParams struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	Metadata              []byte
 	Revision              int64
 	ID                    ident.UUID
 }
@@ -268,6 +444,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.MaxOpenVideoJobs,
 		arg.PriceMultiplier,
 		arg.ModelMultipliers,
+		arg.Metadata,
 		arg.Revision,
 		arg.ID,
 	)
@@ -281,6 +458,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.MaxOpenVideoJobs,
 		&i.PriceMultiplier,
 		&i.ModelMultipliers,
+		&i.Metadata,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,

@@ -7,6 +7,7 @@ package sqlcgen
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/shared/ident"
 )
@@ -74,18 +75,37 @@ func (q *Queries) InsertKeyChange(ctx context.Context, arg InsertKeyChangeParams
 const listAudit = `-- name: ListAudit :many
 select id, created_at, actor, action, object, before, after, request_id from audit_log
 where ($1::text = '' or object = $1) and ($2::bigint = 0 or id < $2)
+    and ($3::text = '' or actor = $3)
+    and ($4::text = '' or action = $4 or action like replace($4, '_', '\_') || '.%')
+    and ($5::text = '' or request_id = $5)
+    and ($6::timestamptz is null or created_at >= $6)
+    and ($7::timestamptz is null or created_at < $7)
 order by id desc
-limit $3
+limit $8
 `
 
 type ListAuditParams struct {
-	Object   string
-	BeforeID int64
-	RowLimit int32
+	Object    string
+	BeforeID  int64
+	Actor     string
+	Action    string
+	RequestID string
+	FromTime  *time.Time
+	ToTime    *time.Time
+	RowLimit  int32
 }
 
 func (q *Queries) ListAudit(ctx context.Context, arg ListAuditParams) ([]AuditLog, error) {
-	rows, err := q.db.Query(ctx, listAudit, arg.Object, arg.BeforeID, arg.RowLimit)
+	rows, err := q.db.Query(ctx, listAudit,
+		arg.Object,
+		arg.BeforeID,
+		arg.Actor,
+		arg.Action,
+		arg.RequestID,
+		arg.FromTime,
+		arg.ToTime,
+		arg.RowLimit,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type Account struct {
 	MaxOpenVideoJobs      *int32
 	PriceMultiplier       int64
 	ModelMultipliers      []byte
+	Metadata              []byte
 	Revision              int64
 	CreatedAt             time.Time
 	UpdatedAt             time.Time

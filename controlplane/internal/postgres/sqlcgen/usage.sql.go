@@ -22,6 +22,51 @@ func (q *Queries) AccountOfRequest(ctx context.Context, requestID ident.UUID) (i
 	return account_id, err
 }
 
+const accountUsageBelow = `-- name: AccountUsageBelow :one
+select r.request_id
+from api_keys k
+cross join lateral (
+    select u.request_id from usage_records u
+    where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2
+    order by u.request_id desc
+    offset $3 limit 1
+) as r
+where k.account_id = $4
+order by r.request_id desc
+limit 1
+`
+
+type AccountUsageBelowParams struct {
+	Floor     ident.UUID
+	Ceiling   ident.UUID
+	OfKey     int32
+	AccountID ident.UUID
+}
+
+// The newest id that has the given number of newer records of its key.
+func (q *Queries) AccountUsageBelow(ctx context.Context, arg AccountUsageBelowParams) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, accountUsageBelow,
+		arg.Floor,
+		arg.Ceiling,
+		arg.OfKey,
+		arg.AccountID,
+	)
+	var request_id ident.UUID
+	err := row.Scan(&request_id)
+	return request_id, err
+}
+
+const countKeys = `-- name: CountKeys :one
+select count(*) from api_keys where account_id = $1
+`
+
+func (q *Queries) CountKeys(ctx context.Context, accountID ident.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, countKeys, accountID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const exportAccountUsage = `-- name: ExportAccountUsage :many
 select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id = any(array(
@@ -364,23 +409,40 @@ where request_id = any(array(
     from api_keys k
     cross join lateral (
         select u.request_id from usage_records u
-        where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2 and ($3::text = '' or u.model = $3)
+        where u.key_id = k.id and u.request_id >= $1 and u.request_id < $2
+            and ($3::text = '' or u.model = $3)
+            and ($4::text = '' or u.status = $4)
+            and ($5::text = '' or u.provider = $5)
+            and ($6::text = '' or u.route = $6)
+            and ($7::text = '' or u.format = $7)
+            and ($8::boolean or u.stream = $9)
+            and ($10::boolean or u.estimated = $11)
+            and u.cost >= $12
         order by u.request_id desc
-        limit $4
+        limit $13
     ) as r
-    where k.account_id = $5
+    where k.account_id = $14
     order by r.request_id desc
-    limit $4
+    limit $13
 ))
 order by request_id desc
 `
 
 type ListAccountUsageParams struct {
-	Floor     ident.UUID
-	Ceiling   ident.UUID
-	Model     string
-	RowLimit  int32
-	AccountID ident.UUID
+	Floor        ident.UUID
+	Ceiling      ident.UUID
+	Model        string
+	Status       string
+	Provider     string
+	Route        string
+	Format       string
+	AnyStream    bool
+	Stream       bool
+	AnyEstimated bool
+	Estimated    bool
+	MinCost      int64
+	RowLimit     int32
+	AccountID    ident.UUID
 }
 
 // Reads the newest records of each key of the account: the newest records of the account are among them, because a key
@@ -390,80 +452,17 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		arg.Floor,
 		arg.Ceiling,
 		arg.Model,
+		arg.Status,
+		arg.Provider,
+		arg.Route,
+		arg.Format,
+		arg.AnyStream,
+		arg.Stream,
+		arg.AnyEstimated,
+		arg.Estimated,
+		arg.MinCost,
 		arg.RowLimit,
 		arg.AccountID,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageRecord
-	for rows.Next() {
-		var i UsageRecord
-		if err := rows.Scan(
-			&i.RequestID,
-			&i.SessionID,
-			&i.Seq,
-			&i.AccountID,
-			&i.KeyID,
-			&i.Model,
-			&i.Format,
-			&i.Provider,
-			&i.Route,
-			&i.ProviderRequestID,
-			&i.Status,
-			&i.HttpStatus,
-			&i.Stream,
-			&i.StartedAt,
-			&i.FinishedAt,
-			&i.FirstByteMs,
-			&i.Usage,
-			&i.Rule,
-			&i.Estimated,
-			&i.PriceVersion,
-			&i.PriceMultiplier,
-			&i.Cost,
-			&i.Reservation,
-			&i.VideoJob,
-			&i.Fingerprint,
-			&i.TransactionID,
-			&i.SettledAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listKeyUsage = `-- name: ListKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
-where key_id = $1 and ($2::uuid is null or account_id = $2)
-    and request_id >= $3 and request_id < $4 and ($5::text = '' or model = $5)
-order by request_id desc
-limit $6
-`
-
-type ListKeyUsageParams struct {
-	KeyID     ident.UUID
-	AccountID *ident.UUID
-	Floor     ident.UUID
-	Ceiling   ident.UUID
-	Model     string
-	RowLimit  int32
-}
-
-func (q *Queries) ListKeyUsage(ctx context.Context, arg ListKeyUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, listKeyUsage,
-		arg.KeyID,
-		arg.AccountID,
-		arg.Floor,
-		arg.Ceiling,
-		arg.Model,
-		arg.RowLimit,
 	)
 	if err != nil {
 		return nil, err
@@ -581,18 +580,57 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 const listUsage = `-- name: ListUsage :many
 select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
 where request_id >= $1 and request_id < $2
+    and ($3::uuid is null or key_id = $3)
+    and ($4::uuid is null or account_id = $4)
+    and ($5::text = '' or model = $5)
+    and ($6::text = '' or status = $6)
+    and ($7::text = '' or provider = $7)
+    and ($8::text = '' or route = $8)
+    and ($9::text = '' or format = $9)
+    and ($10::boolean or stream = $11)
+    and ($12::boolean or estimated = $13)
+    and cost >= $14::bigint
 order by request_id desc
-limit $3
+limit $15
 `
 
 type ListUsageParams struct {
-	Floor    ident.UUID
-	Ceiling  ident.UUID
-	RowLimit int32
+	Floor        ident.UUID
+	Ceiling      ident.UUID
+	KeyID        *ident.UUID
+	AccountID    *ident.UUID
+	Model        string
+	Status       string
+	Provider     string
+	Route        string
+	Format       string
+	AnyStream    bool
+	Stream       bool
+	AnyEstimated bool
+	Estimated    bool
+	MinCost      int64
+	RowLimit     int32
 }
 
+// It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
 func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRecord, error) {
-	rows, err := q.db.Query(ctx, listUsage, arg.Floor, arg.Ceiling, arg.RowLimit)
+	rows, err := q.db.Query(ctx, listUsage,
+		arg.Floor,
+		arg.Ceiling,
+		arg.KeyID,
+		arg.AccountID,
+		arg.Model,
+		arg.Status,
+		arg.Provider,
+		arg.Route,
+		arg.Format,
+		arg.AnyStream,
+		arg.Stream,
+		arg.AnyEstimated,
+		arg.Estimated,
+		arg.MinCost,
+		arg.RowLimit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -637,4 +675,35 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		return nil, err
 	}
 	return items, nil
+}
+
+const usageBelow = `-- name: UsageBelow :one
+select request_id from usage_records
+where request_id >= $1 and request_id < $2
+    and ($3::uuid is null or key_id = $3)
+    and ($4::text = '' or model = $4)
+order by request_id desc
+offset $5 limit 1
+`
+
+type UsageBelowParams struct {
+	Floor   ident.UUID
+	Ceiling ident.UUID
+	KeyID   *ident.UUID
+	Model   string
+	Looked  int32
+}
+
+// The id below the given number of newer records. An index alone finds it.
+func (q *Queries) UsageBelow(ctx context.Context, arg UsageBelowParams) (ident.UUID, error) {
+	row := q.db.QueryRow(ctx, usageBelow,
+		arg.Floor,
+		arg.Ceiling,
+		arg.KeyID,
+		arg.Model,
+		arg.Looked,
+	)
+	var request_id ident.UUID
+	err := row.Scan(&request_id)
+	return request_id, err
 }

@@ -29,8 +29,6 @@ func (s *Store) Export(ctx context.Context, query usage.ExportQuery) ([]usage.Re
 }
 
 // export reads with the most selective index.
-//
-//nolint:dupl // list has the opposite order, which SQL cannot take as a parameter
 func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
 	limit := int32(query.Limit)
 	switch {

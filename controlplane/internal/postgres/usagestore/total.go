@@ -30,23 +30,8 @@ func (s *Store) Totals(ctx context.Context, query usage.TotalQuery) ([]usage.Tot
 		}
 		query.AccountID = account.ID(owner)
 	}
-	totals, err := ReadTotals(ctx, sqlcgen.New(customPlans{s.db.Pool()}), &query)
+	totals, err := ReadTotals(ctx, s.db.PlannedQueries(), &query)
 	return totals, postgres.Translate("read usage totals", err)
-}
-
-// customPlans makes Postgres plan each query for its values. A generic plan assumes
-// short periods and rare models, and reads everything by an index.
-type customPlans struct{ sqlcgen.DBTX }
-
-// Query implements sqlcgen.DBTX.
-func (p customPlans) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	rows, err := p.DBTX.Query(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
-	return rows, err
-}
-
-// QueryRow implements sqlcgen.DBTX.
-func (p customPlans) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return p.DBTX.QueryRow(ctx, sql, append([]any{pgx.QueryExecModeDescribeExec}, args...)...)
 }
 
 // ReadTotals reads the roll-up with the fewest rows for the query.

@@ -10,7 +10,6 @@ import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
-	"modelgateway/controlplane/internal/postgres/pgconv"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/shared/event"
@@ -20,10 +19,15 @@ import (
 )
 
 // Store reads usage records and roll-ups; it implements usage.Store.
-type Store struct{ db *postgres.DB }
+type Store struct {
+	db *postgres.DB
+	// A list whose filters have no index compares records with them: first a few, then more, and at most maxCompared for
+	// a page. The records of a key, an account or a model are in as many pages of the table, so at most maxScattered.
+	firstCompared, maxCompared, maxScattered int
+}
 
 // New returns a store that uses db.
-func New(db *postgres.DB) *Store { return &Store{db} }
+func New(db *postgres.DB) *Store { return &Store{db, 2_000, 200_000, 20_000} }
 
 // Get implements usage.Store.
 func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, error) {
@@ -46,44 +50,6 @@ func (s *Store) Sheet(ctx context.Context, version int64) (price.Sheet, error) {
 	}
 	sheet.Version = version
 	return sheet, nil
-}
-
-// List implements usage.Store.
-func (s *Store) List(ctx context.Context, query usage.Query) ([]usage.Record, error) {
-	floor, ceiling := pgconv.LowestID(query.From), pgconv.HighestID
-	if !query.To.IsZero() {
-		ceiling = pgconv.LowestID(query.To)
-	}
-	if before := ident.UUID(query.Before); !before.IsZero() && string(before[:]) < string(ceiling[:]) {
-		ceiling = before
-	}
-	rows, err := s.list(ctx, query, floor, ceiling)
-	if err != nil {
-		return nil, postgres.Translate("list usage", err)
-	}
-	return toRecords(rows)
-}
-
-// list reads with the most selective index.
-//
-//nolint:dupl // export has the opposite order, which SQL cannot take as a parameter
-func (s *Store) list(ctx context.Context, query usage.Query, floor, ceiling ident.UUID) ([]sqlcgen.UsageRecord, error) {
-	limit := int32(query.Limit)
-	switch {
-	case query.KeyID != key.ID{}:
-		return s.db.Queries().ListKeyUsage(ctx, sqlcgen.ListKeyUsageParams{
-			KeyID: ident.UUID(query.KeyID), AccountID: accountOrNil(query.AccountID),
-			Floor: floor, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
-		})
-	case query.AccountID != account.ID{}:
-		return s.db.Queries().ListAccountUsage(ctx, sqlcgen.ListAccountUsageParams{
-			AccountID: ident.UUID(query.AccountID), Floor: floor, Ceiling: ceiling, Model: query.Model, RowLimit: limit,
-		})
-	case query.Model != "":
-		return s.db.Queries().ListModelUsage(ctx, sqlcgen.ListModelUsageParams{Model: query.Model, Floor: floor, Ceiling: ceiling, RowLimit: limit})
-	default:
-		return s.db.Queries().ListUsage(ctx, sqlcgen.ListUsageParams{Floor: floor, Ceiling: ceiling, RowLimit: limit})
-	}
 }
 
 func accountOrNil(id account.ID) *ident.UUID {

@@ -1,0 +1,178 @@
+package usagestore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgconv"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+)
+
+// List implements usage.Store.
+func (s *Store) List(ctx context.Context, query usage.Query) (usage.Page, error) {
+	list := reader{s, s.db.PlannedQueries(), &query}
+	page, err := list.page(ctx)
+	return page, postgres.Translate("list usage", err)
+}
+
+// reader reads one page.
+type reader struct {
+	store *Store
+	q     *sqlcgen.Queries
+	query *usage.Query
+}
+
+func (r reader) page(ctx context.Context) (usage.Page, error) {
+	floor, ceiling := bounds(r.query)
+	if !r.compares() {
+		rows, err := r.rows(ctx, floor, ceiling, r.query.Limit)
+		if err != nil {
+			return usage.Page{}, err
+		}
+		records, err := toRecords(rows)
+		return usage.Page{Records: records}, err
+	}
+	var rows []sqlcgen.UsageRecord
+	var resume ident.UUID
+	most := r.store.maxCompared
+	if q := r.query; q.KeyID != (key.ID{}) || q.AccountID != (account.ID{}) || q.Model != "" {
+		most = r.store.maxScattered
+	}
+	for compared, next := 0, r.store.firstCompared; ; next = min(next*9, most-compared) {
+		end, more, err := r.below(ctx, floor, ceiling, next)
+		if err != nil {
+			return usage.Page{}, err
+		}
+		if !more {
+			end = floor
+		}
+		found, err := r.rows(ctx, end, ceiling, r.query.Limit-len(rows))
+		if err != nil {
+			return usage.Page{}, err
+		}
+		if rows = append(rows, found...); len(rows) == r.query.Limit || !more {
+			break
+		}
+		if compared, ceiling = compared+next, end; compared == most {
+			resume = end
+			break
+		}
+	}
+	records, err := toRecords(rows)
+	return usage.Page{Records: records, Resume: usage.RequestID(resume)}, err
+}
+
+// bounds returns the range of ids of a query: floor ≤ id < ceiling.
+func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
+	floor, ceiling = pgconv.LowestID(query.From), pgconv.HighestID
+	if lowest := ident.UUID(query.Lowest); string(lowest[:]) > string(floor[:]) {
+		floor = lowest
+	}
+	lower := func(bound ident.UUID) {
+		if string(bound[:]) < string(ceiling[:]) {
+			ceiling = bound
+		}
+	}
+	if !query.To.IsZero() {
+		lower(pgconv.LowestID(query.To))
+	}
+	if highest := ident.UUID(query.Highest); !highest.IsZero() {
+		lower(after(highest))
+	}
+	if before := ident.UUID(query.Before); !before.IsZero() {
+		lower(before)
+	}
+	return floor, ceiling
+}
+
+// compares reports whether a filter has no index, so that records that do not match are read.
+func (r reader) compares() bool {
+	q := r.query
+	owned := q.KeyID != key.ID{} || q.AccountID != account.ID{}
+	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated)
+	filters := 0
+	for _, set := range []bool{
+		owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "", q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
+	} {
+		if set {
+			filters++
+		}
+	}
+	return filters > 1 || filters == 1 && (owned || q.Model != "" || !rare)
+}
+
+// rows reads the newest records of a range of ids.
+func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) ([]sqlcgen.UsageRecord, error) {
+	q := r.query
+	p := sqlcgen.ListUsageParams{
+		Floor: floor, Ceiling: ceiling, KeyID: keyOrNil(q.KeyID), AccountID: accountOrNil(q.AccountID), Model: q.Model, Status: string(q.Status),
+		Provider: q.Provider, Route: q.Route, Format: q.Format, AnyStream: q.Stream == nil, Stream: pgconv.Deref(q.Stream),
+		AnyEstimated: q.Estimated == nil, Estimated: pgconv.Deref(q.Estimated), MinCost: int64(q.MinCost),
+		RowLimit: int32(limit),
+	}
+	if p.KeyID != nil || p.AccountID == nil {
+		return r.q.ListUsage(ctx, p)
+	}
+	return r.q.ListAccountUsage(ctx, sqlcgen.ListAccountUsageParams{
+		Floor: p.Floor, Ceiling: p.Ceiling, AccountID: *p.AccountID, Model: p.Model, Status: p.Status, Provider: p.Provider, Route: p.Route,
+		Format: p.Format, AnyStream: p.AnyStream, Stream: p.Stream, AnyEstimated: p.AnyEstimated, Estimated: p.Estimated, MinCost: p.MinCost, RowLimit: p.RowLimit,
+	})
+}
+
+// below returns an id that at most the given number of records of the range are not below. more is false if the range
+// ends earlier.
+func (r reader) below(ctx context.Context, floor, ceiling ident.UUID, compared int) (id ident.UUID, more bool, err error) {
+	q := r.query
+	if owner := accountOrNil(q.AccountID); owner != nil && q.KeyID == (key.ID{}) {
+		id, err = r.belowOfAccount(ctx, *owner, floor, ceiling, compared)
+	} else {
+		p := sqlcgen.UsageBelowParams{Floor: floor, Ceiling: ceiling, KeyID: keyOrNil(q.KeyID), Looked: int32(compared)}
+		if p.KeyID == nil {
+			p.Model = q.Model
+		}
+		id, err = r.q.UsageBelow(ctx, p)
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ident.UUID{}, false, nil
+	}
+	return id, err == nil, err
+}
+
+// belowOfAccount is below for the records of an account. Each of its keys has the same share of the number.
+func (r reader) belowOfAccount(ctx context.Context, owner, floor, ceiling ident.UUID, compared int) (ident.UUID, error) {
+	keys, err := r.q.CountKeys(ctx, owner)
+	if err != nil {
+		return ident.UUID{}, err
+	}
+	share := max(1, int64(compared)/max(1, keys))
+	return r.q.AccountUsageBelow(ctx, sqlcgen.AccountUsageBelowParams{AccountID: owner, Floor: floor, Ceiling: ceiling, OfKey: int32(share)})
+}
+
+func keyOrNil(id key.ID) *ident.UUID {
+	if id == (key.ID{}) {
+		return nil
+	}
+	u := ident.UUID(id)
+	return &u
+}
+
+// after returns the id above another one; the highest for the highest.
+func after(u ident.UUID) ident.UUID {
+	if u == pgconv.HighestID {
+		return u
+	}
+	for i := len(u) - 1; i >= 0; i-- {
+		if u[i]++; u[i] != 0 {
+			break
+		}
+	}
+	return u
+}
