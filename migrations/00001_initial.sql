@@ -160,6 +160,9 @@ create table key_changes (
     created_at timestamptz not null default clock_timestamp()
 );
 
+-- Revocations are kept for ever: what is old enough to be deleted is found without them.
+create index key_changes_removable on key_changes (revision) where kind <> 'key_revoked';
+
 ---- pools, proxy sessions and leases (see shared/lease)
 
 create table pools (

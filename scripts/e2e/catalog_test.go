@@ -29,6 +29,26 @@ func TestCatalogOverridesParameters(t *testing.T) {
 	}
 }
 
+// The addresses of some providers name the operator's account there: the catalog can ask for the images themselves.
+func TestCatalogCanAskForImagesInPlaceOfAddresses(t *testing.T) {
+	a := newAPI(t)
+	for _, tt := range []struct {
+		params map[string]any
+		member string
+	}{
+		{nil, "url"},
+		{map[string]any{"images": map[string]any{"response_format": map[string]any{"policy": "force", "value": "b64_json"}}}, "b64_json"},
+	} {
+		model := a.Model(t, rig.Model{Type: "image", Formats: []string{"images"}, Params: tt.params})
+		answer := a.ok(t, images.path, images.with(model, "response_format", "url"))
+		for _, member := range []string{"url", "b64_json"} {
+			if got := strings.Contains(string(answer.Body), `"`+member+`":"`); got != (member == tt.member) {
+				t.Errorf("%v: got %.200s", tt.params, answer.Body)
+			}
+		}
+	}
+}
+
 // A long input is charged at the price of its tier.
 func TestPriceTiers(t *testing.T) {
 	a := newAPI(t)

@@ -118,7 +118,9 @@ func (b *Bus) RevokedKeys(ctx context.Context) ([]apikey.Hash, error) {
 		}
 		hash, err := hex.DecodeString(text)
 		if err != nil || len(hash) != len(apikey.Hash{}) {
-			return nil, fmt.Errorf("bus: bucket %s has a malformed revocation", subject.RecoveryBucket)
+			// NATS sends its replies to any subject that a request names, so a stolen proxy can put an entry here.
+			b.log.ErrorContext(ctx, "a revocation in the recovery bucket is malformed and is ignored", "bucket", subject.RecoveryBucket)
+			continue
 		}
 		revoked = append(revoked, apikey.Hash(hash))
 	}

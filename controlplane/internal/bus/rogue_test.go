@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/rollback"
@@ -276,5 +278,39 @@ func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
 	}
 	if got, _, err := b.Membership(t.Context()); err == nil {
 		t.Errorf("the acknowledgement was read as the membership %+v", got)
+	}
+}
+
+// A name that is no hash must not keep control planes from the revocations beside it when Postgres has lost commits.
+func TestForeignEntryInTheRecoveryBucketHidesNoRevocation(t *testing.T) {
+	t.Parallel()
+	p := newEnvWith(t, "rogue")
+	b := p.connectReplica(new(streamCounter))
+	hash := apikey.Hash{1, 2, 3}
+	if err := b.RecordRevocation(t.Context(), wire.KeyChange{KeyHash: hash}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(p.server.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := p.connectRogue(natsuser.NameOf("rogue"))
+	if err := r.PublishRequest(subject.Usage("rogue", 1), "$KV."+subject.RecoveryBucket+"."+subject.RecoveryRevoked+"x", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for { // until the acknowledgement is an entry
+		bucket, err := js.KeyValue(t.Context(), subject.RecoveryBucket)
+		if err == nil {
+			_, err = bucket.Get(t.Context(), subject.RecoveryRevoked+"x")
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if got, err := b.RevokedKeys(t.Context()); err != nil || !slices.Equal(got, []apikey.Hash{hash}) {
+		t.Errorf("got %v, %v; want the revoked key", got, err)
 	}
 }

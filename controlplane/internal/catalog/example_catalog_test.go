@@ -41,7 +41,7 @@ func TestExampleCatalogsAreValidAndShowOverrides(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"enable_thinking", "thinking", "chat_template_kwargs", "reasoning", "top_k", "plugins"} {
+	for _, name := range []string{"enable_thinking", "thinking", "chat_template_kwargs", "reasoning", "top_k", "plugins", "response_format"} {
 		if !shown[name] {
 			t.Errorf("no example shows an override of %s", name)
 		}

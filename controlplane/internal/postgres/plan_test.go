@@ -72,6 +72,34 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 	}
 }
 
+// Revocations are kept for ever: the deletion of old changes does not read them each time.
+func TestDeletionOfOldChangesReadsNoRevocations(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	c := w.customer(100, unlimited, 5)
+	w.exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
+		select 100 + n, 99 + n, 'key_revoked', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 5000) n`, c.key, c.account)
+	w.exec(`insert into key_changes (revision, previous_revision, kind, key_id, account_id, created_at)
+		select 6000 + n, 5999 + n, 'key_updated', $1, $2, clock_timestamp() - interval '9 days' from generate_series(1, 3) n`, c.key, c.account)
+	w.exec("analyze key_changes")
+	tx, err := w.sql.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	deleted, err := sqlcgen.New(tx).RemoveKeyChanges(t.Context(), sqlcgen.RemoveKeyChangesParams{AgeSeconds: 3600, MaxRows: 100})
+	if err != nil || deleted != 2 {
+		t.Fatalf("deleted %d, %v; want 2", deleted, err)
+	}
+	var read int
+	if err := tx.QueryRow(t.Context(), "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'key_changes'").Scan(&read); err != nil {
+		t.Fatal(err)
+	}
+	if read > 100 {
+		t.Errorf("%d rows were read to delete %d", read, deleted)
+	}
+}
+
 // wholeReads counts the scans by this connection of tables that grow with the number of
 // accounts.
 func wholeReads(t *testing.T, tx pgx.Tx) (n int) {

@@ -162,9 +162,16 @@ func TestServerIsVerifiedUnlessTheModeIsChosen(t *testing.T) {
 		url, env string
 		opens    bool
 	}{
-		{base, "", false}, {base + "?sslmode=", "", false}, {base + "?application_name=x", "", false}, {dsn, "", false},
-		{base, "require", false}, {base, "disable", true}, {dsn, "disable", true},
-		{base + "?sslmode=disable", "", true}, {base + "?application_name=x&sslmode=disable", "verify-full", true}, {dsn + " sslmode = disable", "", true},
+		{base, "", false},
+		{base + "?sslmode=", "", false},
+		{base + "?application_name=x", "", false},
+		{dsn, "", false},
+		{base, "require", false},
+		{base, "disable", true},
+		{dsn, "disable", true},
+		{base + "?sslmode=disable", "", true},
+		{base + "?application_name=x&sslmode=disable", "verify-full", true},
+		{dsn + " sslmode = disable", "", true},
 	} {
 		t.Setenv("PGSSLMODE", tt.env)
 		db, err := postgres.Open(t.Context(), postgres.Config{URL: tt.url})
