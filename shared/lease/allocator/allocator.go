@@ -168,6 +168,37 @@ func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (wors
 	return worst, preventable
 }
 
+// exceedsTotals reports whether a request that is granted in full would exceed what a pool or a lease can hold. A need that
+// a limited pool refuses anyway does not count.
+func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {
+	sum := map[wire.PoolID]int64{}
+	for _, needs := range request.Needs {
+		for _, n := range needs {
+			p := a.Pools[n.Pool]
+			if p == nil || n.Amount <= 0 || (!p.Unlimited && n.Amount > p.Free) {
+				continue
+			}
+			if n.Amount > maxOutstanding-sum[n.Pool] {
+				return true
+			}
+			sum[n.Pool] += n.Amount
+		}
+	}
+	for pool, amount := range sum {
+		p, granted := a.Pools[pool], int64(0)
+		if !p.Unlimited {
+			amount = min(amount, p.Free)
+		}
+		if l := a.Leases[LeaseKey{pool, request.Session}]; l != nil {
+			granted = l.Granted
+		}
+		if !mayGrant(p, granted, amount) {
+			return true
+		}
+	}
+	return false
+}
+
 var rank = map[wire.RefusalReason]int{wire.KeyLimitSpent: 0, wire.BalanceSpent: 1, wire.NoSlot: 2, wire.KeyLimitReserved: 3, wire.BalanceReserved: 4}
 
 func (a *Allocator) refusal(n wire.Need, taken int64) wire.Decision {

@@ -89,8 +89,8 @@ func (b *Batch) believed(record *session.Record, account string, reports []wire.
 		if l := b.Allocator.Leases[LeaseKey{v.Pool, record.ID}]; l != nil {
 			granted = l.Granted
 		}
-		if mayKnowMore {
-			granted = max(granted, v.GrantedSeen)
+		if mayKnowMore && p != nil && v.GrantedSeen > granted && mayGrant(p, granted, v.GrantedSeen-granted) {
+			granted = v.GrantedSeen
 		}
 		if p != nil && p.Account == account && v.GrantedSeen <= granted && v.Returned <= granted {
 			believed = append(believed, v)
@@ -132,7 +132,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 		return &last.Response, false
 	case !record.MayAdmit():
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Fenced}, false
-	case b.Recovering || !b.ownsPools(request):
+	case b.Recovering || !b.ownsPools(request) || b.Allocator.exceedsTotals(request):
 		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
 	applyPolicy(b)

@@ -101,6 +101,19 @@ func coverOverrun(p *Pool, l *Lease) {
 	}
 }
 
+// maxOutstanding bounds the outstanding units of a pool, and maxGranted all units that a session was ever granted of a
+// pool: 2 and 4 billion currency units. A faulty proxy that asks for more and more would otherwise make the numbers
+// overflow: those of a pool without a limit, or of any pool whose units it returns each time.
+const (
+	maxOutstanding = 1 << 61
+	maxGranted     = 1 << 62
+)
+
+// mayGrant reports whether an amount on top of the units that a session was granted keeps within both bounds.
+func mayGrant(p *Pool, granted, amount int64) bool {
+	return amount <= maxOutstanding-p.Outstanding() && amount <= maxGranted-granted
+}
+
 // restoreGrants repeats the grants that a session has seen and Postgres has
 // lost.
 func restoreGrants(p *Pool, l *Lease, seen int64) {
