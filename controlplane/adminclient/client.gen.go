@@ -235,6 +235,22 @@ const (
 	ScopeRead       Scope = "read"
 )
 
+// Defines values for ShortPool.
+const (
+	ShortPoolBalance   ShortPool = "balance"
+	ShortPoolKeyLimit  ShortPool = "key_limit"
+	ShortPoolSlots     ShortPool = "slots"
+	ShortPoolVideoJobs ShortPool = "video_jobs"
+)
+
+// Defines values for TailEventType.
+const (
+	TailEventTypeCoverage TailEventType = "coverage"
+	TailEventTypeDropped  TailEventType = "dropped"
+	TailEventTypeEnd      TailEventType = "end"
+	TailEventTypeRequest  TailEventType = "request"
+)
+
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
@@ -1713,6 +1729,12 @@ type Proxy struct {
 // ProxyState A closed session is listed while it has left unsettled usage.
 type ProxyState string
 
+// Quantiles Milliseconds, estimated from buckets; absent if nothing was observed.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+}
+
 // QuarantineDismissal defines model for QuarantineDismissal.
 type QuarantineDismissal struct {
 	Reason string `json:"reason"`
@@ -1829,6 +1851,51 @@ type RefusedCredential struct {
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
 type RefusedCredentialReason string
 
+// RequestLine defines model for RequestLine.
+type RequestLine struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// At Its end, by the clock of the proxy.
+	At time.Time `json:"at"`
+
+	// Attempts Calls of providers.
+	Attempts int `json:"attempts"`
+
+	// Code The error code.
+	Code *string `json:"code,omitempty"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost       *Money `json:"cost,omitempty"`
+	DurationUs int64  `json:"duration_us"`
+
+	// End Why a stream ended.
+	End         *string `json:"end,omitempty"`
+	Endpoint    *string `json:"endpoint,omitempty"`
+	FirstByteUs *int64  `json:"first_byte_us,omitempty"`
+	InputTokens *int64  `json:"input_tokens,omitempty"`
+	KeyID       *string `json:"key_id,omitempty"`
+	Method      string  `json:"method"`
+	Model       *string `json:"model,omitempty"`
+
+	// Outcome completed, failed, client_gone or refused.
+	Outcome      string  `json:"outcome"`
+	OutputTokens *int64  `json:"output_tokens,omitempty"`
+	ProviderID   *string `json:"provider_id,omitempty"`
+	Proxy        string  `json:"proxy"`
+	RequestID    string  `json:"request_id"`
+	RouteID      *string `json:"route_id,omitempty"`
+
+	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+	Short  *Short `json:"short,omitempty"`
+	Status int    `json:"status"`
+	Stream bool   `json:"stream"`
+
+	// UpstreamUs Time spent waiting for providers.
+	UpstreamUs *int64 `json:"upstream_us,omitempty"`
+}
+
 // Revocation defines model for Revocation.
 type Revocation struct {
 	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
@@ -1873,6 +1940,25 @@ type Settings struct {
 	// ImageInputTokens Estimated tokens of an image in a prompt; 0 means the default.
 	ImageInputTokens *int64 `json:"image_input_tokens,omitempty"`
 }
+
+// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+type Short struct {
+	// Available What the pool had left.
+	Available string    `json:"available"`
+	Pool      ShortPool `json:"pool"`
+
+	// Reason Why it was short, such as balance_spent, or balance_reserved by running requests.
+	Reason string `json:"reason"`
+
+	// Reserved What running requests or open video jobs had reserved.
+	Reserved string `json:"reserved"`
+
+	// Wanted What the request needed; 0 for a video, of which only the whole is known.
+	Wanted string `json:"wanted"`
+}
+
+// ShortPool defines model for Short.Pool.
+type ShortPool string
 
 // Statement defines model for Statement.
 type Statement struct {
@@ -1924,6 +2010,23 @@ type Statement struct {
 	UsageLines []UsageTotal `json:"usage_lines"`
 }
 
+// TailEvent defines model for TailEvent.
+type TailEvent struct {
+	// Dropped How many lines were left out since the last event.
+	Dropped *int64 `json:"dropped,omitempty"`
+
+	// Heard The number of proxies that the lines come from.
+	Heard   *int         `json:"heard,omitempty"`
+	Request *RequestLine `json:"request,omitempty"`
+
+	// Silent The number of proxies whose requests are missing.
+	Silent *int          `json:"silent,omitempty"`
+	Type   TailEventType `json:"type"`
+}
+
+// TailEventType defines model for TailEvent.Type.
+type TailEventType string
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -1959,6 +2062,100 @@ type TokenCreate struct {
 type TokenList struct {
 	Data       []Token `json:"data"`
 	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// Traffic defines model for Traffic.
+type Traffic struct {
+	At time.Time `json:"at"`
+
+	// Current What the heard proxies do now; absent if no proxy is heard.
+	Current *TrafficFigures `json:"current,omitempty"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard int `json:"heard"`
+
+	// History The last 15 minutes in periods of ten seconds, oldest first.
+	History []TrafficPoint `json:"history"`
+	Proxies []TrafficProxy `json:"proxies"`
+
+	// Silent The number of proxies that have a session but have not reported for six seconds. What they do is unknown.
+	Silent int `json:"silent"`
+
+	// WindowSeconds The time that the rates are of.
+	WindowSeconds int `json:"window_seconds"`
+}
+
+// TrafficFigures What the heard proxies do now; absent if no proxy is heard.
+type TrafficFigures struct {
+	// Attempts Calls of providers per second by outcome: ok, or the error class.
+	Attempts map[string]float64 `json:"attempts"`
+
+	// ChargedPerMinute What requests were charged that ended in the last minute, as the proxies report it; the ledger has the exact amounts.
+	ChargedPerMinute Money `json:"charged_per_minute"`
+
+	// DurationMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	DurationMS *Quantiles `json:"duration_ms,omitempty"`
+
+	// InFlight Requests that are handled now by endpoint.
+	InFlight map[string]int64 `json:"in_flight"`
+
+	// Refusals Refused requests per second by error code.
+	Refusals map[string]float64 `json:"refusals"`
+	Requests []TrafficRate      `json:"requests"`
+
+	// Tokens Tokens per second by kind: input, cached_input, cache_write and output.
+	Tokens map[string]float64 `json:"tokens"`
+
+	// TtftMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	TtftMS *Quantiles `json:"ttft_ms,omitempty"`
+}
+
+// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy was heard.
+type TrafficPoint struct {
+	// At The beginning.
+	At time.Time `json:"at"`
+
+	// Failed Those with the outcome failed.
+	Failed *float64 `json:"failed,omitempty"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard    int    `json:"heard"`
+	InFlight *int64 `json:"in_flight,omitempty"`
+
+	// Refused Those with the outcome refused.
+	Refused  *float64 `json:"refused,omitempty"`
+	Requests *float64 `json:"requests,omitempty"`
+
+	// TtftP95Ms Absent if no stream began.
+	TtftP95Ms *float64 `json:"ttft_p95_ms,omitempty"`
+}
+
+// TrafficProxy The figures of a silent proxy are left out, because they are unknown.
+type TrafficProxy struct {
+	Draining bool `json:"draining"`
+
+	// HeardAt When it was heard last; absent if it never was.
+	HeardAt  *time.Time `json:"heard_at,omitempty"`
+	InFlight *int64     `json:"in_flight,omitempty"`
+	Name     string     `json:"name"`
+
+	// Session Absent if the proxy has no session.
+	Session       *int64 `json:"session,omitempty"`
+	Silent        bool   `json:"silent"`
+	SpoolBytes    *int64 `json:"spool_bytes,omitempty"`
+	SpoolCapacity *int64 `json:"spool_capacity,omitempty"`
+	SpoolMaxBytes *int64 `json:"spool_max_bytes,omitempty"`
+	SpoolUsed     *int64 `json:"spool_used,omitempty"`
+}
+
+// TrafficRate defines model for TrafficRate.
+type TrafficRate struct {
+	// Endpoint `none` for paths that do not exist.
+	Endpoint  string  `json:"endpoint"`
+	PerSecond float64 `json:"per_second"`
+
+	// StatusClass The first digit of the status.
+	StatusClass int `json:"status_class"`
 }
 
 // Transaction defines model for Transaction.
@@ -2899,6 +3096,28 @@ type ReleaseQuarantinedParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// TailRequestsParams defines parameters for TailRequests.
+type TailRequestsParams struct {
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only with this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only for this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Route Only those whose last attempt was on this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// StatusClass The first digit of the status: 2, 4 or 5.
+	StatusClass *int `form:"status_class,omitempty" json:"status_class,omitempty"`
+
+	// Code Only with this error code, such as insufficient_quota.
+	Code   *string `form:"code,omitempty" json:"code,omitempty"`
+	Accept *string `json:"Accept,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -2926,6 +3145,11 @@ type ListTokensParams struct {
 type CreateTokenParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// StreamTrafficParams defines parameters for StreamTraffic.
+type StreamTrafficParams struct {
+	Accept *string `json:"Accept,omitempty"`
 }
 
 // ListUsageParams defines parameters for ListUsage.
@@ -3831,6 +4055,21 @@ func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID Quarantine
 	}, options)
 }
 
+// TailRequests: Watch requests as they end
+//
+// One line for each finished or refused request that matches all given filters, as the access log has it, for 15 minutes at most:
+// as lines of JSON, or as server-sent events if `Accept` is `text/event-stream`. The name of an event is its `type`: `request`;
+// `dropped`, with the number of lines that were left out because there were more than 200 in a second; `coverage`, every five
+// seconds, with the number of proxies that are heard and silent; and `end`. At most 5 tails are open at each control plane.
+// The stream ends at once when the control plane stops; connect again.
+//
+// GET /admin/v1/requests/tail
+func (c *Client) TailRequests(ctx context.Context, params *TailRequestsParams, options ...CallOption) (*Export, error) {
+	return export(ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/requests/tail", params: params,
+	}, options)
+}
+
 // GetSettings: Get the system-wide settings
 //
 // GET /admin/v1/settings
@@ -3875,6 +4114,31 @@ func (c *Client) CreateToken(ctx context.Context, params *CreateTokenParams, bod
 func (c *Client) RevokeToken(ctx context.Context, tokenID string, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
 		method: http.MethodDelete, path: "/admin/v1/tokens/{token_id}", ids: []any{tokenID},
+	}, options)
+}
+
+// GetTraffic: Show what the proxies do now
+//
+// Rates are of the last `window_seconds`, from reports that each proxy sends every two seconds; `history` has the last 15 minutes.
+// A figure that no proxy has reported is left out, and is not zero: `heard` and `silent` count the proxies that have reported in
+// the last six seconds, and those that should have. Each control plane answers from its own memory, without the database.
+//
+// GET /admin/v1/traffic
+func (c *Client) GetTraffic(ctx context.Context, options ...CallOption) (*Response[Traffic], error) {
+	return do[Traffic](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/traffic",
+	}, options)
+}
+
+// StreamTraffic: Watch what the proxies do
+//
+// The answer of getTraffic every two seconds, for 15 minutes at most: as lines of JSON, or as server-sent events with the name
+// `traffic` if `Accept` is `text/event-stream`. The stream ends at once when the control plane stops; connect again.
+//
+// GET /admin/v1/traffic/stream
+func (c *Client) StreamTraffic(ctx context.Context, params *StreamTrafficParams, options ...CallOption) (*Export, error) {
+	return export(ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/traffic/stream", params: params,
 	}, options)
 }
 

@@ -106,7 +106,9 @@ type Report struct {
 	Session wire.SessionID `json:"session,omitempty"`
 	// UptimeMS is the time since the process started, in milliseconds.
 	UptimeMS int64 `json:"uptime_ms"`
-	Draining bool  `json:"draining,omitempty"`
+	// Partial means that not all totals fit: others follow with the next reports.
+	Partial  bool `json:"partial,omitempty"`
+	Draining bool `json:"draining,omitempty"`
 	// Last means that the process ends and sends no further report.
 	Last bool `json:"last,omitempty"`
 	// InFlight has the requests that are handled now, by endpoint.

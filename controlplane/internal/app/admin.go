@@ -38,6 +38,7 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/videojob"
@@ -187,7 +188,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		return err
 	}
 	fleets := fleetstore.New(a.adminDB)
-	jobs.every("fleet_metrics", 15*time.Second, fleet.NewMetrics(fleets, a.registry).Update)
+	a.watchFleet(fleets, jobs)
 	accounts := accountstore.New(a.adminDB)
 	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
 	a.components.Add("jobs",
@@ -206,6 +207,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
+		Traffic:   a.traffic, Tails: traffic.NewTails(a.bus, a.log, nil), Stopping: a.stopping,
 	})
 	if err != nil {
 		return err
@@ -213,7 +215,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if handler, err = a.withConsole(handler, tokens, jobs); err != nil {
 		return err
 	}
-	a.adminAddr, err = a.listen(ctx, "admin", a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
+	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
 }
 

@@ -26,6 +26,7 @@ import (
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/recovery"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
@@ -37,7 +38,10 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	level := new(slog.LevelVar)
 	level.Set(cfg.Log.Level)
 	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
-	a := &app{cfg: cfg, log: log, level: level, version: version, registry: newRegistry(version), failed: make(chan error, 1)}
+	a := &app{
+		cfg: cfg, log: log, level: level, version: version, registry: newRegistry(version), failed: make(chan error, 1),
+		stopping: make(chan struct{}), traffic: traffic.NewLive(nil),
+	}
 	a.components.Log = log
 	defer a.close()
 	if err := a.build(ctx); err != nil {
@@ -78,6 +82,10 @@ type app struct {
 	started atomic.Bool
 	// failed receives the error of a component that cannot continue.
 	failed chan error
+	// stopping is closed when the admin listener stops.
+	stopping chan struct{}
+	// traffic has what the proxies report.
+	traffic *traffic.Live
 	// closers are called last, in reverse order.
 	closers            []func()
 	adminAddr, opsAddr string
@@ -134,6 +142,9 @@ func (a *app) buildOps(ctx context.Context) error {
 	return err
 }
 
+// adminListener is the name of the listener whose streams end when it stops.
+const adminListener = "admin"
+
 // listen opens the address immediately, so that an address in use is reported before anything
 // starts, and adds the server as a component.
 func (a *app) listen(ctx context.Context, name, addr string, files certfile.Files, handler http.Handler) (string, error) {
@@ -150,6 +161,9 @@ func (a *app) listen(ctx context.Context, name, addr string, files certfile.File
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelWarn),
+	}
+	if name == adminListener {
+		server.RegisterOnShutdown(func() { close(a.stopping) })
 	}
 	served := make(chan struct{})
 	a.components.Add(name,

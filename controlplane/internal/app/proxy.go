@@ -58,6 +58,9 @@ func (a *app) buildProxySide(context.Context) error {
 			if err := b.ServeVideos(videos); err != nil {
 				return err
 			}
+			if err := b.ServeTraffic(a.traffic.Receive); err != nil {
+				return err
+			}
 			b.ConsumeUsage(settler, a.registry)
 			return nil
 		},

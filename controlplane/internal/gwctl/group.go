@@ -37,7 +37,9 @@ var sections = []section{
 		"usage", "usage-months", "usage-totals",
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
-	{"operations", "Operations:", []string{"deliveries", "diagnosis", "doctor", "maintenance", "nats-permissions", "proxies", "quarantine", "system", "video-jobs", "webhooks"}},
+	{"operations", "Operations:", []string{
+		"deliveries", "diagnosis", "doctor", "maintenance", "nats-permissions", "proxies", "quarantine", "refusals", "requests", "system", "traffic", "video-jobs", "webhooks",
+	}},
 	{"security", "Security:", []string{"audit", "hash-only-keys", "identity", "master-key", "pepper", "tokens"}},
 	{"tool", "This tool:", []string{"completion", "context", "help", "version"}},
 }

@@ -39,8 +39,8 @@ var replayed = map[string]string{ //nolint:gosec // G101: names of operations, n
 // waits reports whether the operation accepts wait=applied.
 func (o *operation) waits() bool { return slices.Contains(o.query, waitParam) }
 
-// unlimited are the operations whose duration grows with the stored data.
-var unlimited = []string{"exportUsage", "exportLedger", "checkLedger", "checkReceipts"}
+// unlimited are the operations whose duration grows with the stored data, and those that last until somebody ends them.
+var unlimited = []string{"exportUsage", "exportLedger", "checkLedger", "checkReceipts", "streamTraffic", "tailRequests"}
 
 // timeLimit returns how long the operation may take; zero means no limit.
 func (o *operation) timeLimit(id string, limit time.Duration) time.Duration {

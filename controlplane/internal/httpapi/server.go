@@ -32,6 +32,7 @@ import (
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/httpapi/operationsapi"
 	"modelgateway/controlplane/internal/httpapi/problem"
+	"modelgateway/controlplane/internal/httpapi/trafficapi"
 	"modelgateway/controlplane/internal/httpapi/webhookapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -39,6 +40,7 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/controlplane/internal/webhook"
@@ -64,8 +66,12 @@ type Config struct {
 	Webhooks    *webhook.Service
 	Rotations   *rotation.Service
 	Idempotency *idempotency.Service
-	Log         *slog.Logger
-	Registerer  prometheus.Registerer
+	Traffic     *traffic.Live
+	Tails       *traffic.Tails
+	// Stopping is closed when the server stops: streams end at once.
+	Stopping   <-chan struct{}
+	Log        *slog.Logger
+	Registerer prometheus.Registerer
 	// TrustedProxies are the networks whose X-Forwarded-For is believed; empty trusts nobody.
 	TrustedProxies []netip.Prefix
 	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An
@@ -79,6 +85,7 @@ type (
 	billingHandlers    = billingapi.Handlers
 	catalogHandlers    = catalogapi.Handlers
 	operationsHandlers = operationsapi.Handlers
+	trafficHandlers    = trafficapi.Handlers
 	webhookHandlers    = webhookapi.Handlers
 )
 
@@ -88,6 +95,7 @@ type server struct {
 	billingHandlers
 	catalogHandlers
 	operationsHandlers
+	trafficHandlers
 	webhookHandlers
 }
 
@@ -104,6 +112,7 @@ func newServer(cfg *Config) *server {
 		operationsHandlers{
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
 		},
+		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Stopping: cfg.Stopping},
 		webhookHandlers{Webhooks: cfg.Webhooks},
 	}
 }

@@ -48,11 +48,13 @@ import (
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apidoc/apitest"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
@@ -165,6 +167,9 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: b.hooks, Vault: keys}),
 		Idempotency: idempotency.New(idempotencystore.New(b.db), keys),
+		Traffic:     traffic.NewLive(nil),
+		Tails:       traffic.NewTails(&proxies{asked: make(chan pulse.Tail, 100), opened: make(chan func(string, *pulse.Lines), 100)}, log, nil),
+		Stopping:    stopped(),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}
 	for _, set := range others {
@@ -177,6 +182,13 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	b.url = server.URL
 	b.api = b.as(bootstrapToken)
 	return b
+}
+
+// stopped returns a closed channel: streams end after their first event.
+func stopped() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
 }
 
 // loadDocument loads the API document, which every response is checked against.

@@ -92,7 +92,7 @@ func (r *Reporter) report(now time.Time, last bool) (*pulse.Report, []byte, erro
 		Draining: r.cfg.DrainingFunc(), Last: last, InFlight: r.cfg.InFlightFunc(), Spool: r.cfg.SpoolFunc(),
 		Refusals: r.cfg.Refusals.take(now, maxRefusals),
 	}
-	const frame = 64 // the names of the lists
+	const frame = 96 // the names of the lists, and partial
 	r.fill(report, pulse.MaxReport-frame-size(report))
 	data, err := json.Marshal(report)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *Reporter) fill(report *pulse.Report, room int) {
 			}
 		}
 		if room < 0 {
-			r.cursor = at
+			r.cursor, report.Partial = at, true
 			return
 		}
 	}

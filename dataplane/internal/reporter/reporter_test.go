@@ -98,6 +98,9 @@ func TestTotalsThatDoNotFitAreReportedInTurns(t *testing.T) {
 		for _, total := range r.Totals {
 			seen[total.Series] = true
 		}
+		if !r.Partial {
+			t.Errorf("report %d does not say that totals are missing", i)
+		}
 		if s.sizes[i] > pulse.MaxReport || s.sizes[i] < pulse.MaxReport/2 {
 			t.Errorf("report %d has %d bytes; want nearly %d", i, s.sizes[i], pulse.MaxReport)
 		}

@@ -186,6 +186,22 @@ const (
 	ScopeRead       Scope = "read"
 )
 
+// Defines values for ShortPool.
+const (
+	ShortPoolBalance   ShortPool = "balance"
+	ShortPoolKeyLimit  ShortPool = "key_limit"
+	ShortPoolSlots     ShortPool = "slots"
+	ShortPoolVideoJobs ShortPool = "video_jobs"
+)
+
+// Defines values for TailEventType.
+const (
+	TailEventTypeCoverage TailEventType = "coverage"
+	TailEventTypeDropped  TailEventType = "dropped"
+	TailEventTypeEnd      TailEventType = "end"
+	TailEventTypeRequest  TailEventType = "request"
+)
+
 // Defines values for TransactionKind.
 const (
 	TransactionKindCorrection TransactionKind = "correction"
@@ -1308,6 +1324,12 @@ type Proxy struct {
 // ProxyState A closed session is listed while it has left unsettled usage.
 type ProxyState string
 
+// Quantiles Milliseconds, estimated from buckets; absent if nothing was observed.
+type Quantiles struct {
+	P50 float64 `json:"p50"`
+	P95 float64 `json:"p95"`
+}
+
 // QuarantineDismissal defines model for QuarantineDismissal.
 type QuarantineDismissal struct {
 	Reason string `json:"reason"`
@@ -1424,6 +1446,51 @@ type RefusedCredential struct {
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
 type RefusedCredentialReason string
 
+// RequestLine defines model for RequestLine.
+type RequestLine struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// At Its end, by the clock of the proxy.
+	At time.Time `json:"at"`
+
+	// Attempts Calls of providers.
+	Attempts int `json:"attempts"`
+
+	// Code The error code.
+	Code *string `json:"code,omitempty"`
+
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost       *Money `json:"cost,omitempty"`
+	DurationUs int64  `json:"duration_us"`
+
+	// End Why a stream ended.
+	End         *string `json:"end,omitempty"`
+	Endpoint    *string `json:"endpoint,omitempty"`
+	FirstByteUs *int64  `json:"first_byte_us,omitempty"`
+	InputTokens *int64  `json:"input_tokens,omitempty"`
+	KeyID       *string `json:"key_id,omitempty"`
+	Method      string  `json:"method"`
+	Model       *string `json:"model,omitempty"`
+
+	// Outcome completed, failed, client_gone or refused.
+	Outcome      string  `json:"outcome"`
+	OutputTokens *int64  `json:"output_tokens,omitempty"`
+	ProviderID   *string `json:"provider_id,omitempty"`
+	Proxy        string  `json:"proxy"`
+	RequestID    string  `json:"request_id"`
+	RouteID      *string `json:"route_id,omitempty"`
+
+	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+	Short  *Short `json:"short,omitempty"`
+	Status int    `json:"status"`
+	Stream bool   `json:"stream"`
+
+	// UpstreamUs Time spent waiting for providers.
+	UpstreamUs *int64 `json:"upstream_us,omitempty"`
+}
+
 // Revocation defines model for Revocation.
 type Revocation struct {
 	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
@@ -1460,6 +1527,25 @@ type Scope string
 
 // Settings defines model for Settings.
 type Settings = catalog.SettingsEntry
+
+// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+type Short struct {
+	// Available What the pool had left.
+	Available string    `json:"available"`
+	Pool      ShortPool `json:"pool"`
+
+	// Reason Why it was short, such as balance_spent, or balance_reserved by running requests.
+	Reason string `json:"reason"`
+
+	// Reserved What running requests or open video jobs had reserved.
+	Reserved string `json:"reserved"`
+
+	// Wanted What the request needed; 0 for a video, of which only the whole is known.
+	Wanted string `json:"wanted"`
+}
+
+// ShortPool defines model for Short.Pool.
+type ShortPool string
 
 // Statement defines model for Statement.
 type Statement struct {
@@ -1511,6 +1597,23 @@ type Statement struct {
 	UsageLines []UsageTotal `json:"usage_lines"`
 }
 
+// TailEvent defines model for TailEvent.
+type TailEvent struct {
+	// Dropped How many lines were left out since the last event.
+	Dropped *int64 `json:"dropped,omitempty"`
+
+	// Heard The number of proxies that the lines come from.
+	Heard   *int         `json:"heard,omitempty"`
+	Request *RequestLine `json:"request,omitempty"`
+
+	// Silent The number of proxies whose requests are missing.
+	Silent *int          `json:"silent,omitempty"`
+	Type   TailEventType `json:"type"`
+}
+
+// TailEventType defines model for TailEvent.Type.
+type TailEventType string
+
 // Token defines model for Token.
 type Token struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -1546,6 +1649,100 @@ type TokenCreate struct {
 type TokenList struct {
 	Data       []Token `json:"data"`
 	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// Traffic defines model for Traffic.
+type Traffic struct {
+	At time.Time `json:"at"`
+
+	// Current What the heard proxies do now; absent if no proxy is heard.
+	Current *TrafficFigures `json:"current,omitempty"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard int `json:"heard"`
+
+	// History The last 15 minutes in periods of ten seconds, oldest first.
+	History []TrafficPoint `json:"history"`
+	Proxies []TrafficProxy `json:"proxies"`
+
+	// Silent The number of proxies that have a session but have not reported for six seconds. What they do is unknown.
+	Silent int `json:"silent"`
+
+	// WindowSeconds The time that the rates are of.
+	WindowSeconds int `json:"window_seconds"`
+}
+
+// TrafficFigures What the heard proxies do now; absent if no proxy is heard.
+type TrafficFigures struct {
+	// Attempts Calls of providers per second by outcome: ok, or the error class.
+	Attempts map[string]float64 `json:"attempts"`
+
+	// ChargedPerMinute What requests were charged that ended in the last minute, as the proxies report it; the ledger has the exact amounts.
+	ChargedPerMinute Money `json:"charged_per_minute"`
+
+	// DurationMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	DurationMS *Quantiles `json:"duration_ms,omitempty"`
+
+	// InFlight Requests that are handled now by endpoint.
+	InFlight map[string]int64 `json:"in_flight"`
+
+	// Refusals Refused requests per second by error code.
+	Refusals map[string]float64 `json:"refusals"`
+	Requests []TrafficRate      `json:"requests"`
+
+	// Tokens Tokens per second by kind: input, cached_input, cache_write and output.
+	Tokens map[string]float64 `json:"tokens"`
+
+	// TtftMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	TtftMS *Quantiles `json:"ttft_ms,omitempty"`
+}
+
+// TrafficPoint Figures of ten seconds, per second. They are absent if no proxy was heard.
+type TrafficPoint struct {
+	// At The beginning.
+	At time.Time `json:"at"`
+
+	// Failed Those with the outcome failed.
+	Failed *float64 `json:"failed,omitempty"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard    int    `json:"heard"`
+	InFlight *int64 `json:"in_flight,omitempty"`
+
+	// Refused Those with the outcome refused.
+	Refused  *float64 `json:"refused,omitempty"`
+	Requests *float64 `json:"requests,omitempty"`
+
+	// TtftP95Ms Absent if no stream began.
+	TtftP95Ms *float64 `json:"ttft_p95_ms,omitempty"`
+}
+
+// TrafficProxy The figures of a silent proxy are left out, because they are unknown.
+type TrafficProxy struct {
+	Draining bool `json:"draining"`
+
+	// HeardAt When it was heard last; absent if it never was.
+	HeardAt  *time.Time `json:"heard_at,omitempty"`
+	InFlight *int64     `json:"in_flight,omitempty"`
+	Name     string     `json:"name"`
+
+	// Session Absent if the proxy has no session.
+	Session       *int64 `json:"session,omitempty"`
+	Silent        bool   `json:"silent"`
+	SpoolBytes    *int64 `json:"spool_bytes,omitempty"`
+	SpoolCapacity *int64 `json:"spool_capacity,omitempty"`
+	SpoolMaxBytes *int64 `json:"spool_max_bytes,omitempty"`
+	SpoolUsed     *int64 `json:"spool_used,omitempty"`
+}
+
+// TrafficRate defines model for TrafficRate.
+type TrafficRate struct {
+	// Endpoint `none` for paths that do not exist.
+	Endpoint  string  `json:"endpoint"`
+	PerSecond float64 `json:"per_second"`
+
+	// StatusClass The first digit of the status.
+	StatusClass int `json:"status_class"`
 }
 
 // Transaction defines model for Transaction.
@@ -2439,6 +2636,28 @@ type ReleaseQuarantinedParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// TailRequestsParams defines parameters for TailRequests.
+type TailRequestsParams struct {
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only with this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model Only for this model.
+	Model *string `form:"model,omitempty" json:"model,omitempty"`
+
+	// Route Only those whose last attempt was on this route.
+	Route *string `form:"route,omitempty" json:"route,omitempty"`
+
+	// StatusClass The first digit of the status: 2, 4 or 5.
+	StatusClass *int `form:"status_class,omitempty" json:"status_class,omitempty"`
+
+	// Code Only with this error code, such as insufficient_quota.
+	Code   *string `form:"code,omitempty" json:"code,omitempty"`
+	Accept *string `json:"Accept,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -2466,6 +2685,11 @@ type ListTokensParams struct {
 type CreateTokenParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// StreamTrafficParams defines parameters for StreamTraffic.
+type StreamTrafficParams struct {
+	Accept *string `json:"Accept,omitempty"`
 }
 
 // ListUsageParams defines parameters for ListUsage.
@@ -2729,11 +2953,14 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined)
+	e.GET("/admin/v1/requests/tail", h.TailRequests)
 	e.GET("/admin/v1/settings", h.GetSettings)
 	e.PUT("/admin/v1/settings", h.PutSettings)
 	e.GET("/admin/v1/tokens", h.ListTokens)
 	e.POST("/admin/v1/tokens", h.CreateToken)
 	e.DELETE("/admin/v1/tokens/:token_id", h.RevokeToken)
+	e.GET("/admin/v1/traffic", h.GetTraffic)
+	e.GET("/admin/v1/traffic/stream", h.StreamTraffic)
 	e.GET("/admin/v1/usage", h.ListUsage)
 	e.GET("/admin/v1/usage/:request_id", h.GetUsage)
 	e.GET("/admin/v1/usage/export", h.ExportUsage)
@@ -3977,6 +4204,22 @@ func (r ReleaseQuarantined200JSONResponse) VisitReleaseQuarantinedResponse(w htt
 	return writeJSON(w, 200, r)
 }
 
+// TailRequestsRequestObject is the input of TailRequests.
+type TailRequestsRequestObject struct {
+	Params TailRequestsParams
+}
+
+// TailRequestsResponseObject is a successful response of TailRequests.
+type TailRequestsResponseObject interface {
+	VisitTailRequestsResponse(w http.ResponseWriter) error
+}
+
+type TailRequests200TextEventStreamResponse stream
+
+func (r TailRequests200TextEventStreamResponse) VisitTailRequestsResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, "text/event-stream")
+}
+
 // GetSettingsRequestObject is the input of GetSettings.
 type GetSettingsRequestObject struct {
 }
@@ -4057,6 +4300,37 @@ type RevokeToken204Response struct{}
 func (RevokeToken204Response) VisitRevokeTokenResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+// GetTrafficRequestObject is the input of GetTraffic.
+type GetTrafficRequestObject struct {
+}
+
+// GetTrafficResponseObject is a successful response of GetTraffic.
+type GetTrafficResponseObject interface {
+	VisitGetTrafficResponse(w http.ResponseWriter) error
+}
+
+type GetTraffic200JSONResponse Traffic
+
+func (r GetTraffic200JSONResponse) VisitGetTrafficResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// StreamTrafficRequestObject is the input of StreamTraffic.
+type StreamTrafficRequestObject struct {
+	Params StreamTrafficParams
+}
+
+// StreamTrafficResponseObject is a successful response of StreamTraffic.
+type StreamTrafficResponseObject interface {
+	VisitStreamTrafficResponse(w http.ResponseWriter) error
+}
+
+type StreamTraffic200TextEventStreamResponse stream
+
+func (r StreamTraffic200TextEventStreamResponse) VisitStreamTrafficResponse(w http.ResponseWriter) error {
+	return stream(r).write(w, "text/event-stream")
 }
 
 // ListUsageRequestObject is the input of ListUsage.
@@ -4499,6 +4773,8 @@ type StrictServerInterface interface {
 	DismissQuarantined(ctx context.Context, call *Call, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
 	// ReleaseQuarantined Release an event from quarantine and settle it
 	ReleaseQuarantined(ctx context.Context, call *Call, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
+	// TailRequests Watch requests as they end
+	TailRequests(ctx context.Context, call *Call, request TailRequestsRequestObject) (TailRequestsResponseObject, error)
 	// GetSettings Get the system-wide settings
 	GetSettings(ctx context.Context, call *Call, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
 	// PutSettings Replace the system-wide settings
@@ -4509,6 +4785,10 @@ type StrictServerInterface interface {
 	CreateToken(ctx context.Context, call *Call, request CreateTokenRequestObject) (CreateTokenResponseObject, error)
 	// RevokeToken Revoke an admin token
 	RevokeToken(ctx context.Context, call *Call, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
+	// GetTraffic Show what the proxies do now
+	GetTraffic(ctx context.Context, call *Call, request GetTrafficRequestObject) (GetTrafficResponseObject, error)
+	// StreamTraffic Watch what the proxies do
+	StreamTraffic(ctx context.Context, call *Call, request StreamTrafficRequestObject) (StreamTrafficResponseObject, error)
 	// ListUsage List finished requests, newest first
 	ListUsage(ctx context.Context, call *Call, request ListUsageRequestObject) (ListUsageResponseObject, error)
 	// ExportUsage Export finished requests, oldest first
@@ -5314,6 +5594,21 @@ func (h handlers) ReleaseQuarantined(c echo.Context) error {
 	})
 }
 
+func (h handlers) TailRequests(c echo.Context) error {
+	return h.run(c, "tailRequests", func(call *Call) error {
+		var r TailRequestsRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("route", true, &r.Params.Route)
+		in.query("status_class", true, &r.Params.StatusClass)
+		in.query("code", true, &r.Params.Code)
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.TailRequests, TailRequestsResponseObject.VisitTailRequestsResponse)
+	})
+}
+
 func (h handlers) GetSettings(c echo.Context) error {
 	return h.run(c, "getSettings", func(call *Call) error {
 		var r GetSettingsRequestObject
@@ -5360,6 +5655,23 @@ func (h handlers) RevokeToken(c echo.Context) error {
 		in := input{c: c}
 		in.path("token_id", &r.TokenID)
 		return serve(in, call, r, h.server.RevokeToken, RevokeTokenResponseObject.VisitRevokeTokenResponse)
+	})
+}
+
+func (h handlers) GetTraffic(c echo.Context) error {
+	return h.run(c, "getTraffic", func(call *Call) error {
+		var r GetTrafficRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetTraffic, GetTrafficResponseObject.VisitGetTrafficResponse)
+	})
+}
+
+func (h handlers) StreamTraffic(c echo.Context) error {
+	return h.run(c, "streamTraffic", func(call *Call) error {
+		var r StreamTrafficRequestObject
+		in := input{c: c}
+		header(&in, "Accept", &r.Params.Accept)
+		return serve(in, call, r, h.server.StreamTraffic, StreamTrafficResponseObject.VisitStreamTrafficResponse)
 	})
 }
 

@@ -1,0 +1,255 @@
+package traffic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"modelgateway/shared/pulse"
+	"modelgateway/shared/wire"
+)
+
+// station is a Live with a clock of its own.
+type station struct {
+	*Live
+	t   *testing.T
+	now time.Time
+}
+
+func newStation(t *testing.T) *station {
+	t.Helper()
+	s := &station{t: t, now: time.Date(2026, 3, 3, 9, 0, 0, 0, time.UTC)}
+	s.Live = NewLive(func() time.Time { return s.now })
+	return s
+}
+
+// proxy sends reports of one process.
+type proxy struct {
+	*station
+	report  pulse.Report
+	started time.Time
+	total   map[pulse.Series]int64
+}
+
+func (s *station) proxy(name string, session int64, uptime time.Duration) *proxy {
+	return &proxy{s, pulse.Report{V: 1, Proxy: name, Process: name, Session: wire.SessionID(session)}, s.now.Add(-uptime), map[pulse.Series]int64{}}
+}
+
+var (
+	answered = pulse.Series{Measure: pulse.Requests, Endpoint: "/v1/chat/completions", Status: 200, Outcome: "completed"}
+	refused  = pulse.Series{Measure: pulse.Requests, Endpoint: "/v1/chat/completions", Status: 402, Code: "insufficient_quota", Outcome: "refused"}
+)
+
+// serve counts requests.
+func (p *proxy) serve(of pulse.Series, n int64) { p.total[of] += n }
+
+// send sends a report; lost ones are not heard.
+func (p *proxy) send(lost bool) {
+	r := p.report
+	r.UptimeMS = p.now.Sub(p.started).Milliseconds()
+	for series, n := range p.total {
+		r.Totals = append(r.Totals, pulse.Total{Series: series, N: n})
+	}
+	if !lost {
+		p.Receive(&r)
+	}
+}
+
+// pass lets time pass without reports.
+func (s *station) pass(d time.Duration) { s.now = s.now.Add(d) }
+
+// counted returns how many requests were counted in the last minutes.
+func (s *station) counted(minutes int) int64 {
+	s.pass(time.Minute)
+	return s.long.sum(s.now, minutes).Times(pulse.Requests).N
+}
+
+func TestALostReportLosesNothing(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, 0)
+	for i := range 10 {
+		s.pass(pulse.Interval)
+		p.serve(answered, 3)
+		p.send(i%3 == 1)
+	}
+	if n := s.counted(5); n != 30 {
+		t.Errorf("%d requests; want 30", n)
+	}
+}
+
+func TestTotalsOfATimeThatWasNotHeardDoNotCount(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	old, restarted := s.proxy("old", 7, time.Hour), s.proxy("new", 8, 0)
+	old.serve(answered, 1_000_000)
+	old.send(false)
+	s.pass(pulse.Interval)
+	old.serve(answered, 4)
+	old.serve(refused, 1) // a series that is new in a report that has all totals
+	restarted.serve(answered, 2)
+	old.send(false)
+	restarted.send(false)
+	if n := s.counted(5); n != 7 {
+		t.Errorf("%d requests; want 7", n)
+	}
+}
+
+func TestSeriesOfAPartialReportThatWereNotSentYetDoNotCount(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, time.Hour)
+	p.report.Partial = true
+	p.serve(answered, 1_000_000)
+	p.send(false)
+	s.pass(pulse.Interval)
+	p.serve(refused, 1_000_000) // of long ago: it did not fit into the first report
+	p.send(false)
+	s.pass(time.Minute)
+	p.serve(refused, 5)
+	p.send(false)
+	if n := s.counted(5); n != 5 {
+		t.Errorf("%d requests; want 5", n)
+	}
+}
+
+func TestTotalsThatFallAreNoTraffic(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, 0)
+	p.serve(answered, 10)
+	p.send(false)
+	p.serve(answered, -4)
+	p.send(false)
+	p.serve(answered, 1)
+	p.send(false)
+	if n := s.counted(5); n != 11 {
+		t.Errorf("%d requests; want 11", n)
+	}
+}
+
+func TestASilentProxyIsUnknownAndNotIdle(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	one, two := s.proxy("one", 7, 0), s.proxy("two", 8, 0)
+	s.SetSessions([]Session{{7, "one"}, {8, "two"}, {9, "three"}})
+	one.report.InFlight, two.report.InFlight = map[string]int64{"/v1/models": 2}, map[string]int64{"/v1/models": 5}
+	two.send(false)
+	frozen := s.now
+	for range 6 {
+		s.pass(pulse.Interval)
+		one.send(false)
+	}
+	got := s.Now()
+	want := Coverage{Heard: 1, Silent: 2, Proxies: []Proxy{
+		{Name: "one", Session: 7, HeardAt: s.now, InFlight: 2},
+		{Name: "three", Session: 9, Silent: true},
+		{Name: "two", Session: 8, HeardAt: frozen, Silent: true, InFlight: 5},
+	}}
+	if diff := cmp.Diff(want, got.Coverage); diff != "" {
+		t.Errorf("coverage (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]int64{"/v1/models": 2}, got.InFlight); diff != "" {
+		t.Errorf("in flight (-want +got):\n%s", diff)
+	}
+	newest, before := got.History[len(got.History)-1], got.History[0]
+	if len(newest.Heard) != 2 || len(before.Heard) != 0 {
+		t.Errorf("%d proxies heard in the last period, %d in the first; want 2 and none", len(newest.Heard), len(before.Heard))
+	}
+}
+
+func TestAProxyThatEndedOrWasReplacedIsNotMissed(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	stopped, killed, fenced := s.proxy("stopped", 7, 0), s.proxy("killed", 8, 0), s.proxy("fenced", 9, 0)
+	s.SetSessions([]Session{{7, "stopped"}, {8, "killed"}, {9, "fenced"}})
+	for _, p := range []*proxy{stopped, killed, fenced} {
+		p.send(false)
+	}
+	s.pass(pulse.Interval)
+	stopped.report.Last = true
+	stopped.send(false)
+	again := s.proxy("killed", 10, 0)
+	again.report.Process = "killed again"
+	s.SetSessions([]Session{{10, "killed"}})
+	names := func() (all []string) {
+		for _, p := range s.Coverage().Proxies {
+			all = append(all, p.Name)
+		}
+		return all
+	}
+	for range 5 {
+		s.pass(pulse.Interval)
+		again.send(false)
+	}
+	if diff := cmp.Diff([]string{"fenced", "killed"}, names()); diff != "" {
+		t.Errorf("proxies (-want +got):\n%s", diff)
+	}
+	s.pass(forgetAfter)
+	again.send(false)
+	if diff := cmp.Diff([]string{"killed"}, names()); diff != "" {
+		t.Errorf("proxies later (-want +got):\n%s", diff)
+	}
+}
+
+func TestRatesAreOfTheLastSeconds(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, 0)
+	for range 10 {
+		p.serve(answered, 20)
+		p.serve(refused, 2)
+		p.send(false)
+		s.pass(pulse.Interval)
+	}
+	now := s.Now()
+	want := map[string]float64{"completed": 10, "refused": 1}
+	got := now.Recent.Rate(pulse.Requests, now.Window, func(s pulse.Series) string { return s.Outcome })
+	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
+		t.Errorf("rates (-want +got):\n%s", diff)
+	}
+}
+
+func TestQuantilesComeFromBuckets(t *testing.T) {
+	t.Parallel()
+	bounds := len(pulse.FirstToken.Bounds())
+	sum := &Sum{Buckets: make([]int64, bounds+1)}
+	if got := sum.Quantile(pulse.FirstToken, 0.5); got != nil {
+		t.Errorf("without observations: %v", *got)
+	}
+	sum.Buckets[1] = 90 // 10 to 25 ms
+	sum.Buckets[4] = 10 // 100 to 250 ms
+	for q, want := range map[float64]time.Duration{0.45: 17500 * time.Microsecond, 0.9: 25 * time.Millisecond, 0.95: 175 * time.Millisecond, 1: 250 * time.Millisecond} {
+		if got := sum.Quantile(pulse.FirstToken, q); got == nil || *got != want {
+			t.Errorf("quantile %v: %v; want %s", q, got, want)
+		}
+	}
+	beyond := &Sum{Buckets: make([]int64, bounds+1)}
+	beyond.Buckets[bounds] = 1
+	if got := beyond.Quantile(pulse.FirstToken, 0.5); got == nil || *got != 5*time.Minute {
+		t.Errorf("beyond the last bound: %v; want the bound", got)
+	}
+}
+
+func TestRefusalsOfAMinuteAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 7, 0)
+	refusal := func(n int64, id string) pulse.Refusal {
+		return pulse.Refusal{Account: "acc", Key: "key", Code: "insufficient_quota", Status: 402, N: n, FirstMS: 1500, LastMS: 500, RequestID: id}
+	}
+	began := s.now
+	s.pass(2 * time.Second)
+	p.report.Refusals = []pulse.Refusal{refusal(2, "a")}
+	p.send(false)
+	s.pass(2 * time.Second)
+	p.report.Refusals = []pulse.Refusal{refusal(3, "b")}
+	p.send(false)
+	key := RefusalKey{"acc", "key", "insufficient_quota", 402, false}
+	want := map[RefusalKey]*Refusal{key: {key, 5, began.Add(500 * time.Millisecond), began.Add(3500 * time.Millisecond), "b", "", nil}}
+	if diff := cmp.Diff(want, s.refusals[began]); diff != "" {
+		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+}
