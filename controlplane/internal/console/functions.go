@@ -4,6 +4,7 @@ import (
 	"errors"
 	"html/template"
 	"net/url"
+	"strings"
 	"time"
 
 	"modelgateway/controlplane/internal/console/view"
@@ -25,6 +26,10 @@ func functions(prefix string) template.FuncMap {
 		},
 		"ms": view.Milliseconds, "count": view.Count, "short": view.ShortID, "negative": func(m any) bool { return view.Negative(text(m)) },
 		"deref": deref,
+		"diff":  view.Diff, "json": view.JSON, "add": view.Add, "sub": view.Sub, "share": view.Share,
+		"scopes": func(scopes any) string { return strings.Trim(text(scopes), "[]") },
+		"plus":   func(a, b int) int { return a + b }, "minus": func(a, b int) int { return a - b },
+		"at":    func(texts []string, i int) string { return texts[i] },
 		"path":  url.PathEscape,
 		"query": url.QueryEscape,
 		"dict":  dict,

@@ -15,14 +15,39 @@ var templates embed.FS
 func Section() kit.Section {
 	return kit.Section{
 		Name: "Customers", Templates: templates,
-		Items: []kit.Item{{Link: kit.Link{Text: "Accounts", URL: "/console/accounts"}, Scope: kit.Read}},
+		Items: []kit.Item{
+			{Link: kit.Link{Text: "Accounts", URL: "/console/accounts"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Usage", URL: "/console/usage"}, Scope: kit.Read},
+		},
 		Routes: slices.Concat(
 			[]kit.Route{
 				{Pattern: "GET /console/accounts", Scope: kit.Read, Handle: listAccounts},
 				{Pattern: "GET /console/accounts/{id}", Scope: kit.Read, Handle: showAccount},
+				{Pattern: "GET /console/accounts/{id}/keys", Scope: kit.Read, Handle: accountKeys},
+				{Pattern: "GET /console/accounts/{id}/usage", Scope: kit.Read, Handle: accountUsage},
+				{Pattern: "GET /console/accounts/{id}/ledger", Scope: kit.Read, Handle: accountLedger},
+				{Pattern: "GET /console/accounts/{id}/statement", Scope: kit.Read, Handle: accountStatement},
+				{Pattern: "GET /console/accounts/{id}/alerts", Scope: kit.Read, Handle: accountAlerts},
+				{Pattern: "GET /console/accounts/{id}/models", Scope: kit.Read, Handle: accountModels},
+				{Pattern: "GET /console/accounts/{id}/changes", Scope: kit.Observe, Handle: accountChanges},
+				{Pattern: "GET /console/keys/{id}", Scope: kit.Read, Handle: showKey},
+				{Pattern: "GET /console/usage", Scope: kit.Read, Handle: showUsage},
 			},
 			kit.FormRoutes("/console/accounts/new", kit.Cabinet, newAccount),
 			kit.FormRoutes("/console/accounts/{id}/edit", kit.Cabinet, editAccount),
+			kit.FormRoutes("/console/accounts/{id}/suspend", kit.Cabinet, suspend),
+			kit.FormRoutes("/console/accounts/{id}/book", kit.Credits, book),
+			kit.FormRoutes("/console/accounts/{id}/alerts/edit", kit.Cabinet, setAlerts),
+			kit.FormRoutes("/console/accounts/{id}/models/grant", kit.Operator, grant),
+			kit.FormRoutes("/console/accounts/{id}/models/withdraw", kit.Operator, withdraw),
+			kit.FormRoutes("/console/accounts/{id}/keys/new", kit.Cabinet, issueKey),
+			kit.FormRoutes("/console/accounts/{id}/keys/import", kit.Cabinet, importKeys),
+			kit.FormRoutes("/console/keys/{id}/edit", kit.Cabinet, editKey),
+			kit.FormRoutes("/console/keys/{id}/revoke", kit.Cabinet, revokeKey),
+			kit.FormRoutes("/console/keys/{id}/reveal", kit.KeysReveal, revealKey),
 		),
 	}
 }
+
+// maxModels is the number of models that pages about an account know: the largest page of the API.
+const maxModels = 500

@@ -167,3 +167,9 @@ func Path(parts ...string) string {
 	}
 	return "/console/" + strings.Join(escaped, "/")
 }
+
+// Tab is a link to a page of the same object, for the part "tabs".
+type Tab struct {
+	Link
+	Current bool
+}

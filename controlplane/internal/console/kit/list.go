@@ -90,3 +90,14 @@ func With(u *url.URL, pairs ...string) string {
 	}
 	return u.Path + "?" + query.Encode()
 }
+
+// Query returns the query of an address with those values that are not empty.
+func Query(pairs ...string) string {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return query.Encode()
+}

@@ -38,6 +38,7 @@ addEventListener("click", async (event) => {
     localStorage.setItem("local-time", local() ? "no" : "yes");
     showTimes();
   }
+  if (event.target.closest("[data-print]")) print();
   const open = event.target.closest("a[data-dialog]");
   if (open && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
     event.preventDefault();

@@ -1,0 +1,182 @@
+package customerpages
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/view"
+)
+
+// pivotView is a table of usage totals, with a chart if it is by day.
+type pivotView struct {
+	// Filter are the values of the filter bar. To is the last day, which is included.
+	Filter struct {
+		AccountID, KeyID, Model, From, To string
+		By                                []string
+	}
+	Groups []choice
+	List   *adminclient.UsageTotalList
+	Pages  kit.Pages
+	// ByAccount is set if the page is about all accounts.
+	ByAccount bool
+	// Sum is the total of the filter, also of what is on other pages; nil if there is nothing.
+	Sum *adminclient.UsageTotal
+	// Chart is set if a chart draws the table.
+	Chart  bool
+	Export string
+	// Names are the names of accounts and keys by their ids.
+	Names map[string]string
+}
+
+// choice is a dimension of the pivot.
+type choice struct {
+	Value, Text string
+	Chosen      bool
+}
+
+// dimensions are those of the API, in the order of the columns.
+var dimensions = []choice{{Value: "day", Text: "Day"}, {Value: "account", Text: "Account"}, {Value: "key", Text: "Key"}, {Value: "model", Text: "Model"}}
+
+// By reports whether the table has a column of a dimension.
+func (p *pivotView) By(dimension string) bool { return slices.Contains(p.Filter.By, dimension) }
+
+// pivot reads the totals that the query asks for. account is empty for all accounts.
+func pivot(r *kit.Request, account string) (*pivotView, string, error) {
+	p := &pivotView{ByAccount: account == ""}
+	f := &p.Filter
+	today := time.Now().UTC()
+	f.AccountID, f.KeyID, f.Model, f.By = account, r.Text("key_id"), r.Text("model"), r.Form["by"]
+	if account == "" {
+		f.AccountID = r.Text("account_id")
+	}
+	f.From, f.To = r.Text("from"), r.Text("to")
+	if !r.Form.Has("from") {
+		f.From, f.To = today.AddDate(0, 0, -29).Format(time.DateOnly), today.Format(time.DateOnly)
+	}
+	if len(f.By) == 0 {
+		f.By = []string{"day"}
+	}
+	after := ""
+	if f.To != "" {
+		last, err := time.Parse(time.DateOnly, f.To)
+		if err != nil {
+			return nil, "", kit.Invalid("to", "must be a day such as 2026-01-31")
+		}
+		after = last.AddDate(0, 0, 1).Format(time.DateOnly)
+	}
+	params := &adminclient.GetUsageTotalsParams{
+		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), From: kit.Optional(f.From), To: kit.Optional(after),
+		Cursor: kit.Cursor(r), Limit: new(200),
+	}
+	for _, d := range dimensions {
+		if d.Value == "account" && account != "" {
+			continue
+		}
+		if d.Chosen = slices.Contains(f.By, d.Value); d.Chosen {
+			params.GroupBy = append(params.GroupBy, adminclient.UsageGroup(d.Value))
+		}
+		p.Groups = append(p.Groups, d)
+	}
+	answer, err := r.API.GetUsageTotals(r.Context(), params)
+	if err != nil {
+		return nil, "", err
+	}
+	p.List, p.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
+	p.Chart = len(params.GroupBy) == 1 && p.By("day") && len(p.List.Data) > 1
+	command := kit.Command("usage-totals get", "--group-by", strings.Join(f.By, ","), "--account-id", f.AccountID, "--key-id", f.KeyID,
+		"--model", f.Model, "--from", f.From, "--to", after)
+	params.GroupBy, params.Cursor, params.Limit = nil, nil, nil
+	sum, err := r.API.GetUsageTotals(r.Context(), params)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(sum.Value.Data) == 1 && sum.Value.Data[0].Requests > 0 {
+		p.Sum = &sum.Value.Data[0]
+	}
+	p.Export = kit.Path("requests", "export") + "?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", after)
+	p.Names, err = names(r, p.List.Data)
+	return p, command, err
+}
+
+// maxNames bounds how many names of accounts and keys are looked up for a page; others are shown by their ids.
+const maxNames = 50
+
+// names looks up the names of accounts and keys by their ids, several at once.
+func names(r *kit.Request, totals []adminclient.UsageTotal) (map[string]string, error) {
+	found := map[string]string{}
+	for _, t := range totals {
+		for _, id := range []*string{t.AccountID, t.KeyID} {
+			if id != nil && len(found) < maxNames {
+				found[*id] = ""
+			}
+		}
+	}
+	var mu sync.Mutex
+	var failed error
+	var all sync.WaitGroup
+	turns := make(chan struct{}, 4)
+	for id := range maps.Clone(found) {
+		all.Go(func() {
+			turns <- struct{}{}
+			name, err := nameOf(r, id)
+			<-turns
+			mu.Lock()
+			defer mu.Unlock()
+			found[id] = name
+			failed = errors.Join(failed, err)
+		})
+	}
+	all.Wait()
+	return found, failed
+}
+
+// nameOf returns the name of an account or key.
+func nameOf(r *kit.Request, id string) (string, error) {
+	if strings.HasPrefix(id, "key_") {
+		answer, err := r.API.GetKey(r.Context(), id)
+		if adminclient.Code(err) == "not_found" {
+			return view.ShortID(id), nil
+		} else if err != nil {
+			return "", err
+		}
+		return answer.Value.Name, nil
+	}
+	answer, err := r.API.GetAccount(r.Context(), id)
+	if adminclient.Code(err) == "not_found" {
+		return view.ShortID(id), nil
+	} else if err != nil {
+		return "", err
+	}
+	return answer.Value.Name, nil
+}
+
+func showUsage(r *kit.Request) (*kit.Page, error) {
+	p, command, err := pivot(r, "")
+	if err != nil {
+		return nil, err
+	}
+	return &kit.Page{Template: "usage", Title: "Usage", Command: command, Data: p}, nil
+}
+
+type accountUsageView struct {
+	*head
+	Pivot *pivotView
+}
+
+func accountUsage(r *kit.Request) (*kit.Page, error) {
+	h, err := account(r, "usage")
+	if err != nil {
+		return nil, err
+	}
+	p, command, err := pivot(r, h.ID)
+	if err != nil {
+		return nil, err
+	}
+	return h.page("account_usage", "Usage", command, &accountUsageView{h, p}), nil
+}

@@ -1,0 +1,181 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+// account returns a new account with money, and a key of it.
+func (w *world) account(name string) (a *adminclient.Account, k *adminclient.IssuedKey) {
+	w.t.Helper()
+	made, err := w.api.CreateAccount(w.t.Context(), nil, adminclient.AccountCreate{Name: name})
+	check(w.t, err)
+	_, err = w.api.CreateCredit(w.t.Context(), made.Value.ID, nil, adminclient.CreditCreate{Amount: "25.000000001", Kind: adminclient.CreditKindTopUp, Reference: "invoice of " + name})
+	check(w.t, err)
+	issued, err := w.api.CreateKey(w.t.Context(), made.Value.ID, nil, adminclient.KeyCreate{Name: "production"})
+	check(w.t, err)
+	return made.Value, issued.Value
+}
+
+func TestEveryPageOfAnAccountIsShown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, k := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	at := "/console/accounts/" + a.ID
+	for path, want := range map[string]string{
+		at: "25.000000001", at + "/keys": "production", at + "/usage": "No request of these days", at + "/ledger": "25.000000001", at + "/statement": "Closing balance",
+		at + "/alerts": "Thresholds", at + "/models": "Granted to this account", at + "/changes": "ledger.credit", "/console/keys/" + k.ID: "none that is kept",
+		"/console/usage": "No request of these days", "/console/usage?by=day&by=account&by=key&by=model": "No request of these days",
+		at + "/edit": "Save", at + "/suspend": "refused with 403", at + "/book": "Review", at + "/alerts/edit": "Save", at + "/models/grant": "no model", at + "/keys/new": "Issue key",
+		at + "/keys/import": "Import", "/console/keys/" + k.ID + "/edit": "Save", "/console/keys/" + k.ID + "/revoke": "confirm", "/console/keys/" + k.ID + "/reveal": "Reveal",
+	} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
+		}
+	}
+	answer, page := b.get(at + "/statement?format=csv")
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "25.000000001") || !strings.Contains(answer.Header.Get("Content-Disposition"), ".csv") {
+		t.Errorf("the statement as CSV: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestLedgerShowsTheBalanceAfterEachTransaction(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	for reference, amount := range map[string]string{"second": "0.1", "third": "-5.000000003"} {
+		_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{Amount: amount, Kind: adminclient.CreditKindTopUp, Reference: reference})
+		if reference == "third" {
+			_, err = w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{Amount: amount, Kind: adminclient.CreditKindCorrection, Reference: reference, Reason: new("wrong")})
+		}
+		check(t, err)
+	}
+	_, page := w.signedIn(bootstrapToken).get("/console/accounts/" + a.ID + "/ledger")
+	for _, want := range []string{"20.099999998", "25.000000001"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the ledger has no %s: %s", want, page)
+		}
+	}
+}
+
+func TestBookingIsReviewedAndBookedOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/accounts/" + a.ID + "/book"
+	_, page := b.get(path)
+	values := []string{"kind", "correction", "amount", "-0.000000001", "reference", "ticket-1", "reason", "too much", "idempotency_key", hidden(t, page, "idempotency_key")}
+	answer, page := b.post(path, append(values, "step", "review")...)
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "from 25.000000001 to 25.00 USD") {
+		t.Fatalf("the review: got %d %s", answer.StatusCode, page)
+	}
+	for range 2 {
+		if answer, page = b.post(path, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("got %d %s", answer.StatusCode, page)
+		}
+	}
+	balance, err := w.api.GetBalance(t.Context(), a.ID)
+	check(t, err)
+	if balance.Value.Balance != "25.00" {
+		t.Errorf("got a balance of %s; want 25.00", balance.Value.Balance)
+	}
+	answer, page = b.post(path, "kind", "correction", "amount", "1e9", "reference", "x", "step", "review")
+	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "must be a decimal") {
+		t.Errorf("a wrong amount: got %d %s", answer.StatusCode, page)
+	}
+}
+
+// Money is booked by somebody who has just signed in. What was typed is not lost.
+func TestBookingNeedsAFreshSignIn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	_, err := w.pool.Exec(t.Context(), "update console_sessions set created_at = now() - interval '16 minutes'")
+	check(t, err)
+	path := "/console/accounts/" + a.ID + "/book"
+	if answer, _ := b.get(path + "?amount=3"); answer.Header.Get("Location") != "/console/sign-in?again=1&return_to=%2Fconsole%2Faccounts%2F"+a.ID+"%2Fbook%3Famount%3D3" {
+		t.Errorf("opening the form leads to %q", answer.Header.Get("Location"))
+	}
+	values := []string{"kind", "top_up", "amount", "3.25", "reference", "invoice-9", "idempotency_key", "k1", "step", "do"}
+	answer, page := b.post(path, values...)
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(page, `value="3.25"`) || !strings.Contains(page, "Sign in again") {
+		t.Fatalf("got %d %s; want the form with its values", answer.StatusCode, page)
+	}
+	if answer, _ := b.post("/console/sign-in", "token", bootstrapToken); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("sign in: got %d", answer.StatusCode)
+	}
+	if answer, page := b.post(path, values...); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("after signing in: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestKeyIsShownOnceAndRevokedByItsName(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	_, page := b.get("/console/accounts/" + a.ID + "/keys/new")
+	values := []string{"name", "staging", "spend_limit", "2.5", "idempotency_key", hidden(t, page, "idempotency_key"), "step", "do"}
+	answer, page := b.post("/console/accounts/"+a.ID+"/keys/new", values...)
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "mgw_") {
+		t.Fatalf("got %d %s; want the secret", answer.StatusCode, page)
+	}
+	answer, page = b.post("/console/accounts/"+a.ID+"/keys/new", values...)
+	if answer.StatusCode != http.StatusSeeOther || strings.Contains(page, "mgw_") {
+		t.Fatalf("the form sent again: got %d %s; want the page of the key without the secret", answer.StatusCode, page)
+	}
+	at := answer.Header.Get("Location")
+	if answer, page := b.fill(at+"/reveal", "name", ""); answer.StatusCode != http.StatusOK || !strings.Contains(page, "mgw_") {
+		t.Errorf("reveal: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.fill(at+"/revoke", "confirmation", "production"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "Type staging to confirm") {
+		t.Errorf("with another name: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.fill(at+"/revoke", "confirmation", "staging"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %d %s", answer.StatusCode, page)
+	}
+	if _, page := b.get(at); !strings.Contains(page, "no proxy accepts it any more") || !strings.Contains(page, "Applied by all 2 proxies.") || !strings.Contains(page, "revoked") {
+		t.Errorf("after the revocation: %s", page)
+	}
+}
+
+func TestKeysAreImportedByTheirHashes(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/accounts/" + a.ID + "/keys/import"
+	if answer, page := b.fill(path, "keys", "old, "+strings.Repeat("ab", 32)+", x9Kd\n\nother, zz"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "line 2") {
+		t.Errorf("a wrong hash: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.fill(path, "keys", "old, "+strings.Repeat("ab", 32)+", x9Kd"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %d %s", answer.StatusCode, page)
+	}
+	if _, page := b.get("/console/accounts/" + a.ID + "/keys"); !strings.Contains(page, "x9Kd") {
+		t.Error("the key is not in the list")
+	}
+}
+
+func TestAccountIsSuspendedAndResumed(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/accounts/" + a.ID + "/suspend"
+	for i, want := range []adminclient.AccountStatus{"suspended", "active"} {
+		if answer, page := b.fill(path, []string{"confirmation", "x"}[i], "Example"); answer.StatusCode != http.StatusSeeOther {
+			t.Fatalf("got %d %s", answer.StatusCode, page)
+		}
+		now, err := w.api.GetAccount(t.Context(), a.ID)
+		check(t, err)
+		if now.Value.Status != want {
+			t.Errorf("got %s; want %s", now.Value.Status, want)
+		}
+	}
+}
