@@ -1,20 +1,42 @@
 package devstack
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
-// maxLog is the size in bytes from which a log is put aside at a start.
+// maxLog is the size in bytes from which a log is put aside.
 const maxLog = 16 << 20
 
-// rotateLogs puts large logs of earlier runs aside, replacing those before them.
+// rotateEvery is how often the sizes of the logs are looked at.
+const rotateEvery = 10 * time.Second
+
+// keepLogsSmall puts large logs aside until ctx ends.
+func (l Layout) keepLogsSmall(ctx context.Context, say func(string, ...any)) {
+	ticks := time.NewTicker(rotateEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		if err := l.rotateLogs(); err != nil {
+			say("%v", err)
+		}
+	}
+}
+
+// rotateLogs puts large logs aside, replacing those before them.
 func (l Layout) rotateLogs() error {
 	names, err := filepath.Glob(filepath.Join(filepath.Dir(l.log("x")), "*.log"))
 	if err != nil {
@@ -23,13 +45,32 @@ func (l Layout) rotateLogs() error {
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if err == nil && info.Size() > maxLog {
-			err = os.Rename(name, name+".1")
+			err = putAside(name)
 		}
 		if err != nil {
 			return fmt.Errorf("devstack: log: %w", err)
 		}
 	}
 	return nil
+}
+
+// putAside copies a log and empties it. The process that writes it keeps its file, which it appends to. Lines that it writes
+// between the end of the copy and the emptying are lost.
+func putAside(name string) (err error) {
+	log, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller does
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	aside, err := os.OpenFile(name+".1", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err //nolint:wrapcheck // the caller does
+	}
+	defer func() { err = errors.Join(err, aside.Close()) }()
+	if _, err := io.Copy(aside, log); err != nil {
+		return err //nolint:wrapcheck // the caller does
+	}
+	return log.Truncate(0) //nolint:wrapcheck // the caller does
 }
 
 // digest returns the SHA-256 of a text in hexadecimal.

@@ -1,10 +1,13 @@
 package devstack
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -59,9 +62,49 @@ func TestLargeLogsArePutAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{l.log("large") + ".1", l.log("small")}, names); diff != "" {
+	if diff := cmp.Diff([]string{l.log("large"), l.log("large") + ".1", l.log("small")}, names); diff != "" {
 		t.Errorf("logs (-want +got):\n%s", diff)
 	}
+}
+
+// A process keeps its log open, so the file must stay the same.
+func TestLogOfARunningProcessIsPutAside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := Layout{Dir: t.TempDir()}
+		if err := os.MkdirAll(filepath.Dir(l.log("x")), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		log, err := os.OpenFile(l.log("x"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = log.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			l.keepLogsSmall(ctx, t.Errorf)
+		}()
+		write := func(text string) {
+			t.Helper()
+			if _, err := log.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * rotateEvery)
+			synctest.Wait()
+		}
+		write(strings.Repeat("old line\n", maxLog/len("old line\n")+1))
+		write("new line\n")
+		cancel()
+		<-ended
+		if text, err := os.ReadFile(l.log("x")); err != nil || string(text) != "new line\n" {
+			t.Errorf("the log has %d bytes, %v; want the new line only", len(text), err)
+		}
+		if info, err := os.Stat(l.log("x") + ".1"); err != nil || info.Size() <= maxLog {
+			t.Errorf("the old lines are not aside: %v", err)
+		}
+	})
 }
 
 func TestUserSettingsReachTheirPrograms(t *testing.T) {

@@ -148,6 +148,17 @@ func open(ctx context.Context, cfg Config) (*Stack, error) {
 	return s, nil
 }
 
+// rotate puts large logs aside until the stack stops.
+func (s *Stack) rotate() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Layout.keepLogsSmall(ctx, s.progress.sayf)
+	}()
+	s.stops = append(s.stops, func(context.Context) error { cancel(); <-ended; return nil })
+}
+
 // State returns the addresses and credentials of the stack and its running processes.
 func (s *Stack) State() State { return s.files.current() }
 
@@ -176,6 +187,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
+	s.rotate()
 	if err := s.startStores(ctx, binaries); err != nil {
 		return err
 	}

@@ -120,6 +120,9 @@ func (c *Child) Log(lines int) string {
 	if err != nil {
 		return ""
 	}
+	if c.logFrom > end { // the log was put aside
+		c.logFrom = 0
+	}
 	from := max(c.logFrom, end-most)
 	text, _ := io.ReadAll(io.NewSectionReader(file, from, end-from))
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
