@@ -80,4 +80,13 @@ var fleetAlertTests = []alertTest{
 		{`mgw_usage_stream_bytes{pod="a"}`, "80+0x16", "80+0x16"},
 		{`mgw_usage_stream_max_bytes{pod="a"}`, "100+0x16", "0+0x16"},
 	}, one("The usage stream has 80% of its maximum size. When it is full, usage waits in the spools.")},
+	{"MgwWebhookDisabled", "3m", []history{
+		{`mgw_webhook_endpoints{state="failed",pod="a"}`, "2+0x3", "0+0x3"},
+		{`mgw_webhook_endpoints{state="disabled",pod="a"}`, "0+0x3", "5+0x3"},
+	}, one("2 endpoints get no events, because every delivery failed for days.")},
+	{"MgwCertificateExpires", "70m", []history{
+		{`mgw_certificate_expiry_timestamp_seconds{job="dataplane",certificate="api",pod="a"}`, "90600+0x70", "1000000+0x70"},
+		{`mgw_certificate_expiry_timestamp_seconds{job="dataplane",certificate="api",pod="b"}`, "1000000+0x70", "1000000+0x70"},
+		{`mgw_certificate_expiry_timestamp_seconds{job="controlplane",certificate="admin",pod="c"}`, "1000000+0x70", "1000000+0x70"},
+	}, []firing{{"job=dataplane,certificate=api", "The certificate api of dataplane expires in 1d 0h 0m 0s."}}},
 }

@@ -50,6 +50,8 @@ func jobs() Dashboard {
 			graph("Pending deliveries", "", "Pending deliveries of enabled endpoints.", Query{highest("mgw_webhook_queued", ""), "pending"}),
 			graph("Oldest pending delivery", "s", "Age of the oldest pending delivery of an enabled endpoint.",
 				Query{highest("mgw_webhook_oldest_pending_age_seconds", ""), "age"}),
+			graph("Endpoints", "", "Webhook endpoints by state: enabled, disabled by an operator, or failed, which the control plane has disabled.",
+				Query{highest("mgw_webhook_endpoints", "state"), "{{state}}"}),
 		}},
 		{"Admin API", []Panel{
 			graph("Requests", "reqps", "Admin requests per second by status.", rates("mgw_admin_requests_total", "status")),

@@ -4,6 +4,8 @@ package certfile
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -25,6 +27,23 @@ func (f Files) Validate() error {
 		return errors.New("cert_file and key_file belong together")
 	}
 	return nil
+}
+
+// Expiry returns the time at which the first certificate of a file in PEM expires.
+func Expiry(file string) (time.Time, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("certfile: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return time.Time{}, fmt.Errorf("certfile: %s has no certificate", file)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("certfile: %s: %w", file, err)
+	}
+	return certificate.NotAfter, nil
 }
 
 // checkEvery is how often the files are looked at, at most.

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,7 +10,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
 )
@@ -44,6 +47,19 @@ func registerNATS(reg prometheus.Registerer, b *bus.Bus) {
 	f.NewCounterFunc(prometheus.CounterOpts{
 		Name: "mgw_nats_reconnects_total", Help: "Connections to NATS that were made after one was lost.",
 	}, func() float64 { return float64(b.Reconnects()) })
+}
+
+// registerCertificates registers the expiry of the certificates in use.
+func registerCertificates(reg prometheus.Registerer, cfg *config.Config, b *bus.Bus) {
+	times := map[string]func() (time.Time, error){"nats_server": b.CertificateExpiry}
+	for name, file := range map[string]string{"admin": cfg.Admin.TLS.CertFile, "nats_client": cfg.NATS.CertFile} {
+		if file != "" {
+			times[name] = func() (time.Time, error) { return certfile.Expiry(file) }
+		}
+	}
+	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc("mgw_certificate_expiry_timestamp_seconds",
+		"Unix time at which a certificate expires: admin (of the listener), nats_client (of the control plane at NATS) or nats_server (of the connected server).",
+		[]string{"certificate"}, nil)})
 }
 
 func asNumber(b bool) float64 {

@@ -3,9 +3,15 @@ package app
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -16,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/scripts/testkit/natstest"
@@ -73,6 +80,38 @@ func TestMetricsFollowTheStateOfTheControlPlane(t *testing.T) {
 		values = r.scrape(t)
 	}
 	check("with NATS again", values, map[string]float64{"mgw_nats_reconnects_total": 1})
+}
+
+func TestExpiryOfCertificatesIsMeasured(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	key, err := x509.MarshalPKCS8PrivateKey(server.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	for name, block := range map[string]*pem.Block{
+		files.CertFile: {Type: "CERTIFICATE", Bytes: server.Certificate().Raw}, files.KeyFile: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	broker := natstest.New(t, natstest.TLS(&tls.Config{Certificates: server.TLS.Certificates, MinVersion: tls.VersionTLS12}))
+	cfg := testConfig(pgtest.URL(t), broker.URL())
+	cfg.Admin.TLS, cfg.NATS.CAFile = files, files.CertFile
+	r := start(t, cfg)
+	defer r.end(t)
+	values, want := r.scrape(t), float64(server.Certificate().NotAfter.Unix())
+	for _, certificate := range []string{"admin", "nats_server"} {
+		if got := values[`mgw_certificate_expiry_timestamp_seconds{certificate="`+certificate+`"}`]; got != want {
+			t.Errorf("%s expires at %v; want %v", certificate, got, want)
+		}
+	}
+	if _, there := values[`mgw_certificate_expiry_timestamp_seconds{certificate="nats_client"}`]; there {
+		t.Error("a certificate that is not configured has an expiry")
+	}
 }
 
 func TestPoolsOfConnectionsAreMeasured(t *testing.T) {

@@ -137,6 +137,15 @@ func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 // Reconnects returns how many times a lost connection was made again.
 func (b *Bus) Reconnects() uint64 { return b.nc.Stats().Reconnects }
 
+// CertificateExpiry returns the time at which the certificate of the connected server expires, or an error without TLS.
+func (b *Bus) CertificateExpiry() (time.Time, error) {
+	state, err := b.nc.TLSConnectionState()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("bus: %w", err)
+	}
+	return state.PeerCertificates[0].NotAfter, nil // a server always has one
+}
+
 // Stop ends the subscriptions and the consumer, and waits for the tasks that they
 // started. Messages that the server has already sent are still handled, because
 // no other replica gets them.

@@ -25,10 +25,20 @@ type Queue interface {
 	Conclude(ctx context.Context, o *Outcome) error
 	// Release ends a claim whose delivery was not attempted.
 	Release(ctx context.Context, c *Claim) error
-	// Backlog returns the number of pending deliveries and how long the oldest has been due.
-	Backlog(ctx context.Context) (int64, time.Duration, error)
+	// Backlog returns the pending deliveries and the endpoints.
+	Backlog(ctx context.Context) (Backlog, error)
 	// Expire deletes events older than age whose deliveries have all ended, and returns their number.
 	Expire(ctx context.Context, age time.Duration) (int64, error)
+}
+
+// Backlog is the state of all endpoints.
+type Backlog struct {
+	// Pending is the number of pending deliveries of enabled endpoints, Oldest the age of the oldest of them.
+	Pending int64
+	Oldest  time.Duration
+	// Endpoints are the numbers of endpoints by state: enabled, disabled (by an operator) or failed (disabled by the control plane,
+	// because every delivery failed).
+	Endpoints map[string]int64
 }
 
 // Sender attempts to deliver a message. It sets all fields of the Attempt but number and time.
@@ -145,12 +155,12 @@ func (d *Dispatcher) step(ctx context.Context) (again bool, err error) {
 		}
 	}
 	if time.Since(d.counted) >= countEvery {
-		count, age, err := d.cfg.Queue.Backlog(ctx)
+		backlog, err := d.cfg.Queue.Backlog(ctx)
 		if err != nil {
 			return false, fmt.Errorf("read backlog: %w", err)
 		}
 		d.counted = time.Now()
-		d.metrics.backlog(count, age)
+		d.metrics.backlog(&backlog)
 	}
 	return found == fanOutBatch, nil
 }

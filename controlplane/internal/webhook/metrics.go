@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -12,6 +10,8 @@ type metrics struct {
 	seconds  prometheus.Histogram
 	queued   prometheus.Gauge
 	oldest   prometheus.Gauge
+	// endpoints by state.
+	endpoints *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -29,6 +29,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		oldest: with.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_webhook_oldest_pending_age_seconds", Help: "Age in seconds of the oldest pending webhook delivery of an enabled endpoint.",
 		}),
+		endpoints: with.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mgw_webhook_endpoints", Help: "Webhook endpoints by state: enabled, disabled by an operator, or failed, which the control plane has disabled.",
+		}, []string{"state"}),
 	}
 }
 
@@ -41,7 +44,10 @@ func (m *metrics) attempted(a *Attempt) {
 	m.seconds.Observe(a.Latency.Seconds())
 }
 
-func (m *metrics) backlog(count int64, age time.Duration) {
-	m.queued.Set(float64(count))
-	m.oldest.Set(age.Seconds())
+func (m *metrics) backlog(b *Backlog) {
+	m.queued.Set(float64(b.Pending))
+	m.oldest.Set(b.Oldest.Seconds())
+	for _, state := range []string{"enabled", "disabled", "failed"} {
+		m.endpoints.WithLabelValues(state).Set(float64(b.Endpoints[state]))
+	}
 }

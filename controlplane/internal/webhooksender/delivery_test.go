@@ -165,9 +165,9 @@ func TestReplicasDeliverEachEventOnce(t *testing.T) {
 		t.Errorf("%d events arrived; want each of %d once", len(got), len(want))
 	}
 	for {
-		n, _, err := w.store.Backlog(t.Context())
+		backlog, err := w.store.Backlog(t.Context())
 		check(t, err)
-		if n == 0 {
+		if backlog.Pending == 0 {
 			break
 		}
 	}
@@ -317,6 +317,9 @@ func TestFailingEndpointIsDisabled(t *testing.T) {
 			check(t, err)
 			if e.Enabled || e.DisabledReason != test.want {
 				t.Errorf("enabled %v, reason %q; want it disabled because %s", e.Enabled, e.DisabledReason, test.want)
+			}
+			if backlog, err := w.store.Backlog(t.Context()); err != nil || backlog.Endpoints["failed"] != 1 || backlog.Endpoints["disabled"] != 0 {
+				t.Errorf("the endpoints are %v, %v; want one failed", backlog.Endpoints, err)
 			}
 			if who := scalar[string](w, "select actor from audit_log where action = 'webhook.disable'"); who != "system" {
 				t.Errorf("disabled by %q", who)

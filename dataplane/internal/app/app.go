@@ -125,6 +125,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	}, cfg.Upstream.StandardTransport)
 	current := state{probes, nats, picker, models}
 	registerState(reg, current)
+	registerCertificates(reg, cfg, nats)
 	measured := meter.New(reg)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)

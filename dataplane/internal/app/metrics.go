@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -9,7 +10,9 @@ import (
 
 	"modelgateway/dataplane/internal/bus"
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/buildinfo"
 	"modelgateway/shared/platform/ops"
 )
@@ -59,6 +62,19 @@ func asNumber(b bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// registerCertificates registers the expiry of the certificates in use.
+func registerCertificates(reg prometheus.Registerer, cfg *config.Config, nats *bus.Bus) {
+	times := map[string]func() (time.Time, error){"nats_server": nats.CertificateExpiry}
+	for name, file := range map[string]string{"api": cfg.API.TLS.CertFile, "nats_client": cfg.NATS.CertFile} {
+		if file != "" {
+			times[name] = func() (time.Time, error) { return certfile.Expiry(file) }
+		}
+	}
+	reg.MustRegister(ops.Expiries{Times: times, Desc: prometheus.NewDesc("mgw_certificate_expiry_timestamp_seconds",
+		"Unix time at which a certificate expires: api (of the listener), nats_client (of the proxy at NATS) or nats_server (of the connected server).",
+		[]string{"certificate"}, nil)})
 }
 
 // refusedCredentials exports the credentials of the catalog that their providers refuse.

@@ -1,8 +1,14 @@
 package app
 
 import (
+	"crypto/tls"
 	"encoding/json"
+	"encoding/pem"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +18,7 @@ import (
 
 	"modelgateway/dataplane/internal/bus"
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalogkv"
@@ -99,4 +106,31 @@ func TestMetricsFollowTheStateOfTheProxy(t *testing.T) {
 	server.Start()
 	<-back
 	check("with NATS again", map[string]float64{"mgw_nats_connected": 1, "mgw_nats_reconnects_total": 1})
+}
+
+func TestExpiryOfCertificatesIsMeasured(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(http.NotFoundHandler())
+	defer web.Close()
+	file := filepath.Join(t.TempDir(), "tls.crt")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := natstest.New(t, natstest.TLS(&tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}))
+	connection, err := bus.Connect(bus.Config{URL: server.URL(), Name: "proxy", CAFile: file}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	reg := newRegistry("1.2.3")
+	registerCertificates(reg, &config.Config{API: config.API{TLS: config.TLS{CertFile: file}}}, connection)
+	values, want := gathered(t, reg), float64(web.Certificate().NotAfter.Unix())
+	for _, certificate := range []string{"api", "nats_server"} {
+		if got := values["mgw_certificate_expiry_timestamp_seconds "+certificate]; got != want {
+			t.Errorf("%s expires at %v; want %v", certificate, got, want)
+		}
+	}
+	if _, there := values["mgw_certificate_expiry_timestamp_seconds nats_client"]; there {
+		t.Error("a certificate that is not configured has an expiry")
+	}
 }

@@ -112,6 +112,15 @@ func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 // Reconnects returns how many times a lost connection was made again.
 func (b *Bus) Reconnects() uint64 { return b.nc.Stats().Reconnects }
 
+// CertificateExpiry returns the time at which the certificate of the connected server expires, or an error without TLS.
+func (b *Bus) CertificateExpiry() (time.Time, error) {
+	state, err := b.nc.TLSConnectionState()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("bus: %w", err)
+	}
+	return state.PeerCertificates[0].NotAfter, nil // a server always has one
+}
+
 // Subscribe subscribes to the messages for every proxy and sets the handlers. It
 // is called once, before SubscribeSession and SubscribeSettled.
 func (b *Bus) Subscribe(h Handlers) error {

@@ -6,6 +6,7 @@
 package natstest
 
 import (
+	"crypto/tls"
 	"net"
 	"strconv"
 	"sync"
@@ -49,6 +50,11 @@ func New(t testing.TB, modify ...func(*server.Options)) *Server {
 	s.Start()
 	t.Cleanup(s.Stop)
 	return s
+}
+
+// TLS lets a server accept connections with TLS only.
+func TLS(config *tls.Config) func(*server.Options) {
+	return func(o *server.Options) { o.TLS, o.TLSConfig = true, config }
 }
 
 // URL returns the URL for clients. It does not change.

@@ -194,6 +194,12 @@ join webhook_endpoints e on e.id = d.endpoint_id and e.enabled
 join webhook_events v on v.id = d.event_id
 where d.state = 'pending';
 
+-- name: CountEndpoints :many
+-- The number of endpoints by state; failed: disabled by the control plane.
+select (case when enabled then 'enabled' when disabled_reason <> '' then 'failed' else 'disabled' end)::text as state, count(*) as endpoints
+from webhook_endpoints
+group by 1;
+
 -- name: ExpireEvents :execrows
 delete from webhook_events v
 where v.id < uuid_floor(now() - make_interval(secs => @age_seconds::float8)) and v.body is not null

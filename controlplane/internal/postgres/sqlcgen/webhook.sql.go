@@ -144,6 +144,38 @@ func (q *Queries) CountEndpointFailure(ctx context.Context, arg CountEndpointFai
 	return err
 }
 
+const countEndpoints = `-- name: CountEndpoints :many
+select (case when enabled then 'enabled' when disabled_reason <> '' then 'failed' else 'disabled' end)::text as state, count(*) as endpoints
+from webhook_endpoints
+group by 1
+`
+
+type CountEndpointsRow struct {
+	State     string
+	Endpoints int64
+}
+
+// The number of endpoints by state; failed: disabled by the control plane.
+func (q *Queries) CountEndpoints(ctx context.Context) ([]CountEndpointsRow, error) {
+	rows, err := q.db.Query(ctx, countEndpoints)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CountEndpointsRow
+	for rows.Next() {
+		var i CountEndpointsRow
+		if err := rows.Scan(&i.State, &i.Endpoints); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteEndpoint = `-- name: DeleteEndpoint :exec
 delete from webhook_endpoints where id = $1
 `

@@ -166,9 +166,17 @@ func (s *Store) Release(ctx context.Context, c *webhook.Claim) error {
 }
 
 // Backlog implements webhook.Queue.
-func (s *Store) Backlog(ctx context.Context) (int64, time.Duration, error) {
+func (s *Store) Backlog(ctx context.Context) (webhook.Backlog, error) {
 	row, err := s.db.Queries().Backlog(ctx)
-	return row.Waiting, time.Duration(row.OldestSeconds * float64(time.Second)), postgres.Translate("read backlog", err)
+	if err != nil {
+		return webhook.Backlog{}, postgres.Translate("read backlog", err)
+	}
+	b := webhook.Backlog{Pending: row.Waiting, Oldest: time.Duration(row.OldestSeconds * float64(time.Second)), Endpoints: map[string]int64{}}
+	states, err := s.db.Queries().CountEndpoints(ctx)
+	for _, state := range states {
+		b.Endpoints[state.State] = state.Endpoints
+	}
+	return b, postgres.Translate("count endpoints", err)
 }
 
 // Expire implements webhook.Queue.
