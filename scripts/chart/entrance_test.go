@@ -97,7 +97,7 @@ func TestAutoscalersHaveTheTargets(t *testing.T) {
 	}
 }
 
-// The data plane exports traces to the collector, whose port the policy opens.
+// Both planes export traces to the collector, whose port the policies open.
 func TestTracesReachTheCollector(t *testing.T) {
 	t.Parallel()
 	for endpoint, port := range map[string]string{"http://collector:4318": "4318", "https://otlp.example.com/v1/traces": "443", "http://collector": "80"} {
@@ -106,14 +106,19 @@ func TestTracesReachTheCollector(t *testing.T) {
 		if set["tracing.endpoint"] != endpoint || set["tracing.sample_ratio"] != 0.5 || set["tracing.trust_clients"] != true {
 			t.Errorf("%s: the settings are %v", endpoint, set)
 		}
-		found := false
-		for _, rule := range all.one(t, "NetworkPolicy", "release-modelgateway-dataplane").Spec.Egress {
-			for _, p := range rule.Ports {
-				found = found || p.Port == port
-			}
+		if got := settings(t, all, "controlplane")["tracing.endpoint"]; got != endpoint {
+			t.Errorf("the control plane exports to %v; want %s", got, endpoint)
 		}
-		if !found {
-			t.Errorf("%s: the policy does not open the port %s", endpoint, port)
+		for _, plane := range planes {
+			found := false
+			for _, rule := range all.one(t, "NetworkPolicy", "release-modelgateway-"+plane).Spec.Egress {
+				for _, p := range rule.Ports {
+					found = found || p.Port == port
+				}
+			}
+			if !found {
+				t.Errorf("%s: the policy of the %s does not open the port %s", endpoint, plane, port)
+			}
 		}
 	}
 	if endpoint, set := settings(t, renderObjects(t, "defaults"), "dataplane")["tracing.endpoint"]; set {

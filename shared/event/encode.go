@@ -34,6 +34,7 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.NonZero(b, "max_input", u.MaxInput)
 	b = jsonappend.NonZero(b, "max_output", u.MaxOutput)
 	b = jsonappend.NonZero(b, "max_seconds", u.MaxSeconds)
+	b = jsonappend.NonEmpty(b, "trace", u.Trace)
 	return append(b, '}')
 }
 

@@ -109,6 +109,9 @@ type Usage struct {
 	MaxInput   int64 `json:"max_input,omitempty"`
 	MaxOutput  int64 `json:"max_output,omitempty"`
 	MaxSeconds int64 `json:"max_seconds,omitempty"`
+	// Trace is the context of the request's span (W3C traceparent), for that of the settlement; empty if it is not traced. It does
+	// not belong to the Fingerprint.
+	Trace string `json:"trace,omitempty"`
 }
 
 // Fingerprint returns a hash over the members that determine the charge. Two

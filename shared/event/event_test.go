@@ -145,6 +145,7 @@ func TestFingerprintDependsOnTheChargeAlone(t *testing.T) {
 		{"outcome", func(e *event.Usage) { e.Status, e.HTTPStatus, e.FinishedMS = event.Aborted, 0, 1 }, true},
 		{"provider", func(e *event.Usage) { e.Provider, e.Route, e.ProviderRequestID = "", "", "" }, true},
 		{"reservation", func(e *event.Usage) { e.Reservation++ }, true},
+		{"trace", func(e *event.Usage) { e.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" }, true},
 		{"cost", func(e *event.Usage) { e.Cost++ }, false},
 		{"price version", func(e *event.Usage) { e.PriceVersion++ }, false},
 		{"model", func(e *event.Usage) { e.Model = "other" }, false},

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
@@ -14,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/platform/traces"
 )
 
 // newSettler returns a settler that checks costs and leases.
@@ -33,6 +36,7 @@ func (a *app) buildProxySide(context.Context) error {
 	a.closers = append(a.closers, b.Close)
 	a.probes.Add("nats", b.Ready)
 	registerNATS(a.registry, b)
+	registerCertificates(a.registry, &a.cfg, b)
 	a.epochs = recovery.New(recovery.Config{
 		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
 		SessionTTL: a.cfg.Session.TTL, SessionBound: sessionBound(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
@@ -45,6 +49,10 @@ func (a *app) buildProxySide(context.Context) error {
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
+	spans, err := a.openTraces()
+	if err != nil {
+		return err
+	}
 	settler := newSettler(a.db)
 	videos := videojob.New(videostore.New(a.db), b, b, a.log)
 	a.components.Add("bus",
@@ -61,7 +69,7 @@ func (a *app) buildProxySide(context.Context) error {
 			if err := b.ServeTraffic(a.traffic.Receive); err != nil {
 				return err
 			}
-			b.ConsumeUsage(settler, a.registry)
+			b.ConsumeUsage(settler, a.registry, spans)
 			return nil
 		},
 		func(context.Context) error { b.Stop(); return nil })
@@ -69,4 +77,24 @@ func (a *app) buildProxySide(context.Context) error {
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })
 	return nil
+}
+
+// openTraces returns the tracer of settlements; nil without a collector. The last spans are exported when settlement has stopped.
+func (a *app) openTraces() (trace.Tracer, error) {
+	if a.cfg.Tracing.Endpoint == "" {
+		return nil, nil //nolint:nilnil // an absent tracer is valid
+	}
+	exporter, err := traces.Open(context.Background(), traces.Config{
+		Endpoint: a.cfg.Tracing.Endpoint, Service: "modelgateway-controlplane", Version: a.version, Instance: a.replica, Log: a.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	a.components.Add("traces", nil, func(ctx context.Context) error {
+		if err := exporter.Close(ctx); err != nil {
+			a.log.WarnContext(ctx, "the last traces were not exported", "error", err)
+		}
+		return nil
+	})
+	return exporter.Tracer("modelgateway/controlplane"), nil
 }

@@ -141,7 +141,7 @@ func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 }
 
 func (p *env) consume(b *bus.Bus) {
-	b.ConsumeUsage(settle.New(settlestore.New(p.db), nil), prometheus.NewRegistry())
+	b.ConsumeUsage(settle.New(settlestore.New(p.db), nil), prometheus.NewRegistry(), nil)
 }
 
 // usage returns a message with the events of these sequence numbers, which cost 10
@@ -306,7 +306,7 @@ func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	store := &failingStore{Store: settlestore.New(p.db)}
 	store.failures.Store(2)
 	b := p.connectReplica(new(streamCounter))
-	b.ConsumeUsage(settle.New(store, nil), prometheus.NewRegistry())
+	b.ConsumeUsage(settle.New(store, nil), prometheus.NewRegistry(), nil)
 	p.publish(p.usage(1))
 	p.awaitWatermark(marks, 1)
 	p.wantSettled(10)

@@ -143,7 +143,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 		t.Fatalf("lease request before the loss: %+v", reply)
 	}
 	marks := s.subscribeWatermarks()
-	second.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry())
+	second.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry(), nil)
 	s.publish(s.usage(1, 2))
 	s.awaitWatermark(marks, 2)
 	change := s.revoke()
@@ -207,7 +207,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	}
 
 	// The usage stream is settled again, and each event is charged once.
-	third.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry())
+	third.ConsumeUsage(settle.New(settlestore.New(s.db), nil), prometheus.NewRegistry(), nil)
 	s.publish(s.usage(3))
 	s.awaitWatermark(marks, 3)
 	s.wantSettled(30)

@@ -121,7 +121,7 @@ func TestUsageOfASessionOfAnotherProxyIsQuarantined(t *testing.T) {
 	p := newEnvWith(t, "proxy", "rogue")
 	marks := p.subscribeWatermarks()
 	store := settlestore.New(p.db)
-	p.connectReplica(new(streamCounter)).ConsumeUsage(settle.New(store, store), prometheus.NewRegistry())
+	p.connectReplica(new(streamCounter)).ConsumeUsage(settle.New(store, store), prometheus.NewRegistry(), nil)
 	js, err := jetstream.New(p.connectRogue(natsuser.NameOf("rogue")).Conn)
 	if err != nil {
 		t.Fatal(err)
@@ -262,11 +262,13 @@ func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
 	if ok, err := b.PutMembership(t.Context(), members, 0); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	written, err := p.server.Connect().SubscribeSync("$KV." + subject.RecoveryBucket + ".>")
+	listener := p.server.Connect()
+	written, err := listener.SubscribeSync("$KV." + subject.RecoveryBucket + ".>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := written.SetPendingLimits(-1, -1); err != nil {
+	// The server must know the subscription before another connection publishes.
+	if err := errors.Join(written.SetPendingLimits(-1, -1), listener.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	r := p.connectRogue(natsuser.NameOf("rogue"))

@@ -68,7 +68,7 @@ func benchmarkSettlement(b *testing.B, checks bool) {
 	if checks {
 		settler = settle.New(store, store)
 	}
-	replica.ConsumeUsage(settler, prometheus.NewRegistry())
+	replica.ConsumeUsage(settler, prometheus.NewRegistry(), nil)
 	q.awaitEmpty()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"go.opentelemetry.io/otel/trace"
 
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
@@ -36,8 +37,10 @@ const (
 // again, to this replica or another.
 //
 // While settlements run, the next batch is fetched and decoded.
-func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer) {
-	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg)}
+//
+// spans makes spans of the settlement of traced requests; nil makes none.
+func (b *Bus) ConsumeUsage(s *settle.Settler, reg prometheus.Registerer, spans trace.Tracer) {
+	c := &consumer{bus: b, settler: s, metrics: newUsageMetrics(reg), spans: spans}
 	batches := make(chan usageBatch)
 	b.tasks.Go(func() {
 		defer close(batches)
@@ -61,6 +64,7 @@ type consumer struct {
 	bus     *Bus
 	settler *settle.Settler
 	metrics *usageMetrics
+	spans   trace.Tracer
 }
 
 // fetchUntilStop calls fetch until ctx ends, after an error with a pause.
@@ -191,6 +195,7 @@ func (c *consumer) settle(ctx context.Context, batch usageBatch) error {
 		}
 	}
 	c.metrics.observe(result, time.Since(start))
+	traceSettlement(c.spans, batch.items, start)
 	if result.Quarantined > 0 {
 		c.bus.log.Error("usage events were quarantined", slog.Int("events", result.Quarantined))
 	}

@@ -18,6 +18,7 @@ import (
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/platform/settings"
+	"modelgateway/shared/platform/traces"
 )
 
 // Config is every setting of the control plane. Package settings explains how
@@ -36,6 +37,7 @@ type Config struct {
 	Webhook         Webhook       `mapstructure:"webhook"`
 	Archive         Archive       `mapstructure:"archive"`
 	Log             Log           `mapstructure:"log"`
+	Tracing         Tracing       `mapstructure:"tracing"`
 	ShutdownTimeout time.Duration `mapstructure:"shutdown_timeout" usage:"Time limit for a graceful stop."`
 }
 
@@ -213,6 +215,11 @@ type Archive struct {
 	AuditRetentionMonths int    `mapstructure:"audit_retention_months" usage:"Number of whole months of the audit log that are kept beside the current one; needs archive.dir. 0 keeps it for ever."`
 }
 
+// Tracing configures the export of traces. The data plane decides which requests are traced.
+type Tracing struct {
+	Endpoint string `mapstructure:"endpoint" usage:"URL of an OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318. Empty makes no spans of the settlement of traced requests."`
+}
+
 // Log configures the log.
 type Log struct {
 	Level slog.Level `mapstructure:"level" usage:"Lowest level that is logged: debug, info, warn or error."`
@@ -317,6 +324,9 @@ func (c *Config) Validate() error {
 	v.Reject(c.Archive.AuditRetentionMonths < 0, "archive.audit_retention_months is negative")
 	v.Reject(c.Archive.AuditRetentionMonths > 0 && c.Archive.Dir == "", "archive.audit_retention_months needs archive.dir")
 	v.Reject(c.ShutdownTimeout <= 0, "shutdown_timeout is not positive")
+	if err := traces.CheckEndpoint(c.Tracing.Endpoint); err != nil {
+		v.Reject(true, "tracing.endpoint: %v", err)
+	}
 	return v.Err()
 }
 

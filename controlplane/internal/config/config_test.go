@@ -104,6 +104,7 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) { c.Archive.AuditRetentionMonths = -1 }, "archive.audit_retention_months"},
 		{func(c *config.Config) { c.Archive.AuditRetentionMonths = 1 }, "archive.audit_retention_months needs archive.dir"},
 		{func(c *config.Config) { c.ShutdownTimeout = 0 }, "shutdown_timeout"},
+		{func(c *config.Config) { c.Tracing.Endpoint = "collector:4318" }, "tracing.endpoint"},
 	}
 	for _, tt := range tests {
 		cfg := valid()

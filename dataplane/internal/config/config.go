@@ -4,7 +4,6 @@ package config
 
 import (
 	"log/slog"
-	"net/url"
 	"os"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/settings"
+	"modelgateway/shared/platform/traces"
 )
 
 // Config holds the settings of the data plane. Package settings explains how it is loaded. The usage texts are the help
@@ -190,9 +190,7 @@ func (c *Config) Validate() error {
 
 func (t *Tracing) validate(v *settings.Validator) {
 	v.Reject(!(t.SampleRatio >= 0 && t.SampleRatio <= 1), "tracing.sample_ratio is not between 0 and 1") // it may be NaN
-	if t.Endpoint == "" {
-		return
+	if err := traces.CheckEndpoint(t.Endpoint); err != nil {
+		v.Reject(true, "tracing.endpoint: %v", err)
 	}
-	u, err := url.Parse(t.Endpoint)
-	v.Reject(err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https"), "tracing.endpoint is not an http or https URL")
 }

@@ -216,6 +216,7 @@ func (p *pricedRequest) usageEvent() event.Usage {
 		Model: p.model.ID, Format: string(p.dialect.Format()), Stream: p.request.Stream, StartedMS: p.x.started.UnixMilli(),
 		PriceVersion: p.sheet.Version, PriceMultiplier: p.sheet.Multiplier, Reservation: p.quote.Reserve,
 		MaxInput: p.model.InputLimit(len(p.body.Bytes())), MaxOutput: p.model.OutputLimit(p.request.MaxOutput, p.request.N),
+		Trace: p.x.trace.Context(),
 	}
 }
 

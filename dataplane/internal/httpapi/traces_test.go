@@ -146,6 +146,9 @@ func TestRequestIsTracedWithItsAdmissionAndAttempts(t *testing.T) {
 		}
 	}
 	id := hex.EncodeToString(request.GetTraceId())
+	if got, want := g.spool.next(t).Trace, "00-"+id+"-"+hex.EncodeToString(request.GetSpanId())+"-01"; got != want {
+		t.Errorf("the usage event has the trace %q; want that of the request, %q", got, want)
+	}
 	if id == clientTrace || len(request.GetLinks()) != 1 || hex.EncodeToString(request.GetLinks()[0].GetTraceId()) != clientTrace {
 		t.Errorf("trace %s with links %v; want a trace of its own with a link to the client's", id, request.GetLinks())
 	}

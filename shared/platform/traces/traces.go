@@ -6,6 +6,7 @@ package traces
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -33,6 +34,17 @@ type Config struct {
 	Service, Version, Instance string
 	// Log gets a line when exports begin to fail and when they work again.
 	Log *slog.Logger
+}
+
+// CheckEndpoint returns an error unless the text is empty or the URL of a receiver.
+func CheckEndpoint(text string) error {
+	if text == "" {
+		return nil
+	}
+	if u, err := url.Parse(text); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return errors.New("is not an http or https URL")
+	}
+	return nil
 }
 
 // Exporter exports the spans of its tracers. It is safe for concurrent use.

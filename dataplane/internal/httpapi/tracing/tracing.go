@@ -75,6 +75,16 @@ func (r *Request) ID() string {
 	return r.span.SpanContext().TraceID().String()
 }
 
+// Context returns the context of the request's span for the settlement, as a traceparent header has it; empty if the request is
+// not traced.
+func (r *Request) Context() string {
+	if r == nil {
+		return ""
+	}
+	span := r.span.SpanContext()
+	return "00-" + span.TraceID().String() + "-" + span.SpanID().String() + "-01"
+}
+
 // Result is what the span of a request tells about it.
 type Result struct {
 	ID, Method, Endpoint, Code, Outcome, Model string

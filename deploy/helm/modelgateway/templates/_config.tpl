@@ -122,6 +122,9 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
   "secrets" $secrets
   "log" (dict "level" $plane.logLevel)
   "shutdown_timeout" (printf "%ds" (int $plane.shutdownTimeoutSeconds)) }}
+{{- with .Values.tracing.endpoint }}
+{{- $_ := set $set "tracing" (dict "endpoint" .) }}
+{{- end }}
 {{- if $plane.archive.existingClaim }}
 {{- $_ := set $set "archive" (dict "dir" (include "modelgateway.archiveDir" .)) }}
 {{- end }}

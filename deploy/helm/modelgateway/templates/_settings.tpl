@@ -66,6 +66,7 @@ secrets.previous_peppers_file: string
 session.close_after: time.Duration
 session.ttl: time.Duration
 shutdown_timeout: time.Duration
+tracing.endpoint: string
 webhook.allow_http: bool
 webhook.allowed_networks: string
 webhook.disable_after: time.Duration
