@@ -189,6 +189,10 @@ bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 millio
 bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench
 
+.PHONY: bench/traces
+bench/traces: ## the CPU time and latency of a data plane that traces every request, against one that traces none
+	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -traces
+
 .PHONY: bench/neighbour
 bench/neighbour: ## the latencies of one account alone and beside another's 1,000 connections of large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -neighbour

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -34,6 +35,8 @@ type options struct {
 	neighbour bool
 	// apart gives the gateway a processor of its own.
 	apart bool
+	// traces compares a proxy that traces every request with one that traces none.
+	traces bool
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
 }
@@ -42,9 +45,10 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
-	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
+	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"collector\" of traces, \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
 	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
 	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
+	flag.BoolVar(&o.traces, "traces", false, "compare a data plane that traces every request with one that traces none, instead of the plain proxy")
 	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,6 +66,9 @@ func run(ctx context.Context, o options) error {
 			return flood(ctx, url)
 		}
 		return serve(ctx, o.child)
+	}
+	if o.traces {
+		return compareTraces(ctx, o)
 	}
 	if o.neighbour {
 		if err := prefer(ctx, os.Getpid()); err != nil {
@@ -83,7 +90,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer other.end()
-	stack, clean, err := startStack(ctx, provider.url, other.url)
+	stack, clean, err := startStack(ctx, provider.url, other.url, 1, nil)
 	if err != nil {
 		return err
 	}
@@ -106,10 +113,10 @@ func run(ctx context.Context, o options) error {
 		<-ctx.Done()
 		return nil
 	}
-	return measure(ctx, o, targets)
+	return measure(ctx, o, targets, proxybench.Scenarios())
 }
 
-func measure(ctx context.Context, o options, targets []proxybench.Target) error {
+func measure(ctx context.Context, o options, targets []proxybench.Target, scenarios []proxybench.Scenario) error {
 	table := proxybench.NewTable(targets[0].Name, targets[1].Name)
 	if err := addIdle(ctx, table, targets, "fresh", 0); err != nil {
 		return err
@@ -119,7 +126,7 @@ func measure(ctx context.Context, o options, targets []proxybench.Target) error 
 			return err
 		}
 	}
-	for _, s := range proxybench.Scenarios() {
+	for _, s := range scenarios {
 		results := make([][]proxybench.Result, len(targets))
 		for range o.rounds {
 			for i, t := range targets {
@@ -165,6 +172,9 @@ const plainKey = "the-key-of-the-bench"
 // serve runs a child process: it starts a server and prints its URL.
 func serve(ctx context.Context, what string) error {
 	handler := http.Handler(http.HandlerFunc(proxybench.Provider))
+	if what == collector {
+		handler = http.HandlerFunc(proxybench.Collector)
+	}
 	if target, ok := strings.CutPrefix(what, "plain="); ok {
 		to, err := url.Parse(target)
 		if err != nil {
@@ -268,8 +278,8 @@ models:
 // portOffset avoids the ports of a stack that may be running.
 const portOffset = "21000"
 
-// startStack starts a stack with one data plane in its own directory.
-func startStack(ctx context.Context, provider, flood string) (*devstack.Stack, func(), error) {
+// startStack starts a stack with a number of data planes in its own directory. settings may be nil, as in devstack.Config.
+func startStack(ctx context.Context, provider, flood string, dataPlanes int, settings func(part string) []string) (*devstack.Stack, func(), error) {
 	layout, err := devstack.FindLayout(".", filepath.Join(".dev", "bench"))
 	if err != nil {
 		return nil, nil, err
@@ -288,7 +298,9 @@ func startStack(ctx context.Context, provider, flood string) (*devstack.Stack, f
 		switch name {
 		case devstack.OffsetVariable:
 			return portOffset
-		case devstack.DataPlanesVariable, devstack.ControlPlanesVariable:
+		case devstack.DataPlanesVariable:
+			return strconv.Itoa(dataPlanes)
+		case devstack.ControlPlanesVariable:
 			return "1"
 		}
 		return ""
@@ -296,7 +308,7 @@ func startStack(ctx context.Context, provider, flood string) (*devstack.Stack, f
 	if err != nil {
 		return nil, nil, err
 	}
-	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports})
+	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports, Settings: settings})
 	if err != nil {
 		return nil, nil, err
 	}
