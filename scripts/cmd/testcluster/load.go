@@ -47,11 +47,13 @@ func less(now, before map[string]int) map[string]int {
 	return rest
 }
 
-// failures is the number of requests without a complete answer.
-func (f figures) failures() int {
+// failures is the number of requests without a complete answer. Refusals with 503 do not count if something is away.
+func (f figures) failures(refuses bool) int {
 	n := 0
-	for _, count := range f.refused {
-		n += count
+	for reason, count := range f.refused {
+		if !refuses || !strings.HasPrefix(reason, "status 503 ") {
+			n += count
+		}
 	}
 	for _, count := range f.broken {
 		n += count
@@ -63,13 +65,13 @@ func (f figures) failures() int {
 func (f figures) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%6d requests %4d streams %3d failures %4d announced closes %2d idle closes, slowest %s",
-		f.requests, f.streams, f.failures(), f.announced, f.idle, f.slowest.Round(time.Millisecond))
+		f.requests, f.streams, f.failures(false), f.announced, f.idle, f.slowest.Round(time.Millisecond))
 	for _, counts := range []map[string]int{f.refused, f.broken} {
 		for _, reason := range slices.Sorted(maps.Keys(counts)) {
 			fmt.Fprintf(&text, "\n    %s: %d", reason, counts[reason])
 		}
 	}
-	if f.failures() > 0 {
+	if f.failures(false) > 0 {
 		fmt.Fprintf(&text, "\n    between %s and %s", f.first.UTC().Format(time.TimeOnly), f.last.UTC().Format(time.TimeOnly))
 	}
 	return text.String()
@@ -113,9 +115,22 @@ func (l *load) stop() {
 func (l *load) snapshot() figures {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	f := l.copy()
+	l.now.slowest, l.now.first, l.now.last = 0, time.Time{}, time.Time{}
+	return f
+}
+
+// count returns the figures.
+func (l *load) count() figures {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.copy()
+}
+
+// copy returns the figures; the caller holds mu.
+func (l *load) copy() figures {
 	f := l.now
 	f.refused, f.broken = maps.Clone(f.refused), maps.Clone(f.broken)
-	l.now.slowest, l.now.first, l.now.last = 0, time.Time{}, time.Time{}
 	return f
 }
 

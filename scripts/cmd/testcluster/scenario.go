@@ -5,12 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +24,7 @@ type scenario struct {
 	began   time.Time
 
 	keys    map[string]string // of the Secret
+	always  []string          // values of every upgrade from now on
 	admin   *adminclient.Client
 	account string
 	load    *load
@@ -38,28 +37,42 @@ type step struct {
 	name   string
 	loaded bool // under load
 	play   func(context.Context) error
+	// refuses is true if answers of 503 are right: something is away that requests need.
+	refuses bool
 }
 
 func (s *scenario) play(ctx context.Context) error {
 	failures := 0
+	upgrade := func(set ...string) func(context.Context) error {
+		return func(ctx context.Context) error { return s.helm(ctx, s.next, set...) }
+	}
 	for _, step := range []step{
-		{"install " + s.previous + " until ready", false, s.install},
-		{"catalog, account, first receipts", false, s.seed},
-		{"upgrade " + s.previous + " to " + s.next, true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
-		{"rollback to " + s.previous, true, s.rollback},
-		{"upgrade again", true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
-		{"evict each data plane replica", true, s.evictAll},
-		{"scale out from 2 to 3", true, func(ctx context.Context) error { return s.helm(ctx, s.next, "dataplane.replicas=3") }},
-		{"scale in from 3 to 2", true, func(ctx context.Context) error { return s.helm(ctx, s.next) }},
-		{"rotate the fleet key", true, s.rotateFleetKey},
-		{"rotate the bootstrap token", true, s.rotateBootstrapToken},
-		{"restore a backup", false, s.restoreBackup},
+		{name: "install " + s.previous + " until ready", play: s.install},
+		{name: "catalog, account, first receipts", play: s.seed},
+		{name: "upgrade " + s.previous + " to " + s.next, loaded: true, play: upgrade()},
+		{name: "rollback to " + s.previous, loaded: true, play: s.rollback},
+		{name: "upgrade again", loaded: true, play: upgrade()},
+		{name: "evict each data plane replica", loaded: true, play: s.evictAll},
+		{name: "scale out from 2 to 3", loaded: true, play: upgrade("dataplane.replicas=3")},
+		{name: "scale in from 3 to 2", loaded: true, play: upgrade()},
+		{name: "lose the volume of a replica", loaded: true, play: s.loseVolume},
+		{name: "other size of the spool volumes", loaded: true, play: s.resizeVolumes},
+		{name: "rotate the fleet key", loaded: true, play: s.rotateFleetKey},
+		{name: "rotate the bootstrap token", loaded: true, play: s.rotateBootstrapToken},
+		{name: "rotate the pepper", loaded: true, play: s.rotatePepper},
+		{name: "rotate the master key", loaded: true, play: s.rotateMasterKey},
+		{name: "rotate the passwords of NATS", loaded: true, play: s.rotateNATSPasswords},
+		{name: "no control plane for 10 s", loaded: true, refuses: true, play: s.stopControlPlanes},
+		{name: "no NATS for 5 s", loaded: true, refuses: true, play: s.stopNATS},
+		{name: "Postgres restarts", loaded: true, refuses: true, play: s.restartPostgres},
+		{name: "restore a backup", loaded: true, refuses: true, play: s.restoreBackup},
+		{name: "helm test", play: s.helmTest},
 	} {
 		f, err := s.playStep(ctx, step)
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		failures += f.failures()
+		failures += f.failures(step.refuses)
 	}
 	if err := s.verify(ctx); err != nil {
 		return err
@@ -106,7 +119,7 @@ func randomKey() string {
 }
 
 func (s *scenario) install(ctx context.Context) error {
-	const volumes = 3
+	const volumes = 4 // three replicas, and one for a volume that is lost
 	if err := prepare(ctx, s.dir, volumes); err != nil {
 		return err
 	}
@@ -132,12 +145,13 @@ func (s *scenario) helm(ctx context.Context, version string, set ...string) erro
 		"dataplane": map[string]any{
 			"replicas": 2, "image": map[string]any{"tag": version}, "drainTimeoutSeconds": 60, "spool": map[string]any{"size": "512Mi"},
 		},
+		"preflight": map[string]any{"enabled": version == s.next}, // the program of the earlier version may not have it
 	})
 	if err != nil {
 		return fmt.Errorf("encode the values: %w", err)
 	}
 	args := []string{"upgrade", "--install", releaseName, s.chart, "--namespace", namespace, "--values", "-", "--wait", "--timeout", "10m"}
-	for _, value := range set {
+	for _, value := range append(slices.Clone(s.always), set...) {
 		args = append(args, "--set", value)
 	}
 	if _, err := command(ctx, string(values), "helm", args...); err != nil {
@@ -249,105 +263,4 @@ func (s *scenario) evictAll(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// rotateFleetKey follows the README of the chart.
-func (s *scenario) rotateFleetKey(ctx context.Context) error {
-	old, next := s.keys["fleet-key"], randomKey()
-	const withPrevious = "secrets.previousFleetKeys.enabled=true"
-	s.keys["previous-fleet-keys"] = next
-	if err := secret(ctx, s.keys); err != nil {
-		return err
-	}
-	if err := s.helm(ctx, s.next, withPrevious); err != nil {
-		return err
-	}
-	s.keys["fleet-key"], s.keys["previous-fleet-keys"] = next, old
-	if err := secret(ctx, s.keys); err != nil {
-		return err
-	}
-	if err := restart(ctx, "deployment/"+controlPlane); err != nil {
-		return err
-	}
-	if err := restart(ctx, "statefulset/"+dataPlane); err != nil {
-		return err
-	}
-	return s.helm(ctx, s.next)
-}
-
-// rotateBootstrapToken follows the README of the chart.
-func (s *scenario) rotateBootstrapToken(ctx context.Context) error {
-	old, next := s.keys["bootstrap-token"], rand.Text()
-	for _, text := range []string{next + "\n" + old, next} {
-		s.keys["bootstrap-token"] = text
-		if err := secret(ctx, s.keys); err != nil {
-			return err
-		}
-		if err := restart(ctx, "deployment/"+controlPlane); err != nil {
-			return err
-		}
-	}
-	former := s.admin
-	if err := s.signIn(ctx); err != nil {
-		return err
-	}
-	if _, err := s.admin.GetBalance(ctx, s.account); err != nil {
-		return fmt.Errorf("the new token: %w", err)
-	}
-	// The former replicas end some seconds after the new ones are ready.
-	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(time.Second) {
-		_, err := former.GetBalance(ctx, s.account)
-		if problem, ok := errors.AsType[*adminclient.Error](err); ok && problem.StatusCode == http.StatusUnauthorized {
-			return nil
-		}
-	}
-	return errors.New("the old token is still accepted")
-}
-
-// restoreBackup restores a backup that lacks later requests, which are billed again from the stream of usage.
-func (s *scenario) restoreBackup(ctx context.Context) error {
-	file := filepath.Join(s.dir, "backup")
-	if _, err := s.awaitTotals(ctx); err != nil {
-		return err
-	}
-	if err := s.servers.dump(ctx, file); err != nil {
-		return err
-	}
-	const later = 20
-	c := connection{address: s.load.address}
-	defer c.close()
-	for range later {
-		s.load.send(ctx, &c, "chat")
-	}
-	if _, err := s.awaitTotals(ctx); err != nil {
-		return err
-	}
-	if _, err := kubectl(ctx, "scale", "deployment/"+controlPlane, "--replicas=0"); err != nil {
-		return err
-	}
-	if _, err := kubectl(ctx, "wait", "--for=delete", "pod", "-l", "app.kubernetes.io/component=controlplane", "--timeout=2m"); err != nil {
-		return err
-	}
-	if err := s.servers.restore(ctx, file); err != nil {
-		return err
-	}
-	began := time.Now()
-	if _, err := kubectl(ctx, "scale", "deployment/"+controlPlane, "--replicas=2"); err != nil {
-		return err
-	}
-	if _, err := s.awaitTotals(ctx); err != nil {
-		return err
-	}
-	s.say("%d requests after the backup are billed again after %.1f s", later, time.Since(began).Seconds())
-	before, refused := s.load.snapshot(), 0
-	for ctx.Err() == nil {
-		s.load.send(ctx, &c, "chat")
-		if f := s.load.snapshot().since(before); f.requests > 0 {
-			refused = f.failures()
-			break
-		}
-		time.Sleep(time.Second)
-	}
-	s.say("requests are admitted %.1f s after the start of the control plane; %d were refused before", time.Since(began).Seconds(), refused)
-	return ready(ctx)
 }

@@ -36,6 +36,10 @@ type servers struct {
 	// natsPasswords by user; postgresURL is the address for pods.
 	natsPasswords map[string]string
 	postgresURL   string
+
+	natsOptions    natsserver.Options
+	natsUsers      []natsuser.User
+	postgresConfig pgcluster.Config
 }
 
 func startServers(ctx context.Context, address, dir string) (*servers, error) {
@@ -60,14 +64,52 @@ func startServers(ctx context.Context, address, dir string) (*servers, error) {
 
 // startNATS starts NATS with the users of the planes and their permissions.
 func (s *servers) startNATS(address, dir string) error {
-	o := &natsserver.Options{ServerName: "node", Host: address, Port: natsPort, JetStream: true, StoreDir: dir, NoSigs: true, LogFile: dir + ".log"}
-	for _, u := range natsuser.Users() {
-		s.natsPasswords[u.Name] = rand.Text()
+	s.natsOptions = natsserver.Options{ServerName: "node", Host: address, Port: natsPort, JetStream: true, StoreDir: dir, NoSigs: true, LogFile: dir + ".log"}
+	s.natsUsers = natsuser.Users()
+	return s.runNATS()
+}
+
+// options returns the options of NATS with the users of now.
+func (s *servers) options() *natsserver.Options {
+	o := s.natsOptions.Clone()
+	for _, u := range s.natsUsers {
+		if s.natsPasswords[u.Name] == "" {
+			s.natsPasswords[u.Name] = rand.Text()
+		}
 		o.Users = append(o.Users, &natsserver.User{Username: u.Name, Password: s.natsPasswords[u.Name], Permissions: &natsserver.Permissions{
 			Publish: &natsserver.SubjectPermission{Allow: u.Publish}, Subscribe: &natsserver.SubjectPermission{Allow: u.Subscribe},
 		}})
 	}
-	server, err := natsserver.NewServer(o)
+	return o
+}
+
+// addNextUsers adds the second users; clients stay connected.
+func (s *servers) addNextUsers() error {
+	s.natsUsers = append(s.natsUsers, natsuser.Next(natsuser.Users())...)
+	return s.reloadNATS()
+}
+
+// removeFirstUsers removes the users that NATS had at first.
+func (s *servers) removeFirstUsers() error {
+	s.natsUsers = natsuser.Next(natsuser.Users())
+	return s.reloadNATS()
+}
+
+func (s *servers) reloadNATS() error {
+	if err := s.nats.ReloadOptions(s.options()); err != nil {
+		return fmt.Errorf("reload NATS: %w", err)
+	}
+	return nil
+}
+
+func (s *servers) stopNATS() {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}
+
+// runNATS starts NATS with the data that it has.
+func (s *servers) runNATS() error {
+	server, err := natsserver.NewServer(s.options())
 	if err != nil {
 		return fmt.Errorf("create the NATS server: %w", err)
 	}
@@ -83,11 +125,12 @@ func (s *servers) startNATS(address, dir string) error {
 // startPostgres starts Postgres, which listens on the loopback, and forwards connections of pods to it.
 func (s *servers) startPostgres(ctx context.Context, address, dir string) error {
 	password := rand.Text()
-	cluster, err := pgcluster.Start(ctx, pgcluster.Config{Dir: dir, Password: password, Database: database, Fsync: true})
+	s.postgresConfig = pgcluster.Config{Dir: dir, Password: password, Database: database, Fsync: true}
+	cluster, err := pgcluster.Start(ctx, s.postgresConfig)
 	if err != nil {
 		return fmt.Errorf("start Postgres: %w", err)
 	}
-	s.postgres = cluster
+	s.postgres, s.postgresConfig.Port = cluster, cluster.Port()
 	var lc net.ListenConfig
 	listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(postgresPort)))
 	if err != nil {
@@ -96,6 +139,19 @@ func (s *servers) startPostgres(ctx context.Context, address, dir string) error 
 	s.closers = append(s.closers, listener)
 	go forward(ctx, listener, net.JoinHostPort("127.0.0.1", strconv.Itoa(cluster.Port())))
 	s.postgresURL = fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=disable", password, listener.Addr(), database)
+	return nil
+}
+
+// restartPostgres stops Postgres and starts it again at the same port.
+func (s *servers) restartPostgres(ctx context.Context) error {
+	if err := s.postgres.Stop(ctx); err != nil {
+		return fmt.Errorf("stop Postgres: %w", err)
+	}
+	cluster, err := pgcluster.Start(ctx, s.postgresConfig)
+	if err != nil {
+		return fmt.Errorf("start Postgres again: %w", err)
+	}
+	s.postgres = cluster
 	return nil
 }
 
@@ -156,8 +212,7 @@ func (s *servers) stop() error {
 		all = append(all, s.postgres.Stop(context.Background()))
 	}
 	if s.nats != nil {
-		s.nats.Shutdown()
-		s.nats.WaitForShutdown()
+		s.stopNATS()
 	}
 	return errors.Join(all...)
 }
