@@ -114,10 +114,10 @@ func (s *scenario) restoreBackup(ctx context.Context) error {
 
 // awaitAdmission waits until the load is served: for three seconds no request has failed, and some were answered.
 func (s *scenario) awaitAdmission(ctx context.Context) error {
-	const calm = 3 * time.Second
+	const quiet = 3 * time.Second
 	for deadline := time.Now().Add(settleLimit); time.Now().Before(deadline) && ctx.Err() == nil; {
 		before := s.load.count()
-		time.Sleep(calm)
+		time.Sleep(quiet)
 		if f := s.load.count().since(before); f.failures(false) == 0 && f.requests > 0 {
 			return nil
 		}
