@@ -180,9 +180,14 @@ func (r *Request) checkTools(p *Policy, rules Rules) *apierr.Error {
 }
 
 // value checks the definitions in the value at index i of text. It returns the index after the value, 0 if it is
-// unknown.
+// unknown. One object in place of a list, and a list within a list, are refused: a lenient provider would read them.
 func (c *toolCheck) value(n *toolNode, text []byte, i int) (end int, refused *apierr.Error) {
+	kind := jsonspan.KindOf(text[i:])
 	switch {
+	case n.elements != nil && kind == jsonspan.KindObject:
+		return 0, Invalid(c.path.String(), "an array")
+	case n.members != nil && kind == jsonspan.KindArray:
+		return 0, Invalid(c.path.String(), "an object")
 	case n.elements != nil:
 		it := jsonspan.ArrayAt(text, i)
 		for it.Next() {
@@ -238,7 +243,10 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		return nil
 	}
 	definition, isDefined := jsonspan.Find(tool, "definition")
-	if isDefined = isDefined && jsonspan.KindOf(definition) == jsonspan.KindObject; isDefined {
+	if shape := jsonspan.KindOf(definition); isDefined {
+		isDefined = shape == jsonspan.KindObject || shape == jsonspan.KindArray
+	}
+	if isDefined {
 		c.path.push("definition", 0)
 		if refused := c.tool(definition, depth-1); refused != nil {
 			return refused
@@ -246,6 +254,9 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		c.path.pop()
 	}
 	group, ok := jsonspan.Find(tool, "tools")
+	if ok && jsonspan.KindOf(group) == jsonspan.KindObject {
+		return Invalid(c.path.String()+".tools", "an array")
+	}
 	if !ok || jsonspan.KindOf(group) != jsonspan.KindArray {
 		if !isDefined {
 			c.offered, c.kinds = true, append(c.kinds, kind)

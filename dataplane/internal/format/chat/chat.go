@@ -73,6 +73,9 @@ func toolClass(kind string, _ []byte) format.ToolClass {
 func checkMessages(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
+		if it.Kind() == jsonspan.KindArray { // what is in it would not be checked
+			return format.Invalid(messagePath(it.Index()), "an object")
+		}
 		c := jsonspan.ObjectAt(raw, it.Start())
 		for c.Next() {
 			switch string(c.DecodedName()) {
@@ -107,11 +110,10 @@ func storedFile(raw []byte, i int) (part, end int) {
 	}
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		c := jsonspan.ObjectAt(raw, it.Start())
-		if namesFile(&c) {
+		if part, end = storedFile(raw, it.Start()); part >= 0 {
 			return it.Index(), 0
 		}
-		it.SetEnd(c.SkipRest())
+		it.SetEnd(end)
 	}
 	return -1, it.SkipRest()
 }

@@ -270,6 +270,8 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		want        string // the parameter, empty if nothing is refused
 	}{
 		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"file","file":{"file_id":"f"}}]}]`, "messages[0].content[1].file.file_id"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":{"type":"file","file":{"file_id":"f"}}}]`, "messages[0].content[0].file.file_id"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[[{"type":"file","file":{"file_id":"f"}}]]}]`, "messages[0].content[0].file.file_id"},
 		{catalogkv.Chat, "messages", `["x",{"content":"\"file_id\""},{"content":[{"f\u0069le":{"file\u005fid":"f"}}]}]`, "messages[2].content[0].file.file_id"},
 		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"file","file":{"file_data":"data:,x","file_id":null}}]}]`, ""},
 		{catalogkv.Chat, "messages", `[{"role":"user","content":"a"},{"role":"assistant","audio":{"id":"audio_1"}}]`, "messages[1].audio.id"},
@@ -288,6 +290,7 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		{catalogkv.Responses, "input", `[{"role":"user","content":[{"type":"input_text","text":"a"},{"type":"input_file","file_id":"f"}]}]`, "input[0].content[1].file_id"},
 		{catalogkv.Responses, "input", `[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","file_id":"f"}]}]`, "input[0].output[0].file_id"},
 		{catalogkv.Responses, "input", `[{"type":"computer_call_output","call_id":"c","output":{"type":"x","file_id":"f"}}]`, "input[0].output.file_id"},
+		{catalogkv.Responses, "input", `[{"role":"user","content":[[{"type":"input_file","file_id":"f"}]]}]`, "input[0].content[0][0].file_id"},
 		{catalogkv.Responses, "input", `[{"type":"reasoning","id":"rs_1","encrypted_content":"x"},{"type":"function_call","id":"fc_1","arguments":"{\"file_id\":1}"},{"role":"user","content":"item_reference"}]`, ""},
 		{catalogkv.Responses, "tools", `[{"type":"function"},{"type":"custom"},{"type":"local_shell"},{"type":"apply_patch"},{"type":"namespace","tools":[{"type":"function"}]}]`, ""},
 		{catalogkv.Responses, "tools", `[{"type":"namespace","tools":[{"type":"mcp"}]}]`, "tools[0].tools[0].type"},
@@ -312,6 +315,10 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		{catalogkv.Messages, "messages", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]`, "messages[1].content[0].type"},
 		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"f\u0069le"}}]}]}]`, "messages[0].content[0].content[1].source.type"},
 		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"document","source":{"type":"content","content":[{"type":"image","source":{"type":"file"}}]}}]}]`, "messages[0].content[0].source.content[0].source.type"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[[{"type":"image","source":{"file_id":"f"}}]]}]}]`, "messages[0].content[0].content[0][0].source.file_id"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"document","source":{"content":{"type":"image","source":{"type":"file"}}}}]}]`, "messages[0].content[0].source.content.source.type"},
+		{catalogkv.Messages, "system", `[{"type":"text","text":"x"},{"type":"document","source":{"type":"file","file_id":"f"}}]`, "system[1].source.type"},
+		{catalogkv.Messages, "system", `[{"type":"text","text":"file"}]`, ""},
 		{catalogkv.Messages, "messages", `[{"role":"assistant","content":[{"type":"tool_use","input":{"source":{"type":"file"}}},{"type":"thinking","thinking":"file","signature":"x"}]}]`, ""},
 		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"x"}},{"type":"image","source":{"type":"url","url":"x"}}]}]`, ""},
 		{catalogkv.Messages, "tools", `[{"name":"f","input_schema":{}},{"type":"custom"},{"type":"bash_20250124"},{"type":"memory_20250818"},{"type":"text_editor_20250728"}]`, ""},

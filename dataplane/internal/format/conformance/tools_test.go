@@ -125,6 +125,32 @@ func TestForcedToolsOfTheProviderAreRefused(t *testing.T) {
 	}
 }
 
+// A lenient provider reads one object in place of a list, or lists within lists, which would not be checked.
+func TestValuesOfAnotherShapeThatCanHoldToolsOrFilesAreRefused(t *testing.T) {
+	t.Parallel()
+	const search, file = `{"type":"web_search"}`, `{"type":"file","file":{"file_id":"f"}}`
+	for _, tt := range []struct {
+		f                  catalogkv.Format
+		name, value, param string
+	}{
+		{catalogkv.Chat, "messages", `[[{"role":"user","content":[` + file + `]}]]`, "messages[0]"},
+		{catalogkv.Chat, "tools", search, "tools"},
+		{catalogkv.Responses, "input", `[[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]]`, "input[0]"},
+		{catalogkv.Responses, "input", `[{"type":"additional_tools","tools":` + search + `}]`, "input[0].tools"},
+		{catalogkv.Responses, "tools", `[{"type":"namespace","name":"n","tools":` + search + `}]`, "tools[0].tools"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":{"type":"tool_addition","tool":` + search + `}}]`, "messages[0].content"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[[{"type":"image","source":{"type":"file"}}]]}]`, "messages[0].content[0]"},
+		{catalogkv.Messages, "messages", `[[{"role":"user","content":"x"}]]`, "messages[0]"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_addition","tool":{"type":"tool_definition","definition":[` + search + `]}}]}]`, "messages[0].content[0].tool.definition"},
+		{catalogkv.Messages, "system", `[[{"type":"tool_addition","tool":` + search + `}]]`, "system[0]"},
+	} {
+		out, e := outgoing(t, tt.f, dialects[tt.f].Policy(), format.Rules{}, with(formats[tt.f], tt.name, tt.value))
+		if e == nil || e.Code != apierr.InvalidValue || e.Param != tt.param {
+			t.Errorf("%s %s: got %+v, sent %s; want %q", tt.f, tt.value, e, out, tt.param)
+		}
+	}
+}
+
 // Each entry is a way to ask a provider for something with a price of its own, found in the public documents of the
 // formats member by member. Without a price for it, none may reach a provider with the words that ask for it.
 func TestNothingWithAPriceOfItsOwnReachesTheProvider(t *testing.T) {

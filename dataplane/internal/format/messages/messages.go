@@ -65,6 +65,11 @@ func check(r *format.Request, _ *format.Policy, _ format.Rules) *apierr.Error {
 		return e
 	}
 	readBetas(r)
+	if system := r.Value("system"); system != nil {
+		if path, _ := findStored(system, 0, maxNesting, &r.Betas); path != "" {
+			return format.Unsupported("system" + path)
+		}
+	}
 	raw := r.Value("messages")
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
@@ -144,16 +149,23 @@ func checkEdits(raw []byte) *apierr.Error {
 // maxNesting bounds how deep blocks are checked: results of tools contain blocks, and so do documents.
 const maxNesting = 8
 
-// findStored searches a list of blocks for a reference to something that a provider would have stored. It returns the
-// path to it, empty if there is none, and the index after the list, 0 if it is unknown. It reads the text once.
+// findStored searches a list of blocks, or one block, for a reference to something that a provider would have stored. It
+// returns the path to it, empty if there is none, and the index after the value, 0 if it is unknown. It reads the text
+// once.
 func findStored(raw []byte, at, depth int, needs *uint64) (path string, end int) {
+	if jsonspan.KindOf(raw[at:]) == jsonspan.KindObject { // some servers take one block without a list
+		c := jsonspan.ObjectAt(raw, at)
+		if path = findStoredInBlock(raw, &c, depth, needs, false); path != "" {
+			return path, 0
+		}
+		return "", c.SkipRest()
+	}
 	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
-		c := jsonspan.ObjectAt(raw, it.Start())
-		if path = findStoredInBlock(raw, &c, depth, needs, false); path != "" {
+		if path, end = findStored(raw, it.Start(), depth, needs); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
-		it.SetEnd(c.SkipRest())
+		it.SetEnd(end)
 	}
 	return "", it.SkipRest()
 }

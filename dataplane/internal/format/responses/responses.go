@@ -174,11 +174,10 @@ func storedFile(raw []byte, i int) (path string, end int) {
 	}
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		c := jsonspan.ObjectAt(raw, it.Start())
-		if namesFile(&c) {
-			return format.ElementPath("", it.Index()) + ".file_id", 0
+		if path, end = storedFile(raw, it.Start()); path != "" {
+			return format.ElementPath("", it.Index()) + path, 0
 		}
-		it.SetEnd(c.SkipRest())
+		it.SetEnd(end)
 	}
 	return "", it.SkipRest()
 }
