@@ -601,6 +601,31 @@ create table ledger_check_sums (
     entries bigint not null default 0
 ) with (fillfactor = 70);
 
+-- Runs of ledger checks, the last of each kind: those that a person started, which a replica claims and runs, and the
+-- results of the periodic ones.
+create table ledger_checks (
+    id uuid primary key,
+    -- changed and recent run periodically; all and receipts are started by a person
+    kind text not null check (kind in ('changed', 'recent', 'all', 'receipts')),
+    state text not null check (state in ('waiting', 'running', 'done', 'failed')),
+    actor text not null,
+    -- how many of the steps are done
+    done bigint not null default 0,
+    total bigint not null default 0,
+    -- the report; null until there is one
+    ok boolean,
+    checks jsonb,
+    took_ms bigint not null default 0,
+    -- Until this time, only the replica that claimed the run executes it. The number distinguishes claims.
+    claimed_until timestamptz,
+    claim_number bigint not null default 0,
+    created_at timestamptz not null default clock_timestamp(),
+    started_at timestamptz,
+    ended_at timestamptz
+);
+create index ledger_checks_kind_idx on ledger_checks (kind, id);
+create unique index ledger_checks_open_idx on ledger_checks (kind) where state in ('waiting', 'running');
+
 ---- quarantine: usage events that cannot be settled and wait for an operator
 
 create table quarantine (
@@ -990,7 +1015,7 @@ create table commit_markers (
 -- +goose Down
 drop table console_sessions, console_sign_ins, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
-    model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, usage_daily_models, usage_weekly;
+    model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
 drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;

@@ -184,6 +184,36 @@ const (
 	KeyStatusRevoked KeyStatus = "revoked"
 )
 
+// Defines values for LedgerBookLedgerAccount.
+const (
+	LedgerBookLedgerAccountAdjustment LedgerBookLedgerAccount = "adjustment"
+	LedgerBookLedgerAccountCustomer   LedgerBookLedgerAccount = "customer"
+	LedgerBookLedgerAccountFunding    LedgerBookLedgerAccount = "funding"
+	LedgerBookLedgerAccountRevenue    LedgerBookLedgerAccount = "revenue"
+)
+
+// Defines values for LedgerCheckKind.
+const (
+	LedgerCheckKindAll      LedgerCheckKind = "all"
+	LedgerCheckKindChanged  LedgerCheckKind = "changed"
+	LedgerCheckKindReceipts LedgerCheckKind = "receipts"
+	LedgerCheckKindRecent   LedgerCheckKind = "recent"
+)
+
+// Defines values for LedgerCheckStartKind.
+const (
+	LedgerCheckStartKindAll      LedgerCheckStartKind = "all"
+	LedgerCheckStartKindReceipts LedgerCheckStartKind = "receipts"
+)
+
+// Defines values for LedgerCheckState.
+const (
+	LedgerCheckStateDone    LedgerCheckState = "done"
+	LedgerCheckStateFailed  LedgerCheckState = "failed"
+	LedgerCheckStateRunning LedgerCheckState = "running"
+	LedgerCheckStateWaiting LedgerCheckState = "waiting"
+)
+
 // Defines values for MaintenanceScope.
 const (
 	MaintenanceScopeModel    MaintenanceScope = "model"
@@ -1518,6 +1548,65 @@ type KeySecret struct {
 	Secret string `json:"secret"`
 }
 
+// LedgerBook defines model for LedgerBook.
+type LedgerBook struct {
+	// Corrections A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Corrections   Money                   `json:"corrections"`
+	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
+
+	// TopUps A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	TopUps Money `json:"top_ups"`
+
+	// Total A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Total Money `json:"total"`
+
+	// Usage A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Usage Money `json:"usage"`
+}
+
+// LedgerBookLedgerAccount defines model for LedgerBook.LedgerAccount.
+type LedgerBookLedgerAccount string
+
+// LedgerBooks defines model for LedgerBooks.
+type LedgerBooks struct {
+	At time.Time `json:"at"`
+
+	// Books Customer, funding, adjustment and revenue.
+	Books    []LedgerBook `json:"books"`
+	Currency string       `json:"currency"`
+
+	// From A UTC day.
+	//
+	// Examples: 2026-10-01
+	From *Day `json:"from,omitempty"`
+
+	// NegativeAccounts The number of accounts whose balance is below zero now.
+	NegativeAccounts int64 `json:"negative_accounts"`
+
+	// Overdrawn The amount by which they are below zero in all.
+	//
+	// Examples: 12.34
+	Overdrawn Money `json:"overdrawn"`
+
+	// Sum The sum of all totals. It is zero unless the ledger is damaged.
+	//
+	// Examples: 12.34
+	Sum Money `json:"sum"`
+
+	// To A UTC day.
+	//
+	// Examples: 2026-10-01
+	To *Day `json:"to,omitempty"`
+}
+
 // LedgerCheck defines model for LedgerCheck.
 type LedgerCheck struct {
 	At     time.Time        `json:"at"`
@@ -1527,6 +1616,56 @@ type LedgerCheck struct {
 	// TookMS The duration of the check.
 	TookMS int64 `json:"took_ms"`
 }
+
+// LedgerCheckKind `all`: every invariant of ledger, pools and usage. `receipts`: every receipt is computed again. `changed` and `recent` run by
+// themselves: what was written since the last check every minute, and all but old usage every hour.
+type LedgerCheckKind string
+
+// LedgerCheckRun defines model for LedgerCheckRun.
+type LedgerCheckRun struct {
+	// Actor Who started it.
+	Actor     string           `json:"actor"`
+	Checks    []InvariantCheck `json:"checks,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+
+	// Done The steps that are done: invariants, or receipts.
+	Done    int64      `json:"done"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+	ID      string     `json:"id"`
+
+	// Kind `all`: every invariant of ledger, pools and usage. `receipts`: every receipt is computed again. `changed` and `recent` run by
+	// themselves: what was written since the last check every minute, and all but old usage every hour.
+	Kind LedgerCheckKind `json:"kind"`
+
+	// OK Whether nothing differs. Present when the run is done.
+	OK        *bool      `json:"ok,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+
+	// State `failed` means that the check could not read everything; it says nothing about the ledger.
+	State  LedgerCheckState `json:"state"`
+	TookMS *int64           `json:"took_ms,omitempty"`
+
+	// Total All steps; 0 before it is known.
+	Total int64 `json:"total"`
+}
+
+// LedgerCheckRunList defines model for LedgerCheckRunList.
+type LedgerCheckRunList struct {
+	Data       []LedgerCheckRun `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
+// LedgerCheckStart defines model for LedgerCheckStart.
+type LedgerCheckStart struct {
+	// Kind The check to run.
+	Kind LedgerCheckStartKind `json:"kind"`
+}
+
+// LedgerCheckStartKind The check to run.
+type LedgerCheckStartKind string
+
+// LedgerCheckState `failed` means that the check could not read everything; it says nothing about the ledger.
+type LedgerCheckState string
 
 // LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
 type LedgerEntry struct {
@@ -2732,10 +2871,37 @@ type ImportKeysParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetLedgerBooksParams defines parameters for GetLedgerBooks.
+type GetLedgerBooksParams struct {
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+}
+
 // CheckLedgerParams defines parameters for CheckLedger.
 type CheckLedgerParams struct {
 	// Changed Check only the changes since the last verified sums.
 	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
+}
+
+// ListLedgerChecksParams defines parameters for ListLedgerChecks.
+type ListLedgerChecksParams struct {
+	// Kind Only runs of this kind.
+	Kind *LedgerCheckKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// StartLedgerCheckParams defines parameters for StartLedgerCheck.
+type StartLedgerCheckParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportLedgerParams defines parameters for ExportLedger.
@@ -3604,6 +3770,18 @@ func (c *Client) ImportKeys(ctx context.Context, params *ImportKeysParams, body 
 	}, options)
 }
 
+// GetLedgerBooks: Get the sums of the four ledger accounts
+//
+// The entries of each ledger account in a period of UTC days, by the time of booking, or since the beginning. The totals of
+// the four sum to zero. The negative balances are those of now.
+//
+// GET /admin/v1/ledger/books
+func (c *Client) GetLedgerBooks(ctx context.Context, params *GetLedgerBooksParams, options ...CallOption) (*Response[LedgerBooks], error) {
+	return do[LedgerBooks](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/ledger/books", params: params,
+	}, options)
+}
+
 // CheckLedger: Check the consistency of ledger, pools and usage
 //
 // The full check reads every entry and every usage record. The check of changes, which also runs every minute, reads the rows written since the last verified sums.
@@ -3623,6 +3801,38 @@ func (c *Client) CheckLedger(ctx context.Context, params *CheckLedgerParams, opt
 func (c *Client) CheckReceipts(ctx context.Context, options ...CallOption) (*Response[InvariantCheck], error) {
 	return do[InvariantCheck](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/ledger/check/receipts",
+	}, options)
+}
+
+// ListLedgerChecks: List the runs of ledger checks, newest first
+//
+// The last 1,000 runs of each kind, with those that run by themselves every minute and every hour.
+//
+// GET /admin/v1/ledger/checks
+func (c *Client) ListLedgerChecks(ctx context.Context, params *ListLedgerChecksParams, options ...CallOption) (*Response[LedgerCheckRunList], error) {
+	return do[LedgerCheckRunList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/ledger/checks", params: params,
+	}, options)
+}
+
+// StartLedgerCheck: Start a check of the whole ledger or of all receipts
+//
+// A control plane runs the check in the background; `getLedgerCheck` shows its progress and its result. If a run of the kind
+// is open, the response is that run.
+//
+// POST /admin/v1/ledger/checks
+func (c *Client) StartLedgerCheck(ctx context.Context, params *StartLedgerCheckParams, body LedgerCheckStart, options ...CallOption) (*Response[LedgerCheckRun], error) {
+	return do[LedgerCheckRun](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/ledger/checks", params: params, body: body,
+	}, options)
+}
+
+// GetLedgerCheck: Get a run of a ledger check with its progress and result
+//
+// GET /admin/v1/ledger/checks/{check_id}
+func (c *Client) GetLedgerCheck(ctx context.Context, checkID string, options ...CallOption) (*Response[LedgerCheckRun], error) {
+	return do[LedgerCheckRun](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/ledger/checks/{check_id}", ids: []any{checkID},
 	}, options)
 }
 

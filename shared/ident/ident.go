@@ -31,6 +31,7 @@ const (
 	Delivery    Kind = "dlv"
 	Rotation    Kind = "rot"
 	Session     Kind = "ses"
+	LedgerCheck Kind = "chk"
 )
 
 // UUID is an identifier without its kind.

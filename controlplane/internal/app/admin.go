@@ -16,6 +16,7 @@ import (
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/accountstore"
@@ -26,6 +27,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
@@ -113,6 +115,20 @@ func (a *app) buildRotation(ctx context.Context, keys secrets, jobs *jobs) (*rot
 	return s, s.Prepare(ctx)
 }
 
+// buildLedgerChecks adds the periodic checks of the ledger, and the execution of those that a person starts.
+func (a *app) buildLedgerChecks(books *ledger.Service, usages *usage.Service, jobs *jobs) *ledgercheck.Service {
+	history := &checkHistory{}
+	monitor := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, history, a.log, a.registry)
+	checks := ledgercheck.NewService(ledgercheck.Config{
+		Store: ledgercheckstore.New(a.adminDB), Ledger: books, Receipts: usages, NotifyFunc: monitor.Notify,
+	})
+	history.checks = checks
+	jobs.every("ledger_check", time.Minute, monitor.CheckChanged)
+	jobs.every("ledger_check_recent", time.Hour, monitor.CheckRecent)
+	jobs.every("run_ledger_checks", 2*time.Second, checks.Work)
+	return checks
+}
+
 // addOutbox adds the publisher of changes.
 func (a *app) addOutbox(catalogs *catalog.Service) {
 	publisher := outbox.New(outboxstore.New(a.adminDB), a.bus, catalogs.Snapshot, a.log, a.registry)
@@ -165,14 +181,12 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	jobs := newJobs(a.log, a.registry)
 	jobs.every("activate_prices", time.Second, catalogs.ActivatePrices)
 	jobs.every("usage_partitions", time.Hour, records.EnsurePartitions)
-	check := ledger.NewMonitor(books, ledgerAlarm{webhookstore.New(a.adminDB)}, a.log, a.registry)
-	jobs.every("ledger_check", time.Minute, check.CheckChanged)
-	jobs.every("ledger_check_recent", time.Hour, check.CheckRecent)
 	jobs.every("expire_idempotency_keys", 10*time.Minute, func(ctx context.Context) error {
 		_, err := idempotencies.Expire(ctx)
 		return err
 	})
 	usages := usage.NewService(records)
+	checks := a.buildLedgerChecks(books, usages, jobs)
 	archives := a.buildArchive(usages, jobs)
 	videos := videostore.New(a.adminDB)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
@@ -200,7 +214,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys:   a.newKeys(&keys),
-		Ledger: books, Catalog: catalogs, Usage: usages, Archive: archives,
+		Ledger: books, LedgerChecks: checks, Catalog: catalogs, Usage: usages, Archive: archives,
 		Statements: statement.NewService(statementstore.New(a.adminDB)),
 		Tokens:     tokens, TrustedProxies: proxies,
 		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,

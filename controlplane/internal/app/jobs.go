@@ -9,6 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 )
 
 // jobs runs functions periodically, each at its own interval. Every replica runs
@@ -68,4 +71,12 @@ func (j *jobs) loop(ctx context.Context, each job) {
 		}
 		timer.Reset(each.every)
 	}
+}
+
+// checkHistory keeps the results of periodic ledger checks.
+type checkHistory struct{ checks *ledgercheck.Service }
+
+// RecordCheck implements ledger.History.
+func (h *checkHistory) RecordCheck(ctx context.Context, scope string, report *ledger.Report) error {
+	return h.checks.Record(ctx, ledgercheck.Kind(scope), report)
 }

@@ -37,6 +37,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
@@ -72,6 +73,9 @@ type Config struct {
 	Stopping   <-chan struct{}
 	Log        *slog.Logger
 	Registerer prometheus.Registerer
+
+	LedgerChecks *ledgercheck.Service
+
 	// TrustedProxies are the networks whose X-Forwarded-For is believed; empty trusts nobody.
 	TrustedProxies []netip.Prefix
 	// ResponseTimeout bounds every operation that is not an export or a check; waiting for wait=applied comes on top. An
@@ -105,7 +109,7 @@ func newServer(cfg *Config) *server {
 	return &server{
 		accountHandlers{Accounts: cfg.Accounts, Keys: cfg.Keys, Ledger: cfg.Ledger, Catalog: cfg.Catalog},
 		billingHandlers{
-			Accounts: cfg.Accounts, Ledger: cfg.Ledger, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
+			Accounts: cfg.Accounts, Ledger: cfg.Ledger, LedgerChecks: cfg.LedgerChecks, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
 			Archive: cfg.Archive, Quarantine: cfg.Quarantine, Videos: cfg.Videos,
 		},
 		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog},

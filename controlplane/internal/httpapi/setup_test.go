@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/archivestore"
@@ -34,6 +35,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
@@ -93,6 +95,9 @@ type bundle struct {
 	hooks     *webhookstore.Store
 	rotations *rotation.Service
 	logs      *logs
+	checks    *ledgercheck.Service
+	// notified are the kinds of checks that found differences.
+	notified []string
 	// verifier, if set, verifies tokens of an identity provider.
 	verifier admin.Verifier
 }
@@ -140,6 +145,16 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	b.rotations = rotation.NewService(rotation.Config{
 		Store: rotationstore.New(b.db), Vault: keys, Hasher: b.hasher, Peppers: []string{b.hasher.ID()}, MinDuration: time.Nanosecond,
 	})
+	books, usages := ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}), usage.NewService(usagestore.New(b.db))
+	b.checks = ledgercheck.NewService(ledgercheck.Config{
+		Store: ledgercheckstore.New(b.db), Ledger: books, Receipts: usages,
+		NotifyFunc: func(_ context.Context, scope string, r *ledger.Report) error {
+			if !r.OK() {
+				b.notified = append(b.notified, scope)
+			}
+			return nil
+		},
+	})
 	cfg := httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: accountstore.New(b.db), Announcer: b.announcer, Log: log, ConfirmTimeout: time.Second,
@@ -148,9 +163,9 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			Store: keystore.New(b.db), Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Ledger:     ledger.NewService(ledger.Config{Store: ledgerstore.New(b.db)}),
+		Ledger: books, LedgerChecks: b.checks,
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Vault: keys, Fleet: fleetKey, Log: log}),
-		Usage:      usage.NewService(usagestore.New(b.db)),
+		Usage:      usages,
 		Archive:    archive.New(archive.Config{Store: archivestore.New(b.db)}),
 		Statements: statement.NewService(statementstore.New(b.db)),
 		Quarantine: settle.NewQuarantine(quarantinestore.New(b.db), settle.New(settlestore.New(b.db), nil)),

@@ -21,6 +21,16 @@ func (r *Report) OK() bool {
 	return true
 }
 
+// Progress is called by a check when it has done some of its steps.
+type Progress func(done, total int64)
+
+// Report calls the function unless it is nil.
+func (p Progress) Report(done, total int64) {
+	if p != nil {
+		p(done, total)
+	}
+}
+
 // Check is one invariant.
 type Check struct {
 	// Name identifies the invariant, such as "pool_conservation".

@@ -162,9 +162,11 @@ type Store interface {
 	Corrections(ctx context.Context, request ident.UUID) ([]Transaction, error)
 	Entries(ctx context.Context, q EntryQuery) ([]Entry, error)
 	Balance(ctx context.Context, id account.ID) (account.Balance, error)
-	// Check checks all invariants. It skips usage records of requests that started before the day of since; the zero
-	// time skips none.
-	Check(ctx context.Context, since time.Time) (Report, error)
+	// Check checks all invariants, which are its steps. It skips usage records of requests that started before the day
+	// of since; the zero time skips none.
+	Check(ctx context.Context, since time.Time, progress Progress) (Report, error)
+	// Books sums the entries up.
+	Books(ctx context.Context, p Period) (Books, error)
 	// CheckChanged is an incremental check: it adds what was written since the last one to the sums that were
 	// verified then.
 	CheckChanged(ctx context.Context) (Report, error)
@@ -243,9 +245,9 @@ func (s *Service) Balance(ctx context.Context, id account.ID) (account.Balance, 
 
 // Check compares ledger, pools and all usage records with each other. The next CheckChanged starts
 // without verified sums.
-func (s *Service) Check(ctx context.Context) (Report, error) {
+func (s *Service) Check(ctx context.Context, progress Progress) (Report, error) {
 	start := time.Now()
-	report, err := s.cfg.Store.Check(ctx, time.Time{})
+	report, err := s.cfg.Store.Check(ctx, time.Time{}, progress)
 	if err != nil {
 		return Report{}, err
 	}
@@ -269,7 +271,7 @@ const recently = 48 * time.Hour
 // database.
 func (s *Service) CheckRecent(ctx context.Context) (Report, error) {
 	start := time.Now()
-	report, err := s.cfg.Store.Check(ctx, time.Now().Add(-recently))
+	report, err := s.cfg.Store.Check(ctx, time.Now().Add(-recently), nil)
 	report.Took = time.Since(start)
 	return report, err
 }

@@ -163,7 +163,7 @@ func (w *leaseWorld) figures(id wire.PoolID) figures {
 // check fails the test unless every invariant holds in the whole database.
 func (w *leaseWorld) check() {
 	w.t.Helper()
-	report, err := ledgerstore.New(postgres.Wrap(w.sql)).Check(context.WithoutCancel(w.t.Context()), time.Time{})
+	report, err := ledgerstore.New(postgres.Wrap(w.sql)).Check(context.WithoutCancel(w.t.Context()), time.Time{}, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

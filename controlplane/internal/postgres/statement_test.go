@@ -201,7 +201,7 @@ func TestLedgerCheckFindsWrongTotals(t *testing.T) {
 		check(t, err)
 		_, err = w.db.Pool().Exec(t.Context(), "update usage_daily set "+change)
 		check(t, err)
-		report, err := ledgerstore.New(w.db).Check(t.Context(), time.Now().Add(-time.Hour))
+		report, err := ledgerstore.New(w.db).Check(t.Context(), time.Now().Add(-time.Hour), nil)
 		check(t, err)
 		found := false
 		for _, c := range report.Checks {

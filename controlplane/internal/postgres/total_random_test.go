@@ -69,7 +69,7 @@ func TestTotalsEqualSumsOfRecords(t *testing.T) {
 func (w *leaseWorld) checkTotals(db *postgres.DB) {
 	t := w.t
 	t.Helper()
-	report, err := ledgerstore.New(db).Check(t.Context(), time.Unix(0, 0))
+	report, err := ledgerstore.New(db).Check(t.Context(), time.Unix(0, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -122,6 +122,8 @@ type Page struct {
 type Store interface {
 	List(ctx context.Context, q Query) (Page, error)
 	Get(ctx context.Context, id RequestID) (Record, error)
+	// Count returns the number of records that are kept.
+	Count(ctx context.Context) (int64, error)
 	Sheet(ctx context.Context, version int64) (price.Sheet, error)
 	Export(ctx context.Context, q ExportQuery) ([]Record, error)
 	Totals(ctx context.Context, q TotalQuery) ([]Total, error)
@@ -175,9 +177,13 @@ func (s *Service) Get(ctx context.Context, id RequestID) (Record, Receipt, error
 const checkPage = 1000
 
 // CheckReceipts recomputes the receipt of every record and compares it with the charge. Together
-// with the ledger check this proves that receipts sum up to the ledger.
-func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
+// with the ledger check this proves that receipts sum up to the ledger. Its steps are the records.
+func (s *Service) CheckReceipts(ctx context.Context, progress ledger.Progress) (ledger.Check, error) {
 	check := ledger.Check{Name: "receipts_equal_charges"}
+	total, err := s.store.Count(ctx)
+	if err != nil {
+		return check, err
+	}
 	sheets := map[int64]*price.Sheet{}
 	for q := (Query{Limit: checkPage}); ; {
 		found, err := s.store.List(ctx, q)
@@ -198,6 +204,7 @@ func (s *Service) CheckReceipts(ctx context.Context) (ledger.Check, error) {
 				check.First = &ledger.Difference{Row: "request " + r.RequestID.String(), Want: int64(cost), Got: int64(r.Cost)}
 			}
 		}
+		progress.Report(check.Compared, max(total, check.Compared))
 		if len(page) < checkPage {
 			return check, nil
 		}

@@ -21,6 +21,8 @@ type fakeStore struct {
 
 func (f fakeStore) Get(context.Context, usage.RequestID) (usage.Record, error) { return f.record, nil }
 
+func (f fakeStore) Count(context.Context) (int64, error) { return 0, nil }
+
 func (f fakeStore) Sheet(context.Context, int64) (price.Sheet, error) {
 	if f.sheet == nil {
 		return price.Sheet{}, usage.ErrNoSheet
@@ -83,7 +85,7 @@ func TestReceiptsEqualCharges(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := usage.NewService(fakeStore{record: test.record, sheet: test.sheet}).CheckReceipts(t.Context())
+			got, err := usage.NewService(fakeStore{record: test.record, sheet: test.sheet}).CheckReceipts(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

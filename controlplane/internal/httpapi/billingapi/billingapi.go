@@ -9,6 +9,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/usage"
@@ -17,14 +18,15 @@ import (
 
 // Handlers implements the operations about money and usage.
 type Handlers struct {
-	Accounts   *account.Service
-	Ledger     *ledger.Service
-	Catalog    *catalog.Service
-	Usage      *usage.Service
-	Statements *statement.Service
-	Archive    *archive.Service
-	Quarantine *settle.Quarantine
-	Videos     videojob.Jobs
+	Accounts     *account.Service
+	Ledger       *ledger.Service
+	LedgerChecks *ledgercheck.Service
+	Catalog      *catalog.Service
+	Usage        *usage.Service
+	Statements   *statement.Service
+	Archive      *archive.Service
+	Quarantine   *settle.Quarantine
+	Videos       videojob.Jobs
 }
 
 // existingAccount parses the id of an account that exists.

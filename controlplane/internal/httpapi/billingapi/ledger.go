@@ -87,11 +87,13 @@ func transactionView(t *ledger.Transaction) gen.Transaction {
 
 // CheckLedger implements gen.StrictServerInterface.
 func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedgerRequestObject) (gen.CheckLedgerResponseObject, error) {
-	compare := h.Ledger.Check
-	if r.Params.Changed != nil && *r.Params.Changed {
-		compare = h.Ledger.CheckChanged
+	var report ledger.Report
+	var err error
+	if convert.Value(r.Params.Changed) {
+		report, err = h.Ledger.CheckChanged(ctx)
+	} else {
+		report, err = h.Ledger.Check(ctx, nil)
 	}
-	report, err := compare(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +102,7 @@ func (h *Handlers) CheckLedger(ctx context.Context, _ *gen.Call, r gen.CheckLedg
 
 // CheckReceipts implements gen.StrictServerInterface.
 func (h *Handlers) CheckReceipts(ctx context.Context, _ *gen.Call, _ gen.CheckReceiptsRequestObject) (gen.CheckReceiptsResponseObject, error) {
-	check, err := h.Usage.CheckReceipts(ctx)
+	check, err := h.Usage.CheckReceipts(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

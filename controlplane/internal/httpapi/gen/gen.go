@@ -135,6 +135,36 @@ const (
 	KeyStatusRevoked KeyStatus = "revoked"
 )
 
+// Defines values for LedgerBookLedgerAccount.
+const (
+	LedgerBookLedgerAccountAdjustment LedgerBookLedgerAccount = "adjustment"
+	LedgerBookLedgerAccountCustomer   LedgerBookLedgerAccount = "customer"
+	LedgerBookLedgerAccountFunding    LedgerBookLedgerAccount = "funding"
+	LedgerBookLedgerAccountRevenue    LedgerBookLedgerAccount = "revenue"
+)
+
+// Defines values for LedgerCheckKind.
+const (
+	LedgerCheckKindAll      LedgerCheckKind = "all"
+	LedgerCheckKindChanged  LedgerCheckKind = "changed"
+	LedgerCheckKindReceipts LedgerCheckKind = "receipts"
+	LedgerCheckKindRecent   LedgerCheckKind = "recent"
+)
+
+// Defines values for LedgerCheckStartKind.
+const (
+	LedgerCheckStartKindAll      LedgerCheckStartKind = "all"
+	LedgerCheckStartKindReceipts LedgerCheckStartKind = "receipts"
+)
+
+// Defines values for LedgerCheckState.
+const (
+	LedgerCheckStateDone    LedgerCheckState = "done"
+	LedgerCheckStateFailed  LedgerCheckState = "failed"
+	LedgerCheckStateRunning LedgerCheckState = "running"
+	LedgerCheckStateWaiting LedgerCheckState = "waiting"
+)
+
 // Defines values for MaintenanceScope.
 const (
 	MaintenanceScopeModel    MaintenanceScope = "model"
@@ -1113,6 +1143,65 @@ type KeySecret struct {
 	Secret string `json:"secret"`
 }
 
+// LedgerBook defines model for LedgerBook.
+type LedgerBook struct {
+	// Corrections A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Corrections   Money                   `json:"corrections"`
+	LedgerAccount LedgerBookLedgerAccount `json:"ledger_account"`
+
+	// TopUps A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	TopUps Money `json:"top_ups"`
+
+	// Total A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Total Money `json:"total"`
+
+	// Usage A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Usage Money `json:"usage"`
+}
+
+// LedgerBookLedgerAccount defines model for LedgerBook.LedgerAccount.
+type LedgerBookLedgerAccount string
+
+// LedgerBooks defines model for LedgerBooks.
+type LedgerBooks struct {
+	At time.Time `json:"at"`
+
+	// Books Customer, funding, adjustment and revenue.
+	Books    []LedgerBook `json:"books"`
+	Currency string       `json:"currency"`
+
+	// From A UTC day.
+	//
+	// Examples: 2026-10-01
+	From *Day `json:"from,omitempty"`
+
+	// NegativeAccounts The number of accounts whose balance is below zero now.
+	NegativeAccounts int64 `json:"negative_accounts"`
+
+	// Overdrawn A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Overdrawn Money `json:"overdrawn"`
+
+	// Sum A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Sum Money `json:"sum"`
+
+	// To A UTC day.
+	//
+	// Examples: 2026-10-01
+	To *Day `json:"to,omitempty"`
+}
+
 // LedgerCheck defines model for LedgerCheck.
 type LedgerCheck struct {
 	At     time.Time        `json:"at"`
@@ -1122,6 +1211,56 @@ type LedgerCheck struct {
 	// TookMS The duration of the check.
 	TookMS int64 `json:"took_ms"`
 }
+
+// LedgerCheckKind `all`: every invariant of ledger, pools and usage. `receipts`: every receipt is computed again. `changed` and `recent` run by
+// themselves: what was written since the last check every minute, and all but old usage every hour.
+type LedgerCheckKind string
+
+// LedgerCheckRun defines model for LedgerCheckRun.
+type LedgerCheckRun struct {
+	// Actor Who started it.
+	Actor     string           `json:"actor"`
+	Checks    []InvariantCheck `json:"checks,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+
+	// Done The steps that are done: invariants, or receipts.
+	Done    int64      `json:"done"`
+	EndedAt *time.Time `json:"ended_at,omitempty"`
+	ID      string     `json:"id"`
+
+	// Kind `all`: every invariant of ledger, pools and usage. `receipts`: every receipt is computed again. `changed` and `recent` run by
+	// themselves: what was written since the last check every minute, and all but old usage every hour.
+	Kind LedgerCheckKind `json:"kind"`
+
+	// OK Whether nothing differs. Present when the run is done.
+	OK        *bool      `json:"ok,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
+
+	// State `failed` means that the check could not read everything; it says nothing about the ledger.
+	State  LedgerCheckState `json:"state"`
+	TookMS *int64           `json:"took_ms,omitempty"`
+
+	// Total All steps; 0 before it is known.
+	Total int64 `json:"total"`
+}
+
+// LedgerCheckRunList defines model for LedgerCheckRunList.
+type LedgerCheckRunList struct {
+	Data       []LedgerCheckRun `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
+// LedgerCheckStart defines model for LedgerCheckStart.
+type LedgerCheckStart struct {
+	// Kind The check to run.
+	Kind LedgerCheckStartKind `json:"kind"`
+}
+
+// LedgerCheckStartKind The check to run.
+type LedgerCheckStartKind string
+
+// LedgerCheckState `failed` means that the check could not read everything; it says nothing about the ledger.
+type LedgerCheckState string
 
 // LedgerEntry One line of a ledger transaction. The amounts of a transaction's lines sum to zero.
 type LedgerEntry struct {
@@ -2272,10 +2411,37 @@ type ImportKeysParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetLedgerBooksParams defines parameters for GetLedgerBooks.
+type GetLedgerBooksParams struct {
+	// From The first day.
+	From *Day `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The day after the last one.
+	To *Day `form:"to,omitempty" json:"to,omitempty"`
+}
+
 // CheckLedgerParams defines parameters for CheckLedger.
 type CheckLedgerParams struct {
 	// Changed Check only the changes since the last verified sums.
 	Changed *bool `form:"changed,omitempty" json:"changed,omitempty"`
+}
+
+// ListLedgerChecksParams defines parameters for ListLedgerChecks.
+type ListLedgerChecksParams struct {
+	// Kind Only runs of this kind.
+	Kind *LedgerCheckKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
+// StartLedgerCheckParams defines parameters for StartLedgerCheck.
+type StartLedgerCheckParams struct {
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ExportLedgerParams defines parameters for ExportLedger.
@@ -2910,8 +3076,12 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey)
 	e.POST("/admin/v1/keys/:key_id/revoke", h.RevokeKey)
 	e.POST("/admin/v1/keys\\:import", h.ImportKeys)
+	e.GET("/admin/v1/ledger/books", h.GetLedgerBooks)
 	e.GET("/admin/v1/ledger/check", h.CheckLedger)
 	e.GET("/admin/v1/ledger/check/receipts", h.CheckReceipts)
+	e.GET("/admin/v1/ledger/checks", h.ListLedgerChecks)
+	e.POST("/admin/v1/ledger/checks", h.StartLedgerCheck)
+	e.GET("/admin/v1/ledger/checks/:check_id", h.GetLedgerCheck)
 	e.GET("/admin/v1/ledger/export", h.ExportLedger)
 	e.GET("/admin/v1/maintenance", h.ListMaintenance)
 	e.DELETE("/admin/v1/maintenance/models/:model_id", h.OpenModel)
@@ -3444,6 +3614,22 @@ func (r ImportKeys201JSONResponse) VisitImportKeysResponse(w http.ResponseWriter
 	return writeJSON(w, 201, r)
 }
 
+// GetLedgerBooksRequestObject is the input of GetLedgerBooks.
+type GetLedgerBooksRequestObject struct {
+	Params GetLedgerBooksParams
+}
+
+// GetLedgerBooksResponseObject is a successful response of GetLedgerBooks.
+type GetLedgerBooksResponseObject interface {
+	VisitGetLedgerBooksResponse(w http.ResponseWriter) error
+}
+
+type GetLedgerBooks200JSONResponse LedgerBooks
+
+func (r GetLedgerBooks200JSONResponse) VisitGetLedgerBooksResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // CheckLedgerRequestObject is the input of CheckLedger.
 type CheckLedgerRequestObject struct {
 	Params CheckLedgerParams
@@ -3472,6 +3658,55 @@ type CheckReceiptsResponseObject interface {
 type CheckReceipts200JSONResponse InvariantCheck
 
 func (r CheckReceipts200JSONResponse) VisitCheckReceiptsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListLedgerChecksRequestObject is the input of ListLedgerChecks.
+type ListLedgerChecksRequestObject struct {
+	Params ListLedgerChecksParams
+}
+
+// ListLedgerChecksResponseObject is a successful response of ListLedgerChecks.
+type ListLedgerChecksResponseObject interface {
+	VisitListLedgerChecksResponse(w http.ResponseWriter) error
+}
+
+type ListLedgerChecks200JSONResponse LedgerCheckRunList
+
+func (r ListLedgerChecks200JSONResponse) VisitListLedgerChecksResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// StartLedgerCheckRequestObject is the input of StartLedgerCheck.
+type StartLedgerCheckRequestObject struct {
+	Params StartLedgerCheckParams
+	Body   *LedgerCheckStart
+}
+
+// StartLedgerCheckResponseObject is a successful response of StartLedgerCheck.
+type StartLedgerCheckResponseObject interface {
+	VisitStartLedgerCheckResponse(w http.ResponseWriter) error
+}
+
+type StartLedgerCheck202JSONResponse LedgerCheckRun
+
+func (r StartLedgerCheck202JSONResponse) VisitStartLedgerCheckResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 202, r)
+}
+
+// GetLedgerCheckRequestObject is the input of GetLedgerCheck.
+type GetLedgerCheckRequestObject struct {
+	CheckID string
+}
+
+// GetLedgerCheckResponseObject is a successful response of GetLedgerCheck.
+type GetLedgerCheckResponseObject interface {
+	VisitGetLedgerCheckResponse(w http.ResponseWriter) error
+}
+
+type GetLedgerCheck200JSONResponse LedgerCheckRun
+
+func (r GetLedgerCheck200JSONResponse) VisitGetLedgerCheckResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -4687,10 +4922,18 @@ type StrictServerInterface interface {
 	RevokeKey(ctx context.Context, call *Call, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
 	// ImportKeys Import keys by their hashes
 	ImportKeys(ctx context.Context, call *Call, request ImportKeysRequestObject) (ImportKeysResponseObject, error)
+	// GetLedgerBooks Get the sums of the four ledger accounts
+	GetLedgerBooks(ctx context.Context, call *Call, request GetLedgerBooksRequestObject) (GetLedgerBooksResponseObject, error)
 	// CheckLedger Check the consistency of ledger, pools and usage
 	CheckLedger(ctx context.Context, call *Call, request CheckLedgerRequestObject) (CheckLedgerResponseObject, error)
 	// CheckReceipts Recompute all receipts and compare them with the charges
 	CheckReceipts(ctx context.Context, call *Call, request CheckReceiptsRequestObject) (CheckReceiptsResponseObject, error)
+	// ListLedgerChecks List the runs of ledger checks, newest first
+	ListLedgerChecks(ctx context.Context, call *Call, request ListLedgerChecksRequestObject) (ListLedgerChecksResponseObject, error)
+	// StartLedgerCheck Start a check of the whole ledger or of all receipts
+	StartLedgerCheck(ctx context.Context, call *Call, request StartLedgerCheckRequestObject) (StartLedgerCheckResponseObject, error)
+	// GetLedgerCheck Get a run of a ledger check with its progress and result
+	GetLedgerCheck(ctx context.Context, call *Call, request GetLedgerCheckRequestObject) (GetLedgerCheckResponseObject, error)
 	// ExportLedger Export the entries of the ledger
 	ExportLedger(ctx context.Context, call *Call, request ExportLedgerRequestObject) (ExportLedgerResponseObject, error)
 	// ListMaintenance List maintenance of the system, models and providers
@@ -5121,6 +5364,16 @@ func (h handlers) ImportKeys(c echo.Context) error {
 	})
 }
 
+func (h handlers) GetLedgerBooks(c echo.Context) error {
+	return h.run(c, "getLedgerBooks", func(call *Call) error {
+		var r GetLedgerBooksRequestObject
+		in := input{c: c}
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		return serve(in, call, r, h.server.GetLedgerBooks, GetLedgerBooksResponseObject.VisitGetLedgerBooksResponse)
+	})
+}
+
 func (h handlers) CheckLedger(c echo.Context) error {
 	return h.run(c, "checkLedger", func(call *Call) error {
 		var r CheckLedgerRequestObject
@@ -5135,6 +5388,36 @@ func (h handlers) CheckReceipts(c echo.Context) error {
 		var r CheckReceiptsRequestObject
 		in := input{c: c}
 		return serve(in, call, r, h.server.CheckReceipts, CheckReceiptsResponseObject.VisitCheckReceiptsResponse)
+	})
+}
+
+func (h handlers) ListLedgerChecks(c echo.Context) error {
+	return h.run(c, "listLedgerChecks", func(call *Call) error {
+		var r ListLedgerChecksRequestObject
+		in := input{c: c}
+		in.query("kind", true, &r.Params.Kind)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListLedgerChecks, ListLedgerChecksResponseObject.VisitListLedgerChecksResponse)
+	})
+}
+
+func (h handlers) StartLedgerCheck(c echo.Context) error {
+	return h.run(c, "startLedgerCheck", func(call *Call) error {
+		var r StartLedgerCheckRequestObject
+		in := input{c: c}
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.StartLedgerCheck, StartLedgerCheckResponseObject.VisitStartLedgerCheckResponse)
+	})
+}
+
+func (h handlers) GetLedgerCheck(c echo.Context) error {
+	return h.run(c, "getLedgerCheck", func(call *Call) error {
+		var r GetLedgerCheckRequestObject
+		in := input{c: c}
+		in.path("check_id", &r.CheckID)
+		return serve(in, call, r, h.server.GetLedgerCheck, GetLedgerCheckResponseObject.VisitGetLedgerCheckResponse)
 	})
 }
 

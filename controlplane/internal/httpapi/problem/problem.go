@@ -23,6 +23,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
@@ -65,6 +66,7 @@ var kinds = []struct {
 	{ledger.ErrReferenceTaken, Kind{http.StatusConflict, "reference_taken", "The reference was used for another ledger transaction"}},
 	{ledger.ErrNoRequest, Kind{http.StatusConflict, "no_such_request", "The account has no settled request with this id"}},
 	{ledger.ErrOutOfRange, Kind{http.StatusConflict, "amount_out_of_range", "The sum of the account's top-ups and corrections would exceed the limit"}},
+	{ledgercheck.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Run of a ledger check not found"}},
 	{catalog.ErrModelNotFound, Kind{http.StatusNotFound, "not_found", "Model not found"}},
 	{catalog.ErrProviderNotFound, Kind{http.StatusNotFound, "not_found", "Provider not found"}},
 	{catalog.ErrCredentialNotFound, Kind{http.StatusNotFound, "not_found", "Credential not found"}},

@@ -93,19 +93,21 @@ func pool(id int64) string { return fmt.Sprintf("pool %d", id) }
 
 // Check implements ledger.Store. All invariants are read in one snapshot, so
 // that running settlement cannot make them differ.
-func (s *Store) Check(ctx context.Context, since time.Time) (ledger.Report, error) {
+func (s *Store) Check(ctx context.Context, since time.Time, progress ledger.Progress) (ledger.Report, error) {
 	floor := pgconv.LowestID(since.UTC().Truncate(24 * time.Hour)) // whole days, as totals are
 	report := ledger.Report{At: time.Now().UTC()}
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, s.db.Pool(), snapshot, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
-		for _, c := range checks {
+		for i, c := range checks {
+			progress.Report(int64(i), int64(len(checks)))
 			found, err := c.run(ctx, q, floor)
 			if err != nil {
 				return err
 			}
 			report.Checks = append(report.Checks, found)
 		}
+		progress.Report(int64(len(checks)), int64(len(checks)))
 		return nil
 	})
 	return report, postgres.Translate("check the ledger", err)

@@ -169,6 +169,23 @@ type LeaseResponse struct {
 	Response      []byte
 }
 
+type LedgerCheck struct {
+	ID           ident.UUID
+	Kind         string
+	State        string
+	Actor        string
+	Done         int64
+	Total        int64
+	Ok           *bool
+	Checks       []byte
+	TookMs       int64
+	ClaimedUntil *time.Time
+	ClaimNumber  int64
+	CreatedAt    time.Time
+	StartedAt    *time.Time
+	EndedAt      *time.Time
+}
+
 type LedgerCheckState struct {
 	One         bool
 	SummedUntil time.Time

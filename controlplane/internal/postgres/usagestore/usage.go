@@ -38,6 +38,12 @@ func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, erro
 	return toUsage(&row)
 }
 
+// Count implements usage.Store.
+func (s *Store) Count(ctx context.Context) (int64, error) {
+	n, err := s.db.Queries().CountUsage(ctx)
+	return n, postgres.Translate("count usage", err)
+}
+
 // Sheet implements usage.Store.
 func (s *Store) Sheet(ctx context.Context, version int64) (price.Sheet, error) {
 	text, err := s.db.Queries().GetSheet(ctx, version)
