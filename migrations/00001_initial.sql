@@ -847,6 +847,109 @@ create table webhook_attempts (
     primary key (delivery_id, number)
 );
 
+---- traffic: what the proxies have reported, by minute and hour; nothing depends on it
+
+-- Sums of arrays, element by element.
+-- +goose StatementBegin
+create function bigint_array_add(a bigint[], b bigint[]) returns bigint[] language sql immutable parallel safe as $$
+    select case when a is null then b when b is null then a
+        else (select array_agg(coalesce(u.x, 0) + coalesce(u.y, 0) order by u.i) from unnest(a, b) with ordinality as u (x, y, i)) end
+$$;
+-- +goose StatementEnd
+create aggregate bigint_array_sum(bigint[]) (sfunc = bigint_array_add, stype = bigint[]);
+
+-- The minutes that are written, with the number of proxies that were heard and of those that were not. What happened in
+-- other minutes is unknown.
+create table traffic_coverage (
+    minute timestamptz primary key,
+    heard integer not null,
+    silent integer not null
+);
+
+-- What was counted in a minute, by measure and labels. Partitions are of one day.
+create table traffic_minutes (
+    minute timestamptz not null,
+    measure text not null,
+    endpoint text not null,
+    model text not null,
+    provider text not null,
+    route text not null,
+    status integer not null,
+    code text not null,
+    outcome text not null,
+    n bigint not null,
+    sum_ms bigint not null,
+    -- null for a measure that is no time
+    buckets bigint[]
+) partition by range (minute);
+create index traffic_minutes_measure_idx on traffic_minutes (measure, minute);
+
+-- The same by hour.
+create table traffic_hours (
+    hour timestamptz not null,
+    measure text not null,
+    endpoint text not null,
+    model text not null,
+    provider text not null,
+    route text not null,
+    status integer not null,
+    code text not null,
+    outcome text not null,
+    n bigint not null,
+    sum_ms bigint not null,
+    buckets bigint[],
+    primary key (measure, hour, endpoint, model, provider, route, status, code, outcome)
+) with (fillfactor = 70);
+
+-- Refused requests by hour, account, key and code. Account and key are null for requests without a valid key.
+create table traffic_refusals (
+    id bigint generated always as identity primary key,
+    hour timestamptz not null,
+    account_id uuid,
+    key_id uuid,
+    code text not null,
+    status integer not null,
+    -- of several accounts or keys: there were too many to count each
+    other boolean not null,
+    n bigint not null,
+    first_at timestamptz not null,
+    last_at timestamptz not null,
+    -- of the last request; short is null if no pool was short
+    request_id text not null,
+    model text not null,
+    short jsonb,
+    unique nulls not distinct (hour, account_id, key_id, code, status, other)
+) with (fillfactor = 70);
+create index traffic_refusals_account_idx on traffic_refusals (account_id, id);
+create index traffic_refusals_key_idx on traffic_refusals (key_id, id);
+
+-- +goose StatementBegin
+-- Creates the partitions of traffic_minutes for today and tomorrow, and drops those of days before a time. It runs as its
+-- owner, so that the role of the running control plane need not own tables.
+create function keep_traffic_partitions(since timestamptz) returns void language plpgsql
+    security definer set search_path = public, pg_temp as $$
+declare
+    day date;
+    name text;
+begin
+    perform pg_advisory_xact_lock(7310017);
+    for day in select (now() at time zone 'utc')::date + i from generate_series(0, 1) as i loop
+        name := 'traffic_minutes_' || to_char(day, 'YYYYMMDD');
+        if to_regclass(name) is null then
+            execute format('create table %I partition of traffic_minutes for values from (%L) to (%L)',
+                name, day::timestamp at time zone 'utc', (day + 1)::timestamp at time zone 'utc');
+        end if;
+    end loop;
+    for name in
+        select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = 'traffic_minutes'::regclass and to_date(right(c.relname, 8), 'YYYYMMDD') < (since at time zone 'utc')::date
+    loop
+        execute format('drop table %I', name);
+    end loop;
+end $$;
+-- +goose StatementEnd
+select keep_traffic_partitions(now());
+
 ---- administration
 
 create table admin_tokens (
@@ -947,7 +1050,7 @@ end $$;
 -- +goose StatementEnd
 
 revoke execute on function ensure_usage_partitions(timestamptz, timestamptz), close_usage_month(date), drop_usage_month(date),
-    remove_archived_audit(bigint) from public;
+    remove_archived_audit(bigint), keep_traffic_partitions(timestamptz) from public;
 
 create table idempotency_keys (
     actor text not null,

@@ -329,6 +329,35 @@ const (
 	WaitForApplied WaitFor = "applied"
 )
 
+// Defines values for GetTrafficSeriesParamsMeasure.
+const (
+	GetTrafficSeriesParamsMeasureAttempts GetTrafficSeriesParamsMeasure = "attempts"
+	GetTrafficSeriesParamsMeasureCost     GetTrafficSeriesParamsMeasure = "cost"
+	GetTrafficSeriesParamsMeasureDuration GetTrafficSeriesParamsMeasure = "duration"
+	GetTrafficSeriesParamsMeasureRefusals GetTrafficSeriesParamsMeasure = "refusals"
+	GetTrafficSeriesParamsMeasureRequests GetTrafficSeriesParamsMeasure = "requests"
+	GetTrafficSeriesParamsMeasureTokens   GetTrafficSeriesParamsMeasure = "tokens"
+	GetTrafficSeriesParamsMeasureTtft     GetTrafficSeriesParamsMeasure = "ttft"
+)
+
+// Defines values for GetTrafficSeriesParamsBy.
+const (
+	GetTrafficSeriesParamsByCode     GetTrafficSeriesParamsBy = "code"
+	GetTrafficSeriesParamsByEndpoint GetTrafficSeriesParamsBy = "endpoint"
+	GetTrafficSeriesParamsByModel    GetTrafficSeriesParamsBy = "model"
+	GetTrafficSeriesParamsByOutcome  GetTrafficSeriesParamsBy = "outcome"
+	GetTrafficSeriesParamsByProvider GetTrafficSeriesParamsBy = "provider"
+	GetTrafficSeriesParamsByRoute    GetTrafficSeriesParamsBy = "route"
+	GetTrafficSeriesParamsByStatus   GetTrafficSeriesParamsBy = "status"
+)
+
+// Defines values for GetTrafficSeriesParamsStep.
+const (
+	GetTrafficSeriesParamsStepN1D GetTrafficSeriesParamsStep = "1d"
+	GetTrafficSeriesParamsStepN1H GetTrafficSeriesParamsStep = "1h"
+	GetTrafficSeriesParamsStepN1M GetTrafficSeriesParamsStep = "1m"
+)
+
 // Account defines model for Account.
 type Account struct {
 	Balance Balance `json:"balance"`
@@ -1974,6 +2003,38 @@ type RedeliveryResult struct {
 	Deliveries int64 `json:"deliveries"`
 }
 
+// Refusal defines model for Refusal.
+type Refusal struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// Code The error code; empty for an error without one.
+	Code    string    `json:"code"`
+	Count   int64     `json:"count"`
+	FirstAt time.Time `json:"first_at"`
+	Hour    time.Time `json:"hour"`
+	KeyID   *string   `json:"key_id,omitempty"`
+	LastAt  time.Time `json:"last_at"`
+
+	// Model The model that it asked for.
+	Model *string `json:"model,omitempty"`
+
+	// Other Whether the requests are of several accounts or keys, because there were too many to count each.
+	Other bool `json:"other"`
+
+	// RequestID The last request.
+	RequestID string `json:"request_id"`
+
+	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+	Short  *Short `json:"short,omitempty"`
+	Status int    `json:"status"`
+}
+
+// RefusalList defines model for RefusalList.
+type RefusalList struct {
+	Data       []Refusal `json:"data"`
+	NextCursor *string   `json:"next_cursor,omitempty"`
+}
+
 // RefusedCredential defines model for RefusedCredential.
 type RefusedCredential struct {
 	// Credential Its name.
@@ -2068,6 +2129,42 @@ type RotationState string
 
 // Scope defines model for Scope.
 type Scope string
+
+// SeriesPoint defines model for SeriesPoint.
+type SeriesPoint struct {
+	// At The beginning of the period.
+	At time.Time `json:"at"`
+
+	// Heard The least number of proxies that were heard in a known minute.
+	Heard *int `json:"heard,omitempty"`
+
+	// KnownMinutes How many minutes of the period are known.
+	KnownMinutes int `json:"known_minutes"`
+
+	// Silent The greatest number of proxies that were not heard in a known minute although they had a session.
+	Silent *int `json:"silent,omitempty"`
+
+	// Values Absent if nothing of the period is known, unless the figures are from records; labels without a value are zero.
+	Values []SeriesValue `json:"values,omitempty"`
+}
+
+// SeriesValue defines model for SeriesValue.
+type SeriesValue struct {
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost *Money `json:"cost,omitempty"`
+
+	// Count Requests, calls, tokens or observed times; absent for the measure cost.
+	Count *int64 `json:"count,omitempty"`
+
+	// Label Empty without `by`.
+	Label  string   `json:"label"`
+	MeanMS *float64 `json:"mean_ms,omitempty"`
+	P50Ms  *float64 `json:"p50_ms,omitempty"`
+	P95Ms  *float64 `json:"p95_ms,omitempty"`
+	P99Ms  *float64 `json:"p99_ms,omitempty"`
+}
 
 // Settings defines model for Settings.
 type Settings struct {
@@ -2295,6 +2392,19 @@ type TrafficRate struct {
 
 	// StatusClass The first digit of the status.
 	StatusClass int `json:"status_class"`
+}
+
+// TrafficSeries defines model for TrafficSeries.
+type TrafficSeries struct {
+	By   *string   `json:"by,omitempty"`
+	From time.Time `json:"from"`
+
+	// FromRecords Whether the figures are sums of settled requests. Otherwise they are what the proxies have reported.
+	FromRecords bool          `json:"from_records"`
+	Measure     string        `json:"measure"`
+	Points      []SeriesPoint `json:"points"`
+	Step        string        `json:"step"`
+	To          time.Time     `json:"to"`
 }
 
 // Transaction defines model for Transaction.
@@ -3262,6 +3372,30 @@ type ReleaseQuarantinedParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListRefusalsParams defines parameters for ListRefusals.
+type ListRefusalsParams struct {
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only with this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Code Only with this error code, such as insufficient_quota.
+	Code *string `form:"code,omitempty" json:"code,omitempty"`
+
+	// From From the hour of this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Hours that begin before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // TailRequestsParams defines parameters for TailRequests.
 type TailRequestsParams struct {
 	// AccountID Only of this account.
@@ -3312,6 +3446,32 @@ type CreateTokenParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// GetTrafficSeriesParams defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParams struct {
+	Measure GetTrafficSeriesParamsMeasure `form:"measure" json:"measure"`
+
+	// By The label; without it the values are of the whole.
+	By *GetTrafficSeriesParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// Step The length of a period.
+	Step *GetTrafficSeriesParamsStep `form:"step,omitempty" json:"step,omitempty"`
+
+	// From The first period; default: 60 periods before to.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The end; default: now. At most 1,500 periods after from.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// GetTrafficSeriesParamsMeasure defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsMeasure string
+
+// GetTrafficSeriesParamsBy defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsBy string
+
+// GetTrafficSeriesParamsStep defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsStep string
 
 // StreamTrafficParams defines parameters for StreamTraffic.
 type StreamTrafficParams struct {
@@ -4265,6 +4425,20 @@ func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID Quarantine
 	}, options)
 }
 
+// ListRefusals: List refused requests by account, key and code, newest hour first
+//
+// Counts of requests that ended with an error before any provider was called: they have no usage record. One row is of one hour,
+// account, key, code and status; it tells the last request and what it lacked. Rows without an account are of requests without a
+// valid key. Refusals appear within a minute and a half, and are kept for 400 days. A proxy counts 1,000 combinations in a minute;
+// further ones are in rows with `other: true`. A proxy that is killed loses those of its last seconds.
+//
+// GET /admin/v1/refusals
+func (c *Client) ListRefusals(ctx context.Context, params *ListRefusalsParams, options ...CallOption) (*Response[RefusalList], error) {
+	return do[RefusalList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/refusals", params: params,
+	}, options)
+}
+
 // TailRequests: Watch requests as they end
 //
 // One line for each finished or refused request that matches all given filters, as the access log has it, for 15 minutes at most:
@@ -4337,6 +4511,22 @@ func (c *Client) RevokeToken(ctx context.Context, tokenID string, options ...Cal
 func (c *Client) GetTraffic(ctx context.Context, options ...CallOption) (*Response[Traffic], error) {
 	return do[Traffic](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/traffic",
+	}, options)
+}
+
+// GetTrafficSeries: Show the traffic over time
+//
+// Figures by minute (kept for 7 days), hour or UTC day (400 days), as the proxies have reported them, by one label: `endpoint`,
+// `status`, `code`, `outcome`, `model`, `provider` or `route`; not every measure has every label. A minute is written some seconds
+// after its end. Tokens and cost by day, in all or by model, are sums of settled requests and exact; `from_records` says so.
+//
+// A period of which nothing was heard has `known_minutes: 0` and no values: it is unknown, not zero. At most 30 labels are told
+// apart; the smallest are added up as `other`.
+//
+// GET /admin/v1/traffic/series
+func (c *Client) GetTrafficSeries(ctx context.Context, params *GetTrafficSeriesParams, options ...CallOption) (*Response[TrafficSeries], error) {
+	return do[TrafficSeries](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/traffic/series", params: params,
 	}, options)
 }
 

@@ -34,6 +34,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/rotationstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -221,7 +222,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
 		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
-		Traffic:   a.traffic, Tails: traffic.NewTails(a.bus, a.log, nil), Stopping: a.stopping,
+		Traffic:   a.traffic, Tails: traffic.NewTails(a.bus, a.log, nil), Past: traffic.NewService(trafficstore.New(a.adminDB), nil), Stopping: a.stopping,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ var betterNames = map[string]commandName{
 	"markUsageMonthExported": {"usage-months", "mark-exported"},
 	"rotateWebhookSecret":    {"webhooks", "rotate-secret"},
 	"redeliverFailed":        {"webhooks", "redeliver-failed"},
+	"getTrafficSeries":       {"traffic", "series"},
 }
 
 // names derives the names of all commands from operation ids: createAccount becomes `accounts create`. An id consists of

@@ -69,6 +69,7 @@ type Config struct {
 	Idempotency *idempotency.Service
 	Traffic     *traffic.Live
 	Tails       *traffic.Tails
+	Past        *traffic.Service
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping   <-chan struct{}
 	Log        *slog.Logger
@@ -116,7 +117,7 @@ func newServer(cfg *Config) *server {
 		operationsHandlers{
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
 		},
-		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Stopping: cfg.Stopping},
+		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Stopping: cfg.Stopping},
 		webhookHandlers{Webhooks: cfg.Webhooks},
 	}
 }

@@ -43,6 +43,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -184,6 +185,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Idempotency: idempotency.New(idempotencystore.New(b.db), keys),
 		Traffic:     traffic.NewLive(nil),
 		Tails:       traffic.NewTails(&proxies{asked: make(chan pulse.Tail, 100), opened: make(chan func(string, *pulse.Lines), 100)}, log, nil),
+		Past:        traffic.NewService(trafficstore.New(b.db), nil),
 		Stopping:    stopped(),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}

@@ -21,4 +21,4 @@ end $$;
 alter default privileges in schema public grant select, insert on tables to {role};
 
 grant execute on function ensure_usage_partitions(timestamptz, timestamptz), close_usage_month(date), drop_usage_month(date),
-    remove_archived_audit(bigint) to {role};
+    remove_archived_audit(bigint), keep_traffic_partitions(timestamptz) to {role};

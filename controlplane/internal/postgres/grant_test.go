@@ -147,6 +147,8 @@ func TestRuntimeRoleCannotChangeSchemaOrHistory(t *testing.T) {
 		"insert into audit_archives (last_id, entries, file, sha256) select max(id), 1, 'f', '' from audit_log",
 		"select remove_archived_audit(max(last_id)) from audit_archives",
 		"select ensure_usage_partitions(now(), now() + interval '400 days')",
+		"select keep_traffic_partitions(now() + interval '1 day')", "select keep_traffic_partitions(now())",
+		"insert into traffic_minutes values (now(), 'requests', '', '', '', '', 200, '', 'completed', 1, 0)",
 		"select close_usage_month('2020-01-01')",
 		"select drop_usage_month('2020-01-01')",
 		"update settings set value = value",

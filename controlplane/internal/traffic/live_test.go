@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -251,5 +252,25 @@ func TestRefusalsOfAMinuteAreCountedTogether(t *testing.T) {
 	want := map[RefusalKey]*Refusal{key: {key, 5, began.Add(500 * time.Millisecond), began.Add(3500 * time.Millisecond), "b", "", nil}}
 	if diff := cmp.Diff(want, s.refusals[began]); diff != "" {
 		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+}
+
+func TestAMinuteHasABoundedNumberOfRowsAndLosesNoCount(t *testing.T) {
+	t.Parallel()
+	p := newPeriod(time.Time{})
+	for i := range 3 * maxRows {
+		p.Sums[pulse.Series{Measure: pulse.Attempts, Route: strconv.Itoa(i), Outcome: "ok"}] = &Sum{N: int64(i)}
+	}
+	p.Sums[pulse.Series{Measure: pulse.Tokens, Model: "m"}] = &Sum{N: 1}
+	rows := p.rows()
+	if len(rows) > maxRows || len(rows) < maxRows/2 {
+		t.Errorf("%d rows; want nearly %d", len(rows), maxRows)
+	}
+	left := map[pulse.Measure]int64{}
+	for _, r := range rows {
+		left[r.Measure] += r.N
+	}
+	if want := int64(3*maxRows*(3*maxRows-1)) / 2; left[pulse.Attempts] != want || left[pulse.Tokens] != 1 {
+		t.Errorf("%v are left; want %d attempts and one token", left, want)
 	}
 }

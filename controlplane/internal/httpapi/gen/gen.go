@@ -280,6 +280,35 @@ const (
 	WaitForApplied WaitFor = "applied"
 )
 
+// Defines values for GetTrafficSeriesParamsMeasure.
+const (
+	GetTrafficSeriesParamsMeasureAttempts GetTrafficSeriesParamsMeasure = "attempts"
+	GetTrafficSeriesParamsMeasureCost     GetTrafficSeriesParamsMeasure = "cost"
+	GetTrafficSeriesParamsMeasureDuration GetTrafficSeriesParamsMeasure = "duration"
+	GetTrafficSeriesParamsMeasureRefusals GetTrafficSeriesParamsMeasure = "refusals"
+	GetTrafficSeriesParamsMeasureRequests GetTrafficSeriesParamsMeasure = "requests"
+	GetTrafficSeriesParamsMeasureTokens   GetTrafficSeriesParamsMeasure = "tokens"
+	GetTrafficSeriesParamsMeasureTtft     GetTrafficSeriesParamsMeasure = "ttft"
+)
+
+// Defines values for GetTrafficSeriesParamsBy.
+const (
+	GetTrafficSeriesParamsByCode     GetTrafficSeriesParamsBy = "code"
+	GetTrafficSeriesParamsByEndpoint GetTrafficSeriesParamsBy = "endpoint"
+	GetTrafficSeriesParamsByModel    GetTrafficSeriesParamsBy = "model"
+	GetTrafficSeriesParamsByOutcome  GetTrafficSeriesParamsBy = "outcome"
+	GetTrafficSeriesParamsByProvider GetTrafficSeriesParamsBy = "provider"
+	GetTrafficSeriesParamsByRoute    GetTrafficSeriesParamsBy = "route"
+	GetTrafficSeriesParamsByStatus   GetTrafficSeriesParamsBy = "status"
+)
+
+// Defines values for GetTrafficSeriesParamsStep.
+const (
+	GetTrafficSeriesParamsStepN1D GetTrafficSeriesParamsStep = "1d"
+	GetTrafficSeriesParamsStepN1H GetTrafficSeriesParamsStep = "1h"
+	GetTrafficSeriesParamsStepN1M GetTrafficSeriesParamsStep = "1m"
+)
+
 // Account defines model for Account.
 type Account struct {
 	Balance Balance `json:"balance"`
@@ -1569,6 +1598,38 @@ type RedeliveryResult struct {
 	Deliveries int64 `json:"deliveries"`
 }
 
+// Refusal defines model for Refusal.
+type Refusal struct {
+	AccountID *string `json:"account_id,omitempty"`
+
+	// Code The error code; empty for an error without one.
+	Code    string    `json:"code"`
+	Count   int64     `json:"count"`
+	FirstAt time.Time `json:"first_at"`
+	Hour    time.Time `json:"hour"`
+	KeyID   *string   `json:"key_id,omitempty"`
+	LastAt  time.Time `json:"last_at"`
+
+	// Model The model that it asked for.
+	Model *string `json:"model,omitempty"`
+
+	// Other Whether the requests are of several accounts or keys, because there were too many to count each.
+	Other bool `json:"other"`
+
+	// RequestID The last request.
+	RequestID string `json:"request_id"`
+
+	// Short What a refused request lacked. Amounts are money; of `slots` and `video_jobs` they are counts.
+	Short  *Short `json:"short,omitempty"`
+	Status int    `json:"status"`
+}
+
+// RefusalList defines model for RefusalList.
+type RefusalList struct {
+	Data       []Refusal `json:"data"`
+	NextCursor *string   `json:"next_cursor,omitempty"`
+}
+
 // RefusedCredential defines model for RefusedCredential.
 type RefusedCredential struct {
 	// Credential Its name.
@@ -1663,6 +1724,42 @@ type RotationState string
 
 // Scope defines model for Scope.
 type Scope string
+
+// SeriesPoint defines model for SeriesPoint.
+type SeriesPoint struct {
+	// At The beginning of the period.
+	At time.Time `json:"at"`
+
+	// Heard The least number of proxies that were heard in a known minute.
+	Heard *int `json:"heard,omitempty"`
+
+	// KnownMinutes How many minutes of the period are known.
+	KnownMinutes int `json:"known_minutes"`
+
+	// Silent The greatest number of proxies that were not heard in a known minute although they had a session.
+	Silent *int `json:"silent,omitempty"`
+
+	// Values Absent if nothing of the period is known, unless the figures are from records; labels without a value are zero.
+	Values []SeriesValue `json:"values,omitempty"`
+}
+
+// SeriesValue defines model for SeriesValue.
+type SeriesValue struct {
+	// Cost A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Cost *Money `json:"cost,omitempty"`
+
+	// Count Requests, calls, tokens or observed times; absent for the measure cost.
+	Count *int64 `json:"count,omitempty"`
+
+	// Label Empty without `by`.
+	Label  string   `json:"label"`
+	MeanMS *float64 `json:"mean_ms,omitempty"`
+	P50Ms  *float64 `json:"p50_ms,omitempty"`
+	P95Ms  *float64 `json:"p95_ms,omitempty"`
+	P99Ms  *float64 `json:"p99_ms,omitempty"`
+}
 
 // Settings defines model for Settings.
 type Settings = catalog.SettingsEntry
@@ -1882,6 +1979,19 @@ type TrafficRate struct {
 
 	// StatusClass The first digit of the status.
 	StatusClass int `json:"status_class"`
+}
+
+// TrafficSeries defines model for TrafficSeries.
+type TrafficSeries struct {
+	By   *string   `json:"by,omitempty"`
+	From time.Time `json:"from"`
+
+	// FromRecords Whether the figures are sums of settled requests. Otherwise they are what the proxies have reported.
+	FromRecords bool          `json:"from_records"`
+	Measure     string        `json:"measure"`
+	Points      []SeriesPoint `json:"points"`
+	Step        string        `json:"step"`
+	To          time.Time     `json:"to"`
 }
 
 // Transaction defines model for Transaction.
@@ -2802,6 +2912,30 @@ type ReleaseQuarantinedParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ListRefusalsParams defines parameters for ListRefusals.
+type ListRefusalsParams struct {
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID Only with this key.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Code Only with this error code, such as insufficient_quota.
+	Code *string `form:"code,omitempty" json:"code,omitempty"`
+
+	// From From the hour of this time.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To Hours that begin before this time.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // TailRequestsParams defines parameters for TailRequests.
 type TailRequestsParams struct {
 	// AccountID Only of this account.
@@ -2852,6 +2986,32 @@ type CreateTokenParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
+
+// GetTrafficSeriesParams defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParams struct {
+	Measure GetTrafficSeriesParamsMeasure `form:"measure" json:"measure"`
+
+	// By The label; without it the values are of the whole.
+	By *GetTrafficSeriesParamsBy `form:"by,omitempty" json:"by,omitempty"`
+
+	// Step The length of a period.
+	Step *GetTrafficSeriesParamsStep `form:"step,omitempty" json:"step,omitempty"`
+
+	// From The first period; default: 60 periods before to.
+	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
+
+	// To The end; default: now. At most 1,500 periods after from.
+	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
+}
+
+// GetTrafficSeriesParamsMeasure defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsMeasure string
+
+// GetTrafficSeriesParamsBy defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsBy string
+
+// GetTrafficSeriesParamsStep defines parameters for GetTrafficSeries.
+type GetTrafficSeriesParamsStep string
 
 // StreamTrafficParams defines parameters for StreamTraffic.
 type StreamTrafficParams struct {
@@ -3123,6 +3283,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/quarantine/:quarantine_id", h.GetQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined)
+	e.GET("/admin/v1/refusals", h.ListRefusals)
 	e.GET("/admin/v1/requests/tail", h.TailRequests)
 	e.GET("/admin/v1/settings", h.GetSettings)
 	e.PUT("/admin/v1/settings", h.PutSettings)
@@ -3130,6 +3291,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/tokens", h.CreateToken)
 	e.DELETE("/admin/v1/tokens/:token_id", h.RevokeToken)
 	e.GET("/admin/v1/traffic", h.GetTraffic)
+	e.GET("/admin/v1/traffic/series", h.GetTrafficSeries)
 	e.GET("/admin/v1/traffic/stream", h.StreamTraffic)
 	e.GET("/admin/v1/usage", h.ListUsage)
 	e.GET("/admin/v1/usage/:request_id", h.GetUsage)
@@ -4439,6 +4601,22 @@ func (r ReleaseQuarantined200JSONResponse) VisitReleaseQuarantinedResponse(w htt
 	return writeJSON(w, 200, r)
 }
 
+// ListRefusalsRequestObject is the input of ListRefusals.
+type ListRefusalsRequestObject struct {
+	Params ListRefusalsParams
+}
+
+// ListRefusalsResponseObject is a successful response of ListRefusals.
+type ListRefusalsResponseObject interface {
+	VisitListRefusalsResponse(w http.ResponseWriter) error
+}
+
+type ListRefusals200JSONResponse RefusalList
+
+func (r ListRefusals200JSONResponse) VisitListRefusalsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // TailRequestsRequestObject is the input of TailRequests.
 type TailRequestsRequestObject struct {
 	Params TailRequestsParams
@@ -4549,6 +4727,22 @@ type GetTrafficResponseObject interface {
 type GetTraffic200JSONResponse Traffic
 
 func (r GetTraffic200JSONResponse) VisitGetTrafficResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// GetTrafficSeriesRequestObject is the input of GetTrafficSeries.
+type GetTrafficSeriesRequestObject struct {
+	Params GetTrafficSeriesParams
+}
+
+// GetTrafficSeriesResponseObject is a successful response of GetTrafficSeries.
+type GetTrafficSeriesResponseObject interface {
+	VisitGetTrafficSeriesResponse(w http.ResponseWriter) error
+}
+
+type GetTrafficSeries200JSONResponse TrafficSeries
+
+func (r GetTrafficSeries200JSONResponse) VisitGetTrafficSeriesResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -5016,6 +5210,8 @@ type StrictServerInterface interface {
 	DismissQuarantined(ctx context.Context, call *Call, request DismissQuarantinedRequestObject) (DismissQuarantinedResponseObject, error)
 	// ReleaseQuarantined Release an event from quarantine and settle it
 	ReleaseQuarantined(ctx context.Context, call *Call, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
+	// ListRefusals List refused requests by account, key and code, newest hour first
+	ListRefusals(ctx context.Context, call *Call, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
 	// TailRequests Watch requests as they end
 	TailRequests(ctx context.Context, call *Call, request TailRequestsRequestObject) (TailRequestsResponseObject, error)
 	// GetSettings Get the system-wide settings
@@ -5030,6 +5226,8 @@ type StrictServerInterface interface {
 	RevokeToken(ctx context.Context, call *Call, request RevokeTokenRequestObject) (RevokeTokenResponseObject, error)
 	// GetTraffic Show what the proxies do now
 	GetTraffic(ctx context.Context, call *Call, request GetTrafficRequestObject) (GetTrafficResponseObject, error)
+	// GetTrafficSeries Show the traffic over time
+	GetTrafficSeries(ctx context.Context, call *Call, request GetTrafficSeriesRequestObject) (GetTrafficSeriesResponseObject, error)
 	// StreamTraffic Watch what the proxies do
 	StreamTraffic(ctx context.Context, call *Call, request StreamTrafficRequestObject) (StreamTrafficResponseObject, error)
 	// ListUsage List finished requests, newest first
@@ -5877,6 +6075,21 @@ func (h handlers) ReleaseQuarantined(c echo.Context) error {
 	})
 }
 
+func (h handlers) ListRefusals(c echo.Context) error {
+	return h.run(c, "listRefusals", func(call *Call) error {
+		var r ListRefusalsRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("code", true, &r.Params.Code)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListRefusals, ListRefusalsResponseObject.VisitListRefusalsResponse)
+	})
+}
+
 func (h handlers) TailRequests(c echo.Context) error {
 	return h.run(c, "tailRequests", func(call *Call) error {
 		var r TailRequestsRequestObject
@@ -5946,6 +6159,19 @@ func (h handlers) GetTraffic(c echo.Context) error {
 		var r GetTrafficRequestObject
 		in := input{c: c}
 		return serve(in, call, r, h.server.GetTraffic, GetTrafficResponseObject.VisitGetTrafficResponse)
+	})
+}
+
+func (h handlers) GetTrafficSeries(c echo.Context) error {
+	return h.run(c, "getTrafficSeries", func(call *Call) error {
+		var r GetTrafficSeriesRequestObject
+		in := input{c: c}
+		in.query("measure", true, &r.Params.Measure)
+		in.query("by", true, &r.Params.By)
+		in.query("step", true, &r.Params.Step)
+		in.query("from", true, &r.Params.From)
+		in.query("to", true, &r.Params.To)
+		return serve(in, call, r, h.server.GetTrafficSeries, GetTrafficSeriesResponseObject.VisitGetTrafficSeriesResponse)
 	})
 }
 

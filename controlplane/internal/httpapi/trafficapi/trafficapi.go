@@ -19,6 +19,7 @@ import (
 type Handlers struct {
 	Live  *traffic.Live
 	Tails *traffic.Tails
+	Past  *traffic.Service
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping <-chan struct{}
 }

@@ -361,6 +361,58 @@ type Setting struct {
 	UpdatedAt time.Time
 }
 
+type TrafficCoverage struct {
+	Minute time.Time
+	Heard  int32
+	Silent int32
+}
+
+type TrafficHour struct {
+	Hour     time.Time
+	Measure  string
+	Endpoint string
+	Model    string
+	Provider string
+	Route    string
+	Status   int32
+	Code     string
+	Outcome  string
+	N        int64
+	SumMs    int64
+	Buckets  []int64
+}
+
+type TrafficMinute struct {
+	Minute   time.Time
+	Measure  string
+	Endpoint string
+	Model    string
+	Provider string
+	Route    string
+	Status   int32
+	Code     string
+	Outcome  string
+	N        int64
+	SumMs    int64
+	Buckets  []int64
+}
+
+type TrafficRefusal struct {
+	ID        int64
+	Hour      time.Time
+	AccountID *ident.UUID
+	KeyID     *ident.UUID
+	Code      string
+	Status    int32
+	Other     bool
+	N         int64
+	FirstAt   time.Time
+	LastAt    time.Time
+	RequestID string
+	Model     string
+	Short     []byte
+}
+
 type UsageDaily struct {
 	AccountID          ident.UUID
 	BookedOn           pgtype.Date

@@ -1,0 +1,102 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres/trafficstore"
+	"modelgateway/controlplane/internal/traffic"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/pulse"
+)
+
+// writeMinute writes a minute of now.
+func (b *bundle) writeMinute(rows []traffic.Row, refusals ...traffic.Refusal) time.Time {
+	b.t.Helper()
+	at := time.Now().UTC().Truncate(time.Minute)
+	check(b.t, trafficstore.New(b.db).Write(b.t.Context(), &traffic.Minute{At: at, Heard: 2, Silent: 1, Rows: rows, Refusals: refusals}))
+	return at
+}
+
+func TestSeriesShowsWhatIsKnownAndLeavesOutWhatIsNot(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := b.writeMinute([]traffic.Row{
+		{Series: pulse.Series{Measure: pulse.Requests, Endpoint: "/v1/models", Status: 200, Outcome: "completed"}, Sum: traffic.Sum{N: 5}},
+		{Series: pulse.Series{Measure: pulse.Charges, Model: "m", Provider: "p"}, Sum: traffic.Sum{N: 1_234_567_890_123_456_789}},
+	})
+	from, to, by := at.Add(-time.Minute), at.Add(time.Minute), adminclient.GetTrafficSeriesParamsByStatus
+	got, err := b.api.GetTrafficSeries(t.Context(), &adminclient.GetTrafficSeriesParams{Measure: "requests", By: &by, From: &from, To: &to})
+	check(t, err)
+	p := got.Value.Points
+	if len(p) != 2 || p[0].KnownMinutes != 0 || p[0].Values != nil || p[1].KnownMinutes != 1 || *p[1].Heard != 2 || *p[1].Silent != 1 ||
+		len(p[1].Values) != 1 || p[1].Values[0].Label != "200" || *p[1].Values[0].Count != 5 {
+		t.Errorf("got %s", got.Body)
+	}
+	got, err = b.api.GetTrafficSeries(t.Context(), &adminclient.GetTrafficSeriesParams{Measure: "cost", From: &at, To: &to})
+	check(t, err)
+	if p := got.Value.Points; len(p) != 1 || len(p[0].Values) != 1 || *p[0].Values[0].Cost != "1234567890.123456789" || p[0].Values[0].Count != nil {
+		t.Errorf("got %s; want the exact cost", got.Body)
+	}
+	day, daily := at.Truncate(24*time.Hour), adminclient.GetTrafficSeriesParamsStepN1D
+	got, err = b.api.GetTrafficSeries(t.Context(), &adminclient.GetTrafficSeriesParams{Measure: "cost", Step: &daily, From: &day, To: &to})
+	check(t, err)
+	if v := got.Value; !v.FromRecords || len(v.Points) != 1 || len(v.Points[0].Values) != 0 {
+		t.Errorf("got %s; want the day of the settled requests, of which there are none", got.Body)
+	}
+}
+
+func TestInvalidSeriesAreRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	by, minute, long, now := adminclient.GetTrafficSeriesParamsByCode, adminclient.GetTrafficSeriesParamsStep("5m"), time.Now().Add(-30*time.Hour), time.Now()
+	for name, p := range map[string]adminclient.GetTrafficSeriesParams{
+		"measure": {Measure: "weather"}, "label of another measure": {Measure: "cost", By: &by}, "step": {Measure: "cost", Step: &minute},
+		"too long": {Measure: "requests", From: &long, To: &now}, "empty": {Measure: "requests", From: &now, To: &long},
+	} {
+		got, err := answered(b.api.GetTrafficSeries(t.Context(), &p))
+		check(t, err)
+		if got.Problem == nil || got.Problem.Status != http.StatusBadRequest {
+			t.Errorf("%s: got %d", name, got.StatusCode)
+		}
+	}
+}
+
+func TestRefusalsAreListedByAccount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	now := time.Now()
+	refusal := func(account, code string, status int) traffic.Refusal {
+		return traffic.Refusal{
+			RefusalKey: traffic.RefusalKey{Account: account, Key: ident.Key.New(), Code: code, Status: status}, N: 3, First: now, Last: now, RequestID: ident.Request.New(),
+			Short: &pulse.Short{Pool: pulse.Slots, Reason: "no_slot", Wanted: 1},
+		}
+	}
+	account := ident.Account.New()
+	b.writeMinute(nil, refusal(account, "rate_limit_exceeded", 429), refusal(ident.Account.New(), "insufficient_quota", 402), traffic.Refusal{
+		RefusalKey: traffic.RefusalKey{Code: "invalid_api_key", Status: 401}, N: 1, First: now, Last: now, RequestID: ident.Request.New(),
+	})
+	got, err := b.api.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{AccountID: &account})
+	check(t, err)
+	if d := got.Value.Data; len(d) != 1 || d[0].Count != 3 || d[0].Short == nil || d[0].Short.Wanted != "1" || d[0].Short.Available != "0" || *d[0].AccountID != account {
+		t.Errorf("got %s", got.Body)
+	}
+	one, seen := 1, 0
+	for cursor := (*string)(nil); ; {
+		page, err := b.api.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{Limit: &one, Cursor: cursor})
+		check(t, err)
+		seen += len(page.Value.Data)
+		if cursor = page.Value.NextCursor; cursor == nil {
+			break
+		}
+	}
+	if seen != 3 {
+		t.Errorf("%d refusals on all pages; want 3", seen)
+	}
+	bad := "garbage"
+	wrong, err := answered(b.api.ListRefusals(t.Context(), &adminclient.ListRefusalsParams{KeyID: &bad}))
+	check(t, err)
+	problem(t, wrong.Problem, http.StatusBadRequest, "invalid_input")
+}
