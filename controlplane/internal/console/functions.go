@@ -24,16 +24,20 @@ func functions(prefix string) template.FuncMap {
 			}
 			return view.HTTPStatus(*code)
 		},
-		"ms": view.Milliseconds, "count": view.Count, "short": view.ShortID, "negative": func(m any) bool { return view.Negative(text(m)) },
+		"ms": view.Milliseconds, "hours": view.Hours, "count": view.Count, "short": view.ShortID, "negative": func(m any) bool { return view.Negative(text(m)) },
 		"deref": deref,
 		"diff":  view.Diff, "json": view.JSON, "add": view.Add, "sub": view.Sub, "share": view.Share,
 		"scopes": func(scopes any) string { return strings.Trim(text(scopes), "[]") },
 		"plus":   func(a, b int) int { return a + b }, "minus": func(a, b int) int { return a - b },
-		"at":    func(texts []string, i int) string { return texts[i] },
-		"path":  url.PathEscape,
-		"query": url.QueryEscape,
-		"dict":  dict,
-		"list":  func(values ...any) []any { return values },
+		"at":      func(texts []string, i int) string { return texts[i] },
+		"between": func(from, to time.Time) int64 { return to.Sub(from).Milliseconds() },
+		"words":   func(name string) string { return strings.ReplaceAll(name, "_", " ") },
+		"rule":    view.Rule,
+		"failed":  func(code *int) bool { return code != nil && *code >= 400 },
+		"path":    url.PathEscape,
+		"query":   url.QueryEscape,
+		"dict":    dict,
+		"list":    func(values ...any) []any { return values },
 	}
 }
 

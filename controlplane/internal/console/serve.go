@@ -57,9 +57,24 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 func send(w http.ResponseWriter, file *kit.Download) {
 	w.Header().Set("Content-Type", file.MediaType)
 	w.Header().Set("Content-Disposition", `attachment; filename="`+file.Name+`"`)
-	if err := file.CopyTo(w); err != nil {
+	if err := file.CopyTo(&slowWriter{w, http.NewResponseController(w)}); err != nil {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// slowWriter allows each write of a file some time, because a file may be longer than the server's limit of a response.
+type slowWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+// stall bounds how long a browser may take no byte of a file.
+const stall = time.Minute
+
+// Write implements io.Writer.
+func (w *slowWriter) Write(b []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(stall)) // without support there is no limit either
+	return w.ResponseWriter.Write(b)
 }
 
 // returnTo is the page to come back to after signing in: that of the request, or the one with the form.

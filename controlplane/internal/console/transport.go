@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 )
 
@@ -21,7 +22,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		in.Body = http.NoBody
 	}
 	body, into := io.Pipe()
-	w := &responseWriter{header: http.Header{}, body: into, started: make(chan struct{})}
+	w := &responseWriter{header: http.Header{}, trailer: http.Header{}, body: into, started: make(chan struct{})}
 	go func() {
 		defer func() {
 			// The admin API panics to abort a response; the reader must not take it for whole.
@@ -29,7 +30,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 				_ = into.CloseWithError(io.ErrUnexpectedEOF)
 			}
 			w.WriteHeader(http.StatusOK)
-			_ = into.Close()
+			w.end()
 		}()
 		t.handler.ServeHTTP(w, in)
 	}()
@@ -42,7 +43,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	return &http.Response{
 		Status: http.StatusText(w.status), StatusCode: w.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.sent, Body: &responseBody{body, cancel}, ContentLength: -1, Request: r,
+		Header: w.sent, Body: &responseBody{body, cancel}, Trailer: w.trailer, ContentLength: -1, Request: r,
 	}, nil
 }
 
@@ -66,6 +67,18 @@ type responseWriter struct {
 	started chan struct{}
 	status  int
 	sent    http.Header
+	// trailer is complete when the body has ended.
+	trailer http.Header
+}
+
+// end ends the body, after the trailers that the handler has announced.
+func (w *responseWriter) end() {
+	for name := range strings.SplitSeq(w.sent.Get("Trailer"), ",") {
+		if name = http.CanonicalHeaderKey(strings.TrimSpace(name)); w.header[name] != nil {
+			w.trailer[name] = w.header[name]
+		}
+	}
+	_ = w.body.Close()
 }
 
 // Header implements http.ResponseWriter.

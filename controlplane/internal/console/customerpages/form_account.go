@@ -24,8 +24,12 @@ func accountFields(a *adminclient.Account) []kit.Field {
 		{Name: "max_open_video_jobs", Label: "Open video jobs", Kind: "number", Hint: "Empty means no limit of the account's own."},
 		{Name: "price_multiplier", Label: "Price multiplier", Mono: true, Value: a.PriceMultiplier, Hint: "The list price times this is charged: 0.85 is 15 % off."},
 		{
-			Name: "model_multipliers", Label: "Multipliers of single models", Kind: "area", Rows: 3, Mono: true, Value: multipliers(a.ModelMultipliers),
+			Name: "model_multipliers", Label: "Multipliers of single models", Kind: "area", Rows: 3, Mono: true, Value: pairs(a.ModelMultipliers, " "),
 			Hint: "One in a line: example-large 0.7. They take the place of the price multiplier.",
+		},
+		{
+			Name: "metadata", Label: "Data of your own", Kind: "area", Rows: 2, Mono: true, Value: pairs(a.Metadata, "="),
+			Hint: "One in a line: plan=business. The gateway only keeps it.",
 		},
 	}
 	if a.MaxOpenVideoJobs != nil {
@@ -41,12 +45,28 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-func multipliers(of adminclient.ModelMultipliers) string {
+// pairs returns the members of an object, one in a line.
+func pairs(of map[string]string, separator string) string {
 	var lines []string
-	for _, model := range slices.Sorted(maps.Keys(of)) {
-		lines = append(lines, model+" "+of[model])
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		lines = append(lines, name+separator+of[name])
 	}
 	return strings.Join(lines, "\n")
+}
+
+func parseMetadata(text string) (*adminclient.Metadata, error) {
+	all := adminclient.Metadata{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return nil, kit.Invalid("metadata", "each line is a name and a value, such as plan=business")
+		}
+		all[strings.TrimSpace(name)] = strings.TrimSpace(value)
+	}
+	return &all, nil
 }
 
 func parseMultipliers(text string) (*adminclient.ModelMultipliers, error) {
@@ -82,6 +102,9 @@ func newAccount(*kit.Request) (*kit.Form, error) {
 				return nil, err
 			}
 			if body.ModelMultipliers, err = parseMultipliers(in.Text("model_multipliers")); err != nil {
+				return nil, err
+			}
+			if body.Metadata, err = parseMetadata(in.Text("metadata")); err != nil {
 				return nil, err
 			}
 			made, err := r.API.CreateAccount(r.Context(), &adminclient.CreateAccountParams{IdempotencyKey: in.Key()}, body)
@@ -124,6 +147,9 @@ func editAccount(r *kit.Request) (*kit.Form, error) {
 				patch.MaxOpenVideoJobs = optional.Of(*jobs)
 			}
 			if patch.ModelMultipliers, err = parseMultipliers(in.Text("model_multipliers")); err != nil {
+				return nil, err
+			}
+			if patch.Metadata, err = parseMetadata(in.Text("metadata")); err != nil {
 				return nil, err
 			}
 			done, err := r.API.UpdateAccount(r.Context(), a.ID, &adminclient.UpdateAccountParams{Wait: kit.Wait(), IfMatch: in.Match()}, patch)

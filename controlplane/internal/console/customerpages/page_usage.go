@@ -1,16 +1,12 @@
 package customerpages
 
 import (
-	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
-	"modelgateway/controlplane/internal/console/view"
 )
 
 // pivotView is a table of usage totals, with a chart if it is by day.
@@ -104,56 +100,17 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	return p, command, err
 }
 
-// maxNames bounds how many names of accounts and keys are looked up for a page; others are shown by their ids.
-const maxNames = 50
-
-// names looks up the names of accounts and keys by their ids, several at once.
+// names returns the names of the accounts and keys of totals by their ids.
 func names(r *kit.Request, totals []adminclient.UsageTotal) (map[string]string, error) {
-	found := map[string]string{}
+	var ids []string
 	for _, t := range totals {
 		for _, id := range []*string{t.AccountID, t.KeyID} {
-			if id != nil && len(found) < maxNames {
-				found[*id] = ""
+			if id != nil {
+				ids = append(ids, *id)
 			}
 		}
 	}
-	var mu sync.Mutex
-	var failed error
-	var all sync.WaitGroup
-	turns := make(chan struct{}, 4)
-	for id := range maps.Clone(found) {
-		all.Go(func() {
-			turns <- struct{}{}
-			name, err := nameOf(r, id)
-			<-turns
-			mu.Lock()
-			defer mu.Unlock()
-			found[id] = name
-			failed = errors.Join(failed, err)
-		})
-	}
-	all.Wait()
-	return found, failed
-}
-
-// nameOf returns the name of an account or key.
-func nameOf(r *kit.Request, id string) (string, error) {
-	if strings.HasPrefix(id, "key_") {
-		answer, err := r.API.GetKey(r.Context(), id)
-		if adminclient.Code(err) == "not_found" {
-			return view.ShortID(id), nil
-		} else if err != nil {
-			return "", err
-		}
-		return answer.Value.Name, nil
-	}
-	answer, err := r.API.GetAccount(r.Context(), id)
-	if adminclient.Code(err) == "not_found" {
-		return view.ShortID(id), nil
-	} else if err != nil {
-		return "", err
-	}
-	return answer.Value.Name, nil
+	return kit.Names(r, ids)
 }
 
 func showUsage(r *kit.Request) (*kit.Page, error) {

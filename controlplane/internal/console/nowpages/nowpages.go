@@ -21,6 +21,7 @@ func Section() kit.Section {
 		Routes: []kit.Route{
 			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: overview},
 			{Pattern: "GET /console/requests", Scope: kit.Read, Handle: listRequests},
+			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},
 			{Pattern: "GET /console/requests/{id}", Scope: kit.Read, Handle: showRequest},
 		},
 	}

@@ -1,6 +1,8 @@
 package nowpages
 
 import (
+	"fmt"
+	"io"
 	"strconv"
 
 	"modelgateway/controlplane/adminclient"
@@ -8,46 +10,144 @@ import (
 	"modelgateway/controlplane/internal/console/view"
 )
 
-type requestsView struct {
-	Filter struct{ AccountID, KeyID, Model, From, To string }
-	List   *adminclient.UsageList
-	Pages  kit.Pages
+// requestFilter are the values of the filter bar, as they were entered.
+type requestFilter struct {
+	AccountID, KeyID, Model, Status, Provider, Route, Format, Stream, Estimated, MinCost, Prefix, From, To string
 }
 
-// listRequests shows finished requests, newest first. A whole request id leads to its request.
-func listRequests(r *kit.Request) (*kit.Page, error) {
-	if id := r.Text("request_id"); id != "" {
-		return &kit.Page{Location: kit.Path("requests", id)}, nil
+// More reports whether one of the rarer filters is used, so that they are not folded away.
+func (f *requestFilter) More() bool {
+	return f.KeyID+f.Provider+f.Route+f.Format+f.Stream+f.Estimated+f.MinCost+f.Prefix != ""
+}
+
+// Any reports whether there is a filter.
+func (f *requestFilter) Any() bool {
+	return f.More() || f.AccountID+f.Model+f.Status+f.From+f.To != ""
+}
+
+func readFilter(r *kit.Request) requestFilter {
+	return requestFilter{
+		r.Text("account_id"), r.Text("key_id"), r.Text("model"), r.Text("status"), r.Text("provider"), r.Text("route"), r.Text("format"), r.Text("stream"),
+		r.Text("estimated"), r.Text("min_cost"), r.Text("request_id_prefix"), r.Text("from"), r.Text("to"),
 	}
-	var data requestsView
-	f := &data.Filter
-	f.AccountID, f.KeyID, f.Model, f.From, f.To = r.FormValue("account_id"), r.FormValue("key_id"), r.FormValue("model"), r.FormValue("from"), r.FormValue("to")
+}
+
+func (f *requestFilter) params() (*adminclient.ListUsageParams, error) {
 	params := &adminclient.ListUsageParams{
-		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), Cursor: kit.Optional(r.FormValue("cursor")), Limit: new(50),
+		AccountID: kit.Optional(f.AccountID), KeyID: kit.Optional(f.KeyID), Model: kit.Optional(f.Model), Provider: kit.Optional(f.Provider),
+		Route: kit.Optional(f.Route), Format: kit.Optional(f.Format), MinCost: kit.Optional(f.MinCost), RequestIDPrefix: kit.Optional(f.Prefix),
+	}
+	if f.Status != "" {
+		params.Status = new(adminclient.UsageStatus(f.Status))
+	}
+	for _, choice := range []struct {
+		text string
+		to   **bool
+	}{{f.Stream, &params.Stream}, {f.Estimated, &params.Estimated}} {
+		if choice.text != "" {
+			*choice.to = new(choice.text == "true")
+		}
 	}
 	var err error
 	if params.From, err = kit.Moment("from", f.From); err != nil {
 		return nil, err
 	}
-	if params.To, err = kit.Moment("to", f.To); err != nil {
+	params.To, err = kit.Moment("to", f.To)
+	return params, err
+}
+
+func (f *requestFilter) command(name string) string {
+	return kit.Command(name, "--account-id", f.AccountID, "--key-id", f.KeyID, "--model", f.Model, "--status", f.Status, "--provider", f.Provider, "--route", f.Route,
+		"--format", f.Format, "--stream", f.Stream, "--estimated", f.Estimated, "--min-cost", f.MinCost, "--request-id-prefix", f.Prefix, "--from", f.From, "--to", f.To)
+}
+
+type requestsView struct {
+	Filter   requestFilter
+	Statuses []adminclient.UsageStatus
+	List     *adminclient.UsageList
+	Names    map[string]string
+	Pages    kit.Pages
+	// Export and Usage are pages about the same requests; empty if they do not know the filter.
+	Export, Usage string
+}
+
+// listRequests shows finished requests, newest first. A whole request id leads to its request.
+func listRequests(r *kit.Request) (*kit.Page, error) {
+	if id := r.Text("request_id"); id != "" {
+		return kit.Go(kit.Path("requests", id), nil)
+	}
+	data := &requestsView{Filter: readFilter(r), Statuses: []adminclient.UsageStatus{
+		adminclient.UsageStatusCompleted, adminclient.UsageStatusFailed, adminclient.UsageStatusClientGone, adminclient.UsageStatusRevoked, adminclient.UsageStatusAborted,
+	}}
+	f := &data.Filter
+	params, err := f.params()
+	if err != nil {
 		return nil, err
 	}
+	params.Cursor, params.Limit = kit.Cursor(r), new(kit.PageSize)
 	answer, err := r.API.ListUsage(r.Context(), params)
 	if err != nil {
 		return nil, err
 	}
 	data.List, data.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
-	return &kit.Page{
-		Template: "requests", Title: "Requests", Data: &data,
-		Command: kit.Command("usage list", "--account-id", f.AccountID, "--key-id", f.KeyID, "--model", f.Model, "--from", f.From, "--to", f.To),
-	}, nil
+	var ids []string
+	for _, u := range answer.Value.Data {
+		ids = append(ids, u.AccountID)
+	}
+	if data.Names, err = kit.Names(r, ids); err != nil {
+		return nil, err
+	}
+	if plain := (requestFilter{AccountID: f.AccountID, KeyID: f.KeyID, Model: f.Model, From: f.From, To: f.To}); plain == *f {
+		data.Export = "/console/requests/export?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model, "from", f.From, "to", f.To)
+		data.Usage = "/console/usage?" + kit.Query("account_id", f.AccountID, "key_id", f.KeyID, "model", f.Model)
+	}
+	return &kit.Page{Template: "requests", Title: "Requests", Data: data, Command: f.command("usage list")}, nil
+}
+
+// exportRequests sends the finished requests of a filter as CSV.
+func exportRequests(r *kit.Request) (*kit.Page, error) {
+	f := readFilter(r)
+	params, err := f.params()
+	if err != nil {
+		return nil, err
+	}
+	format := adminclient.ExportFormatCSV
+	export, err := r.API.ExportUsage(r.Context(), &adminclient.ExportUsageParams{
+		AccountID: params.AccountID, KeyID: params.KeyID, Model: params.Model, From: params.From, To: params.To, Format: &format,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kit.Page{Download: &kit.Download{Name: "requests.csv", MediaType: "text/csv; charset=utf-8", CopyTo: copyExport(export)}}, nil
+}
+
+// copyExport sends an export. An error means that it is not whole.
+func copyExport(export *adminclient.Export) func(io.Writer) error {
+	return func(w io.Writer) error {
+		if _, err := export.CopyTo(w); err != nil {
+			return fmt.Errorf("send an export: %w", err)
+		}
+		return nil
+	}
 }
 
 type requestView struct {
 	*adminclient.UsageDetail
-	// Took is how long the request ran, and FirstByte the share of it in thousandths until the first byte.
-	Took      int64
-	Waterfall []view.Part
+	Account, Key string
+	// Took is how long the request ran, in milliseconds.
+	Took int64
+	// Steps are what happened, with their places in the time that the request ran.
+	Steps []step
+	// Returned is what was held and not charged; empty if more was charged than held.
+	Returned string
+	// Due is what a correction of the whole request would book.
+	Due string
+}
+
+// step is a line of the waterfall: From and Width are thousandths of the time that the request ran.
+type step struct {
+	Name, Time, Kind string
+	From, Width      int
 }
 
 // showRequest shows a request with its receipt.
@@ -57,17 +157,37 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	u := answer.Value
-	data := &requestView{UsageDetail: u, Took: u.FinishedAt.Sub(u.StartedAt).Milliseconds()}
-	first := data.Took
-	if u.FirstByteMS != nil {
-		first = min(*u.FirstByteMS, data.Took)
+	names, err := kit.Names(r, []string{u.AccountID, u.KeyID})
+	if err != nil {
+		return nil, err
 	}
-	data.Waterfall = view.Bar(
-		view.Part{Kind: "waiting", Name: "until the first byte", Text: strconv.FormatInt(first, 10)},
-		view.Part{Kind: "streaming", Name: "until the end", Text: strconv.FormatInt(data.Took-first, 10)},
-	)
+	data := &requestView{
+		UsageDetail: u, Account: names[u.AccountID], Key: names[u.KeyID], Took: u.FinishedAt.Sub(u.StartedAt).Milliseconds(), Steps: steps(u), Due: u.Cost,
+	}
+	if view.Compare(u.Reservation, u.Cost) >= 0 {
+		data.Returned = view.Sub(u.Reservation, u.Cost)
+	}
+	for _, c := range u.Corrections {
+		data.Due = view.Sub(data.Due, c.Amount)
+	}
 	return &kit.Page{
 		Template: "request", Title: "Request " + view.ShortID(u.RequestID), Data: data, Command: "gwctl usage get " + u.RequestID,
 		Crumbs: []kit.Link{{Text: "Requests", URL: "/console/requests"}},
 	}, nil
+}
+
+// steps returns the course of a request. Settling comes after its end, so it has no place in the time of the request.
+func steps(u *adminclient.UsageDetail) []step {
+	took := u.FinishedAt.Sub(u.StartedAt).Milliseconds()
+	var all []step
+	if u.FirstByteMS != nil {
+		first := min(*u.FirstByteMS, took)
+		waiting := int(first * 1000 / max(took, 1))
+		all = append(all,
+			step{"until the first byte", view.Milliseconds(first), "waiting", 0, waiting},
+			step{"until the end", view.Milliseconds(took - first), "streaming", waiting, 1000 - waiting})
+	} else {
+		all = append(all, step{"until the end", view.Milliseconds(took), "waiting", 0, 1000})
+	}
+	return append(all, step{Name: "until it was settled", Time: "+ " + strconv.FormatInt(max(u.SettledAt.Sub(u.FinishedAt).Milliseconds(), 0), 10) + " ms", Kind: "none"})
 }

@@ -94,5 +94,8 @@ addEventListener("keydown", (event) => {
 const sidebar = document.querySelector(".sidebar");
 if (sidebar && matchMedia("(max-width: 52rem)").matches) sidebar.open = false;
 
+// Charts are loaded by the pages that have one.
+if (document.querySelector("[data-chart]")) import("./chart.js");
+
 showTimes();
 setInterval(() => { if (!document.hidden) showTimes(); }, 5000);

@@ -84,6 +84,33 @@ func Milliseconds(ms int64) string {
 	}
 }
 
+// Rule returns a sentence about a billing rule of the API.
+func Rule(rule string) string {
+	switch rule {
+	case "reported":
+		return "those that the provider reported."
+	case "estimated":
+		return "estimated from what was delivered, because the provider reported none."
+	case "none":
+		return "none: nothing is charged for this request."
+	}
+	return rule + "."
+}
+
+// Hours returns how long something lasts, such as "5 h" or "12 d"; "under 1 h" for nothing.
+func Hours(hours int64) string {
+	switch {
+	case hours < 1:
+		return "under 1 h"
+	case hours < 72:
+		return strconv.FormatInt(hours, 10) + " h"
+	case hours >= 365*24:
+		return "over 1 year"
+	default:
+		return Count(hours/24) + " d"
+	}
+}
+
 // Count returns a number in groups of three digits, such as "1 204 117".
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)

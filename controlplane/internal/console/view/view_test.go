@@ -14,6 +14,7 @@ func TestTimesAndNumbers(t *testing.T) {
 		Ago(now.Add(-90*time.Second), now): "1 min ago", Ago(now, now): "now", Ago(now.Add(-50*time.Hour), now): "2 d ago", Ago(now.Add(time.Hour), now): "in 1 h",
 		UTC(now):         "2026-03-03 09:00:00.000 UTC",
 		Milliseconds(84): "84 ms", Milliseconds(4_260): "4.2 s", Milliseconds(61_000): "1 min 1 s",
+		Hours(0): "under 1 h", Hours(71): "71 h", Hours(72): "3 d", Hours(9000): "over 1 year",
 		Count(1_204_117): "1\u202f204\u202f117", Count(-100): "−100",
 		ShortID("acc_0192f0c1d2e37a4b8c5d6e7f8091a2b3"): "acc_0192f0…a2b3", ShortID("example"): "example",
 	} {

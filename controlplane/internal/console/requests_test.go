@@ -1,0 +1,139 @@
+package console_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/settle"
+	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
+)
+
+const catalogText = `
+currency: USD
+providers:
+  - {id: sim, base_url: "https://sim.example", credentials: [{name: main, secret: sk-test}]}
+models:
+  - id: example-small
+    type: text
+    context_window: 1000
+    max_output_tokens: 100
+    price: {input: "0.10", output: "0.40"}
+    routes: [{provider: sim, upstream_model: u, formats: [chat]}]
+`
+
+// request settles a finished request of a key and returns its id.
+func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.Usage) string {
+	w.t.Helper()
+	db, ctx := postgres.Wrap(w.pool), w.t.Context()
+	_, err := w.api.ApplyCatalog(ctx, nil, adminclient.CatalogDocument{}, adminclient.WithBody("application/yaml", []byte(catalogText)))
+	check(w.t, err)
+	var version int64
+	check(w.t, w.pool.QueryRow(ctx, "select max(version) from model_prices").Scan(&version))
+	sheet, err := usagestore.New(db).Sheet(ctx, version)
+	check(w.t, err)
+	cost, err := price.Cost(&u, &sheet)
+	check(w.t, err)
+	r, err := leasestore.New(db).Register(ctx, &wire.RegisterRequest{V: 1, Name: ident.Request.New(), BootID: "boot", Build: "v1", Capacity: 100}, time.Minute)
+	check(w.t, err)
+	at, first := time.Now().Add(-time.Minute), int64(310)
+	e := event.Usage{
+		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), Session: int64(r.Session), Seq: 1, AccountID: k.AccountID, KeyID: k.ID,
+		Model: "example-small", Format: "chat", Provider: "sim", Status: status, HTTPStatus: 200, StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 4200, FirstByteMS: first,
+		Usage: u, Rule: event.RuleReported, PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit,
+	}
+	raw, err := json.Marshal(e)
+	check(w.t, err)
+	batch, err := json.Marshal(event.Batch{V: 1, Session: int64(r.Session), Events: []json.RawMessage{raw}})
+	check(w.t, err)
+	result, err := settle.New(settlestore.New(db), nil).Settle(ctx, settle.DecodeBatch(batch))
+	check(w.t, err)
+	if result.Settled != 1 {
+		w.t.Fatalf("settled %+v", result)
+	}
+	return e.RequestID
+}
+
+// Every figure of the receipt is the text of the API.
+func TestRequestShowsItsReceipt(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	id := w.request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
+	got, err := w.api.GetUsage(t.Context(), id)
+	check(t, err)
+	u := got.Value
+	b := w.signedIn(bootstrapToken)
+	_, page := b.get("/console/requests/" + id)
+	wants := []string{u.Receipt.Cost, u.Receipt.ListCost, u.Receipt.Reservation, "310 ms", "4.2 s", "Example", "production", "those that the provider reported"}
+	for _, line := range u.Receipt.Lines {
+		wants = append(wants, line.Amount, line.UnitPrice)
+	}
+	for _, want := range wants {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q: %s", want, page)
+		}
+	}
+	answer, page := b.fill("/console/accounts/"+k.AccountID+"/book", "kind", "correction", "amount", u.Cost, "reference", "c1", "reason", "cut short", "request_id", id)
+	if answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("the correction: got %d %s", answer.StatusCode, page)
+	}
+	if _, page := b.get("/console/requests/" + id); !strings.Contains(page, "cut short") || !strings.Contains(page, `After corrections</th><td class="number"><span class="money">0.00<`) {
+		t.Errorf("the corrected request: %s", page)
+	}
+}
+
+func TestRequestsAreFiltered(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	done := w.request(k, event.Completed, price.Usage{Input: 1000})
+	failed := w.request(k, event.Failed, price.Usage{})
+	b := w.signedIn(bootstrapToken)
+	for path, want := range map[string][2]bool{
+		"/console/requests": {true, true}, "/console/requests?status=failed": {false, true}, "/console/requests?account_id=" + k.AccountID: {true, true},
+		"/console/requests?min_cost=0.00001": {true, false}, "/console/requests?model=other": {false, false}, "/console/requests?stream=true": {false, false},
+		"/console/requests?request_id_prefix=" + done: {true, false}, "/console/keys/" + k.ID: {true, true},
+	} {
+		answer, page := b.get(path)
+		if got := [2]bool{strings.Contains(page, `href="/console/requests/`+done), strings.Contains(page, `href="/console/requests/`+failed)}; answer.StatusCode != http.StatusOK || got != want {
+			t.Errorf("%s: got %d %v; want %v: %s", path, answer.StatusCode, got, want, page)
+		}
+	}
+	answer, file := b.get("/console/requests/export?account_id=" + k.AccountID)
+	if answer.StatusCode != http.StatusOK || strings.Count(file, "req_") != 2 || !strings.Contains(answer.Header.Get("Content-Disposition"), "requests.csv") {
+		t.Errorf("the export: got %d %s", answer.StatusCode, file)
+	}
+}
+
+func TestUsageIsAPivot(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	w.request(k, event.Completed, price.Usage{Input: 1_000_000})
+	w.request(k, event.Completed, price.Usage{Input: 2_000_000, Output: 7})
+	b := w.signedIn(bootstrapToken)
+	for path, want := range map[string]string{
+		"/console/usage": "0.3000028", "/console/usage?by=account&by=key": "production", "/console/usage?by=model&model=example-small": "example-small",
+		"/console/accounts/" + k.AccountID + "/usage?by=key": "0.3000028", "/console/usage?model=other": "No request of these days", "/console/accounts/" + k.AccountID: "0.3000028",
+		"/console/accounts/" + k.AccountID + "/statement": "0.3000028", "/console/accounts/" + k.AccountID + "/ledger": "24.699997201",
+	} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
+		}
+	}
+	if answer, _ := b.get("/console/usage?from=2026-01-01&to=soon"); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("a wrong day: got %d", answer.StatusCode)
+	}
+}
