@@ -39,6 +39,11 @@ run: ## start the whole product on this machine, in the foreground (Ctrl-C stops
 cabinet: ## run the example cabinet backend against the running stack (scripts/cabinet)
 	@go run ./scripts/cmd/cabinet
 
+# The stack runs meanwhile. FILL=only sends no requests after the product is filled.
+.PHONY: demo
+demo: ## fill the running stack with customers, 14 days of usage and live requests until Ctrl-C; STOP=1 ends it (scripts/demo)
+	@go run ./scripts/cmd/demo $(if $(STOP),-stop) $(if $(filter only,$(FILL)),-fill)
+
 .PHONY: clean
 clean: ## remove the stack's state and data (.dev) and what was built (bin)
 	@if [ -e .dev ]; then go run ./scripts/cmd/devstack -clean; fi

@@ -124,6 +124,9 @@ func (r *Rig) AdminURL() string { return r.stack.State().AdminURL }
 // AdminToken returns the bootstrap token, for clients other than Admin.
 func (r *Rig) AdminToken() string { return r.stack.State().AdminToken }
 
+// State returns the addresses and credentials of the stack, for programs that use a stack of make run.
+func (r *Rig) State() devstack.State { return r.stack.State() }
+
 // stop stops the stack. It keeps the logs if a test failed.
 func (r *Rig) stop(failed bool) error {
 	err := r.stack.Stop(context.Background())

@@ -1,0 +1,39 @@
+// Package browser tests the console in a real Chromium, on a running stack of two control planes and two proxies that the
+// demo has filled. Without Chromium only the tests of the demo run.
+package browser
+
+import (
+	"bytes"
+	"os"
+	"sync"
+	"testing"
+
+	"modelgateway/scripts/demo"
+	"modelgateway/scripts/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.Options{ControlPlanes: 2})) }
+
+var filling sync.Once
+
+// filled returns the stack with the data of a short demo.
+func filled(t *testing.T) *rig.Rig {
+	t.Helper()
+	r := rig.Get(t)
+	filling.Do(func() {
+		var out bytes.Buffer
+		d, err := demo.New(demo.Config{State: r.State(), PerDay: 40, Out: &out})
+		if err == nil {
+			err = d.Fill(t.Context())
+		}
+		var traffic *demo.Traffic
+		if err == nil {
+			traffic, err = d.Traffic(t.Context())
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, &out)
+		}
+		traffic.Play(t.Context(), 200)
+	})
+	return r
+}
