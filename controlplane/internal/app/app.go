@@ -30,6 +30,7 @@ import (
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/platform/lifecycle"
+	"modelgateway/shared/platform/logbuffer"
 	"modelgateway/shared/platform/ops"
 )
 
@@ -38,7 +39,9 @@ import (
 func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) error {
 	level := new(slog.LevelVar)
 	level.Set(cfg.Log.Level)
-	log := slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level}))
+	lines := logbuffer.New(out)
+	defer lines.Close()
+	log := slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level}))
 	a := &app{
 		cfg: cfg, log: log, level: level, version: version, registry: newRegistry(version), failed: make(chan error, 1),
 		stopping: make(chan struct{}), traffic: traffic.NewLive(nil),

@@ -45,17 +45,24 @@ type signals struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
 	runs  chan [2]string
+	// takes has a value for each write that the log takes after that; nil if it takes all.
+	takes chan struct{}
 }
 
-func (s *signals) Write(line []byte) (int, error) {
+func (s *signals) Write(lines []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lines.Write(line)
-	var entry struct{ Msg, Admin, Ops string }
-	if json.Unmarshal(line, &entry) == nil && entry.Msg == "control plane started" {
-		s.runs <- [2]string{"http://" + entry.Admin, "http://" + entry.Ops}
+	s.lines.Write(lines)
+	for line := range bytes.Lines(lines) {
+		var entry struct{ Msg, Admin, Ops string }
+		if json.Unmarshal(line, &entry) == nil && entry.Msg == "control plane started" {
+			s.runs <- [2]string{"http://" + entry.Admin, "http://" + entry.Ops}
+			if s.takes != nil {
+				<-s.takes
+			}
+		}
 	}
-	return len(line), nil
+	return len(lines), nil
 }
 
 func (s *signals) text() string {
@@ -87,8 +94,13 @@ type running struct {
 
 func start(t *testing.T, cfg config.Config) *running {
 	t.Helper()
+	return startWith(t, cfg, &signals{runs: make(chan [2]string, 1)})
+}
+
+func startWith(t *testing.T, cfg config.Config, log *signals) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &running{log: &signals{runs: make(chan [2]string, 1)}, stop: cancel, ended: make(chan error, 1)}
+	r := &running{log: log, stop: cancel, ended: make(chan error, 1)}
 	go func() { r.ended <- Run(ctx, cfg, r.log, "test") }()
 	select {
 	case addresses := <-r.log.runs:
@@ -162,6 +174,29 @@ func TestRunServesUntilStopped(t *testing.T) {
 	r.end(t)
 	if strings.Contains(r.log.text(), key.Value.Secret) || strings.Contains(r.log.text(), token) {
 		t.Error("the log shows a secret")
+	}
+}
+
+// A pipe that nobody reads, such as that of a stopped log collector, stops no request.
+func TestStalledLogStopsNothing(t *testing.T) {
+	broker := natstest.New(t)
+	takes := make(chan struct{})
+	r := startWith(t, testConfig(pgtest.URL(t), broker.URL()), &signals{runs: make(chan [2]string, 1), takes: takes})
+	for _, level := range []string{"debug", "info", "debug", "info"} { // each logs a line
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.ops+"/loglevel", strings.NewReader(level))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+	}
+	close(takes)
+	r.end(t)
+	if n := strings.Count(r.log.text(), "log level changed"); n != 4 {
+		t.Errorf("%d lines were written after the log went on; want 4", n)
 	}
 }
 

@@ -52,6 +52,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	if err != nil {
 		return err
 	}
+	defer o.close()
 	log := o.log
 	failed := make(chan error, 1)
 	components, err := build(&cfg, o, version, func(err error) {
@@ -78,7 +79,7 @@ func Run(ctx context.Context, cfg config.Config, out io.Writer, version string) 
 	if stopErr := components.Stop(stop); err == nil {
 		err = stopErr
 	}
-	o.close(context.WithoutCancel(ctx))
+	o.closeTraces(context.WithoutCancel(ctx))
 	log.Info("proxy stopped")
 	return err
 }

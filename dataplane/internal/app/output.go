@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/accesslog"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/httpapi/tracing"
+	"modelgateway/shared/platform/logbuffer"
 	"modelgateway/shared/platform/traces"
 )
 
@@ -23,13 +24,16 @@ type output struct {
 	// traces and exporter are nil without a collector.
 	traces   *tracing.Tracer
 	exporter *traces.Exporter
+	lines    *logbuffer.Writer
 }
 
+// newOutput returns an output that writes its log and the access log to out. It must be closed.
 func newOutput(out io.Writer, cfg *config.Config, version string) (*output, error) {
-	level := new(slog.LevelVar)
+	level, lines := new(slog.LevelVar), logbuffer.New(out)
 	level.Set(cfg.Log.Level)
 	o := &output{
-		log: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})), level: level, access: accesslog.New(out, level), reg: newRegistry(version),
+		log: slog.New(slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: level})), level: level, access: accesslog.New(lines, level),
+		reg: newRegistry(version), lines: lines,
 	}
 	if cfg.Tracing.Endpoint == "" {
 		return o, nil
@@ -38,14 +42,18 @@ func newOutput(out io.Writer, cfg *config.Config, version string) (*output, erro
 	if o.exporter, err = traces.Open(context.Background(), traces.Config{
 		Endpoint: cfg.Tracing.Endpoint, Service: "modelgateway-dataplane", Version: version, Instance: cfg.Name, Log: o.log,
 	}); err != nil {
+		lines.Close()
 		return nil, err
 	}
 	o.traces = &tracing.Tracer{Spans: o.exporter.Tracer("modelgateway/dataplane"), SampleRatio: cfg.Tracing.SampleRatio, TrustClients: cfg.Tracing.TrustClients}
 	return o, nil
 }
 
-// close exports the last traces. Lost ones are no reason to fail.
-func (o *output) close(ctx context.Context) {
+// close writes the last lines.
+func (o *output) close() { o.lines.Close() }
+
+// closeTraces exports the last traces. Lost ones are no reason to fail.
+func (o *output) closeTraces(ctx context.Context) {
 	if o.exporter == nil {
 		return
 	}
