@@ -24,6 +24,13 @@ const (
 	AccountStatusSuspended AccountStatus = "suspended"
 )
 
+// Defines values for BreakerState.
+const (
+	BreakerStateClosed   BreakerState = "closed"
+	BreakerStateHalfOpen BreakerState = "half_open"
+	BreakerStateOpen     BreakerState = "open"
+)
+
 // Defines values for CatalogChangeAction.
 const (
 	CatalogChangeActionCreate CatalogChangeAction = "create"
@@ -532,6 +539,44 @@ type Balance struct {
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
+}
+
+// Breaker defines model for Breaker.
+type Breaker struct {
+	// AsideUntil Until then other routes are preferred.
+	AsideUntil *time.Time `json:"aside_until,omitempty"`
+
+	// ErrorClass The class of the last failure, such as unavailable, timeout or rate_limit.
+	ErrorClass *string `json:"error_class,omitempty"`
+
+	// FailedAt The time of the last failure.
+	FailedAt *time.Time `json:"failed_at,omitempty"`
+
+	// Failures Failures in a row, while it is closed.
+	Failures int `json:"failures"`
+
+	// NextTry When a request may call the route.
+	NextTry    *time.Time `json:"next_try,omitempty"`
+	Proxy      string     `json:"proxy"`
+	ReportedAt time.Time  `json:"reported_at"`
+
+	// Silent Whether the proxy is not heard any more; then the state is that of `reported_at`.
+	Silent bool `json:"silent"`
+
+	// Since When it opened.
+	Since *time.Time `json:"since,omitempty"`
+
+	// State open: no request calls the route; half_open: the next one finds out whether it works.
+	State BreakerState `json:"state"`
+}
+
+// BreakerState open: no request calls the route; half_open: the next one finds out whether it works.
+type BreakerState string
+
+// Calls defines model for Calls.
+type Calls struct {
+	Attempts int64 `json:"attempts"`
+	Failures int64 `json:"failures"`
 }
 
 // CatalogAccount defines model for CatalogAccount.
@@ -2127,6 +2172,45 @@ type Rotation struct {
 // RotationState defines model for Rotation.State.
 type RotationState string
 
+// RouteCalls Calls since `counted_since`; absent if no proxy is heard.
+type RouteCalls struct {
+	Last5Minutes Calls `json:"last_5_minutes"`
+	LastHour     Calls `json:"last_hour"`
+	LastMinute   Calls `json:"last_minute"`
+}
+
+// RouteHealth defines model for RouteHealth.
+type RouteHealth struct {
+	Breakers []Breaker `json:"breakers"`
+
+	// Calls Calls since `counted_since`; absent if no proxy is heard.
+	Calls      *RouteCalls `json:"calls,omitempty"`
+	Enabled    bool        `json:"enabled"`
+	Model      string      `json:"model"`
+	ProviderID string      `json:"provider_id"`
+	RouteID    string      `json:"route_id"`
+
+	// TtftMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	TtftMS        *Quantiles `json:"ttft_ms,omitempty"`
+	UpstreamModel string     `json:"upstream_model"`
+}
+
+// RoutesHealth defines model for RoutesHealth.
+type RoutesHealth struct {
+	At time.Time `json:"at"`
+
+	// CountedSince From when on this control plane has counted calls: an hour ago, or its start.
+	CountedSince time.Time     `json:"counted_since"`
+	Data         []RouteHealth `json:"data"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard              int                 `json:"heard"`
+	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
+
+	// Silent The number of proxies that have a session but have not reported for six seconds.
+	Silent int `json:"silent"`
+}
+
 // Scope defines model for Scope.
 type Scope string
 
@@ -3418,6 +3502,19 @@ type TailRequestsParams struct {
 	Accept *string `json:"Accept,omitempty"`
 }
 
+// ResetRouteParams defines parameters for ResetRoute.
+type ResetRouteParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -4451,6 +4548,30 @@ func (c *Client) ListRefusals(ctx context.Context, params *ListRefusalsParams, o
 func (c *Client) TailRequests(ctx context.Context, params *TailRequestsParams, options ...CallOption) (*Export, error) {
 	return export(ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/requests/tail", params: params,
+	}, options)
+}
+
+// GetRoutesHealth: Show the circuit breakers and calls of all routes
+//
+// For each route of the catalog: its circuit breaker on each proxy on which it has failed, its calls, and the times to the first
+// token; then the credentials that providers refuse. On heard proxies that are not listed the breaker is closed. What silent
+// proxies do is unknown: `reported_at` is the time of their last word.
+//
+// GET /admin/v1/routes/health
+func (c *Client) GetRoutesHealth(ctx context.Context, options ...CallOption) (*Response[RoutesHealth], error) {
+	return do[RoutesHealth](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/routes/health",
+	}, options)
+}
+
+// ResetRoute: Close the circuit breaker of a route on every proxy
+//
+// Requests call the route again at once, and its cooldown ends. If it still fails, the breaker opens again.
+//
+// POST /admin/v1/routes/{route_id}/reset
+func (c *Client) ResetRoute(ctx context.Context, routeID string, params *ResetRouteParams, options ...CallOption) (*Response[Empty], error) {
+	return do[Empty](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/routes/{route_id}/reset", ids: []any{routeID}, params: params,
 	}, options)
 }
 

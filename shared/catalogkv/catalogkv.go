@@ -155,6 +155,8 @@ type Route struct {
 	// Params overrides the model's parameter policies. A request with a parameter that the route rejects goes to other
 	// routes. The parameter n cannot be overridden here: the cost is estimated from it before a route is chosen.
 	Params map[Format]Params `json:"params,omitempty"`
+	// Resets counts how often operators have reset the route. A proxy that sees another number closes its circuit breaker.
+	Resets int64 `json:"resets,omitempty"`
 }
 
 // Bearer is the value of Provider.Auth for the header Authorization.

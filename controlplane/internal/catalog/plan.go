@@ -27,6 +27,8 @@ const (
 	Create Action = "create"
 	Update Action = "update"
 	Remove Action = "remove"
+	// Reset closes the circuit breaker of a route.
+	Reset Action = "reset"
 )
 
 // Change is one difference between the catalog and a document, for display. Before and After never
@@ -251,7 +253,9 @@ func (p *Plan) model(state *State, t targetModel) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.routes)) {
 		after := t.routes[id]
-		switch route, known := before.Routes[id]; {
+		route, known := before.Routes[id]
+		after.Resets = route.Resets // documents do not contain resets
+		switch {
 		case !known:
 			p.Routes = append(p.Routes, ModelRoute{spec.ID, after})
 			p.note(Create, "route", id, nil, exportRoute(after))

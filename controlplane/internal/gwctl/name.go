@@ -20,6 +20,7 @@ var betterNames = map[string]commandName{
 	"rotateWebhookSecret":    {"webhooks", "rotate-secret"},
 	"redeliverFailed":        {"webhooks", "redeliver-failed"},
 	"getTrafficSeries":       {"traffic", "series"},
+	"getRoutesHealth":        {"routes", "health"},
 }
 
 // names derives the names of all commands from operation ids: createAccount becomes `accounts create`. An id consists of

@@ -117,7 +117,7 @@ func newServer(cfg *Config) *server {
 		operationsHandlers{
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
 		},
-		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Stopping: cfg.Stopping},
+		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Catalog: cfg.Catalog, Fleet: cfg.Fleet, Stopping: cfg.Stopping},
 		webhookHandlers{Webhooks: cfg.Webhooks},
 	}
 }

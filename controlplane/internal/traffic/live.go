@@ -99,6 +99,9 @@ func (l *Live) Receive(r *pulse.Report) {
 	for _, period := range periods {
 		period.Heard[r.Proxy] = p.running()
 	}
+	if !r.Partial {
+		p.breakers = map[string]breaker{}
+	}
 	for _, b := range r.Breakers {
 		p.breakers[b.Route] = breaker{b, now}
 	}

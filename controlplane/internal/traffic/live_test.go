@@ -255,6 +255,48 @@ func TestRefusalsOfAMinuteAreCountedTogether(t *testing.T) {
 	}
 }
 
+func TestHealthHasBreakersAndCallsByRoute(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	began := s.now
+	one, two := s.proxy("one", 7, 0), s.proxy("two", 8, 0)
+	calls := func(p *proxy, outcome string, n int64) {
+		p.serve(pulse.Series{Measure: pulse.Attempts, Provider: "prv", Route: "rte", Outcome: outcome}, n)
+	}
+	calls(one, "ok", 10)
+	calls(one, "unavailable", 3)
+	one.send(false)
+	s.pass(10 * time.Minute)
+	calls(two, "unavailable", 2)
+	two.report.Breakers = []pulse.Breaker{{Route: "rte", State: pulse.Open, SinceMS: 4000, NextTryMS: 1000, Class: "unavailable", FailedMS: 2000, CooldownMS: 3000}}
+	two.send(false)
+	one.report.Breakers = []pulse.Breaker{{Route: "gone", State: pulse.Open}}
+	one.send(false)
+	one.report.Breakers = []pulse.Breaker{{Route: "rte", State: pulse.Closed, Failures: 1, Class: "timeout", FailedMS: 500}}
+	one.send(false)
+	now, got := s.now, s.Health()
+	want := map[string]*RouteHealth{"rte": {
+		Calls: [3]Calls{{2, 2}, {2, 2}, {15, 5}},
+		Breakers: []ProxyBreaker{
+			{Proxy: "one", State: pulse.Closed, ReportedAt: now, Failures: 1, Class: "timeout", FailedAt: now.Add(-500 * time.Millisecond)},
+			{
+				Proxy: "two", State: pulse.Open, ReportedAt: now, Since: now.Add(-4 * time.Second), NextTry: now.Add(time.Second), Class: "unavailable",
+				FailedAt: now.Add(-2 * time.Second), AsideUntil: now.Add(3 * time.Second),
+			},
+		},
+	}}
+	if diff := cmp.Diff(want, got.Routes); diff != "" {
+		t.Errorf("routes (-want +got):\n%s", diff)
+	}
+	if got.Heard != 2 || !got.Since.Equal(began) {
+		t.Errorf("%d heard, since %s", got.Heard, got.Since)
+	}
+	s.pass(silentAfter + time.Second)
+	if later := s.Health().Routes["rte"].Breakers; !later[0].Silent || !later[1].Silent || !later[0].ReportedAt.Equal(now) {
+		t.Errorf("breakers of silent proxies: %+v", later)
+	}
+}
+
 func TestAMinuteHasABoundedNumberOfRowsAndLosesNoCount(t *testing.T) {
 	t.Parallel()
 	p := newPeriod(time.Time{})

@@ -130,12 +130,11 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	measured := meter.New(reg)
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
-	budget := newBudget(&cfg.API, reg)
 	tails, refusals := tail.New(), reporter.NewRefusals()
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: budget, Turns: newTurns(reg),
+		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: newBudget(&cfg.API, reg), Turns: newTurns(reg),
 		Tails: tails, Refusals: refusals,
 	})
 	addChecks(probes, models, keeper, events)
@@ -151,7 +150,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 		return nil
 	})
 	c.AddTask("traffic reports", newReporter(cfg, current, keeper, events, measured, refusals, log).Run)
-	c.AddTask("catalog", func(ctx context.Context) { nats.WatchCatalog(ctx, acknowledgedCatalog{models, keeper}) })
+	c.AddTask("catalog", func(ctx context.Context) { nats.WatchCatalog(ctx, acknowledgedCatalog{models, keeper, picker}) })
 	c.Add("usage publisher", func(ctx context.Context) error { publisher.Start(ctx); return nil }, nil)
 	c.Add("session", func(ctx context.Context) error { keeper.Start(ctx); return nil }, func(ctx context.Context) error {
 		return closeSession(ctx, cfg.ShutdownTimeout/2, admit, keeper, publisher)
@@ -346,16 +345,20 @@ func serveOps(ctx context.Context, cfg *config.Config, probes *ops.Probes, o *ou
 	return nil
 }
 
-// acknowledgedCatalog is the catalog store with a heartbeat after each new snapshot, because the admin API may be
-// waiting until proxies report its revision.
+// acknowledgedCatalog is the catalog store that resets routes after each new snapshot, and then sends a heartbeat, because
+// the admin API may be waiting until proxies report its revision.
 type acknowledgedCatalog struct {
 	*catalog.Store
 	keeper *session.Keeper
+	picker *route.Picker
 }
 
 // Apply implements bus.Catalog.
 func (c acknowledgedCatalog) Apply() error {
 	err := c.Store.Apply()
+	if snapshot := c.Snapshot(); snapshot != nil {
+		c.picker.FollowResets(snapshot.Resets())
+	}
 	c.keeper.HeartbeatNow()
 	return err
 }

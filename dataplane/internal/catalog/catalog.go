@@ -185,6 +185,21 @@ func (s *Store) CredentialProvider(id string) string {
 	return ""
 }
 
+// Resets returns how often each route was reset, by route id; routes that never were are left out.
+func (s *Snapshot) Resets() map[string]int64 {
+	resets := map[string]int64{}
+	for _, m := range s.sorted {
+		for _, of := range m.Routes {
+			for _, r := range of {
+				if r.Resets != 0 {
+					resets[r.ID] = r.Resets
+				}
+			}
+		}
+	}
+	return resets
+}
+
 // HasRoute reports whether a model in the newest snapshot has the route.
 func (s *Store) HasRoute(id string) bool {
 	current := s.current.Load()

@@ -21,6 +21,20 @@ func (p *Picker) RecordFailure(id, class string) {
 	p.failures[id] = failure{class, p.now()}
 }
 
+// FollowResets closes the circuit breakers of the routes that were reset since the last call, and ends their cooldowns.
+// resets has how often each route was reset.
+func (p *Picker) FollowResets(resets map[string]int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, n := range resets {
+		if p.resets[id] != n {
+			delete(p.breakers, id)
+			delete(p.cooldowns, id)
+		}
+	}
+	p.resets = resets
+}
+
 // Health returns the routes that have failed since the start, with the state of their circuit breakers: those that are
 // not closed first, then by id. It forgets the routes for which used returns false.
 func (p *Picker) Health(used func(id string) bool) []pulse.Breaker {

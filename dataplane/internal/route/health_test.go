@@ -47,3 +47,39 @@ func TestHealthFollowsTheBreakerOfARoute(t *testing.T) {
 	}
 	expect("closed", pulse.Breaker{Route: "b", State: pulse.Closed, Class: "unavailable", FailedMS: 10_000})
 }
+
+func TestResetClosesTheBreakerOnce(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	p := New(func() time.Time { return now })
+	open := func() {
+		for range failuresToOpen {
+			if a, ok := p.Begin("a"); ok {
+				a.Failed(0, "acc", false)
+			}
+		}
+		p.StartCooldown("a", time.Minute)
+	}
+	callable := func() bool { return p.breakerAllows("a", now) && p.Cooldown("a") == 0 }
+	open()
+	if callable() {
+		t.Fatal("the breaker is not open")
+	}
+	p.FollowResets(map[string]int64{"b": 1})
+	if callable() {
+		t.Error("the reset of another route has closed the breaker")
+	}
+	p.FollowResets(map[string]int64{"a": 1, "b": 1})
+	if !callable() {
+		t.Error("the reset has not closed the breaker, or the cooldown goes on")
+	}
+	open()
+	p.FollowResets(map[string]int64{"a": 1, "b": 1}) // another change of the catalog
+	if callable() {
+		t.Error("the same reset has closed the breaker twice")
+	}
+	p.FollowResets(map[string]int64{"a": 2, "b": 1})
+	if !callable() {
+		t.Error("the second reset has not closed the breaker")
+	}
+}

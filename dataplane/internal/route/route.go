@@ -41,7 +41,9 @@ type Picker struct {
 	openings map[string]int
 	// failures has the last failure of each route that has failed.
 	failures map[string]failure
-	limits   limits
+	// resets has how often each route was reset, in the catalog that is in use.
+	resets map[string]int64
+	limits limits
 }
 
 // New returns a Picker. now is the clock; nil means time.Now.

@@ -29,6 +29,13 @@ const (
 	AccountStatusSuspended AccountStatus = "suspended"
 )
 
+// Defines values for BreakerState.
+const (
+	BreakerStateClosed   BreakerState = "closed"
+	BreakerStateHalfOpen BreakerState = "half_open"
+	BreakerStateOpen     BreakerState = "open"
+)
+
 // Defines values for CatalogChangeAction.
 const (
 	CatalogChangeActionCreate CatalogChangeAction = "create"
@@ -483,6 +490,44 @@ type Balance struct {
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
+}
+
+// Breaker defines model for Breaker.
+type Breaker struct {
+	// AsideUntil Until then other routes are preferred.
+	AsideUntil *time.Time `json:"aside_until,omitempty"`
+
+	// ErrorClass The class of the last failure, such as unavailable, timeout or rate_limit.
+	ErrorClass *string `json:"error_class,omitempty"`
+
+	// FailedAt The time of the last failure.
+	FailedAt *time.Time `json:"failed_at,omitempty"`
+
+	// Failures Failures in a row, while it is closed.
+	Failures int `json:"failures"`
+
+	// NextTry When a request may call the route.
+	NextTry    *time.Time `json:"next_try,omitempty"`
+	Proxy      string     `json:"proxy"`
+	ReportedAt time.Time  `json:"reported_at"`
+
+	// Silent Whether the proxy is not heard any more; then the state is that of `reported_at`.
+	Silent bool `json:"silent"`
+
+	// Since When it opened.
+	Since *time.Time `json:"since,omitempty"`
+
+	// State open: no request calls the route; half_open: the next one finds out whether it works.
+	State BreakerState `json:"state"`
+}
+
+// BreakerState open: no request calls the route; half_open: the next one finds out whether it works.
+type BreakerState string
+
+// Calls defines model for Calls.
+type Calls struct {
+	Attempts int64 `json:"attempts"`
+	Failures int64 `json:"failures"`
 }
 
 // CatalogAccount defines model for CatalogAccount.
@@ -1722,6 +1767,45 @@ type Rotation struct {
 // RotationState defines model for Rotation.State.
 type RotationState string
 
+// RouteCalls Calls since `counted_since`; absent if no proxy is heard.
+type RouteCalls struct {
+	Last5Minutes Calls `json:"last_5_minutes"`
+	LastHour     Calls `json:"last_hour"`
+	LastMinute   Calls `json:"last_minute"`
+}
+
+// RouteHealth defines model for RouteHealth.
+type RouteHealth struct {
+	Breakers []Breaker `json:"breakers"`
+
+	// Calls Calls since `counted_since`; absent if no proxy is heard.
+	Calls      *RouteCalls `json:"calls,omitempty"`
+	Enabled    bool        `json:"enabled"`
+	Model      string      `json:"model"`
+	ProviderID string      `json:"provider_id"`
+	RouteID    string      `json:"route_id"`
+
+	// TtftMS Milliseconds, estimated from buckets; absent if nothing was observed.
+	TtftMS        *Quantiles `json:"ttft_ms,omitempty"`
+	UpstreamModel string     `json:"upstream_model"`
+}
+
+// RoutesHealth defines model for RoutesHealth.
+type RoutesHealth struct {
+	At time.Time `json:"at"`
+
+	// CountedSince From when on this control plane has counted calls: an hour ago, or its start.
+	CountedSince time.Time     `json:"counted_since"`
+	Data         []RouteHealth `json:"data"`
+
+	// Heard The number of proxies that the figures are of.
+	Heard              int                 `json:"heard"`
+	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
+
+	// Silent The number of proxies that have a session but have not reported for six seconds.
+	Silent int `json:"silent"`
+}
+
 // Scope defines model for Scope.
 type Scope string
 
@@ -2958,6 +3042,19 @@ type TailRequestsParams struct {
 	Accept *string `json:"Accept,omitempty"`
 }
 
+// ResetRouteParams defines parameters for ResetRoute.
+type ResetRouteParams struct {
+	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
+	// status is the same; the header `Applied` says whether all proxies applied it in time.
+	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// Timeout The time limit of `wait`, up to a minute.
+	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
+
+	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -3285,6 +3382,8 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined)
 	e.GET("/admin/v1/refusals", h.ListRefusals)
 	e.GET("/admin/v1/requests/tail", h.TailRequests)
+	e.POST("/admin/v1/routes/:route_id/reset", h.ResetRoute)
+	e.GET("/admin/v1/routes/health", h.GetRoutesHealth)
 	e.GET("/admin/v1/settings", h.GetSettings)
 	e.PUT("/admin/v1/settings", h.PutSettings)
 	e.GET("/admin/v1/tokens", h.ListTokens)
@@ -4633,6 +4732,39 @@ func (r TailRequests200TextEventStreamResponse) VisitTailRequestsResponse(w http
 	return stream(r).write(w, "text/event-stream")
 }
 
+// GetRoutesHealthRequestObject is the input of GetRoutesHealth.
+type GetRoutesHealthRequestObject struct {
+}
+
+// GetRoutesHealthResponseObject is a successful response of GetRoutesHealth.
+type GetRoutesHealthResponseObject interface {
+	VisitGetRoutesHealthResponse(w http.ResponseWriter) error
+}
+
+type GetRoutesHealth200JSONResponse RoutesHealth
+
+func (r GetRoutesHealth200JSONResponse) VisitGetRoutesHealthResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ResetRouteRequestObject is the input of ResetRoute.
+type ResetRouteRequestObject struct {
+	RouteID string
+	Params  ResetRouteParams
+}
+
+// ResetRouteResponseObject is a successful response of ResetRoute.
+type ResetRouteResponseObject interface {
+	VisitResetRouteResponse(w http.ResponseWriter) error
+}
+
+type ResetRoute204Response struct{}
+
+func (ResetRoute204Response) VisitResetRouteResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 // GetSettingsRequestObject is the input of GetSettings.
 type GetSettingsRequestObject struct {
 }
@@ -5214,6 +5346,10 @@ type StrictServerInterface interface {
 	ListRefusals(ctx context.Context, call *Call, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
 	// TailRequests Watch requests as they end
 	TailRequests(ctx context.Context, call *Call, request TailRequestsRequestObject) (TailRequestsResponseObject, error)
+	// GetRoutesHealth Show the circuit breakers and calls of all routes
+	GetRoutesHealth(ctx context.Context, call *Call, request GetRoutesHealthRequestObject) (GetRoutesHealthResponseObject, error)
+	// ResetRoute Close the circuit breaker of a route on every proxy
+	ResetRoute(ctx context.Context, call *Call, request ResetRouteRequestObject) (ResetRouteResponseObject, error)
 	// GetSettings Get the system-wide settings
 	GetSettings(ctx context.Context, call *Call, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
 	// PutSettings Replace the system-wide settings
@@ -6102,6 +6238,26 @@ func (h handlers) TailRequests(c echo.Context) error {
 		in.query("code", true, &r.Params.Code)
 		header(&in, "Accept", &r.Params.Accept)
 		return serve(in, call, r, h.server.TailRequests, TailRequestsResponseObject.VisitTailRequestsResponse)
+	})
+}
+
+func (h handlers) GetRoutesHealth(c echo.Context) error {
+	return h.run(c, "getRoutesHealth", func(call *Call) error {
+		var r GetRoutesHealthRequestObject
+		in := input{c: c}
+		return serve(in, call, r, h.server.GetRoutesHealth, GetRoutesHealthResponseObject.VisitGetRoutesHealthResponse)
+	})
+}
+
+func (h handlers) ResetRoute(c echo.Context) error {
+	return h.run(c, "resetRoute", func(call *Call) error {
+		var r ResetRouteRequestObject
+		in := input{c: c}
+		in.path("route_id", &r.RouteID)
+		in.query("wait", true, &r.Params.Wait)
+		in.query("timeout", true, &r.Params.Timeout)
+		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		return serve(in, call, r, h.server.ResetRoute, ResetRouteResponseObject.VisitResetRouteResponse)
 	})
 }
 

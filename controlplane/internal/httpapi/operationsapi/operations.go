@@ -13,6 +13,7 @@ import (
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/httpapi/trafficapi"
 	"modelgateway/controlplane/internal/validation"
 )
 
@@ -30,12 +31,7 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 	closed = slices.DeleteFunc(closed, func(m catalog.MaintenanceEntry) bool { return !m.Active(now) })
 	return gen.ListProxies200JSONResponse{
 		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: convert.All(closed, maintenanceView),
-		RefusedCredentials: convert.All(f.RefusedCredentials, func(r *fleet.RefusedCredential) gen.RefusedCredential {
-			return gen.RefusedCredential{
-				ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
-				Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Proxies: r.Proxies,
-			}
-		}),
+		RefusedCredentials: convert.All(f.RefusedCredentials, trafficapi.RefusedCredential),
 		Data: convert.All(f.Proxies, func(d *fleet.Proxy) gen.Proxy {
 			return gen.Proxy{
 				Session: d.Session, Name: d.Name, BootID: d.BootID, Build: d.Build, State: gen.ProxyState(d.State), Draining: d.Draining,

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/traffic"
@@ -20,6 +22,9 @@ type Handlers struct {
 	Live  *traffic.Live
 	Tails *traffic.Tails
 	Past  *traffic.Service
+	// Catalog has the routes, Fleet the credentials that are refused.
+	Catalog *catalog.Service
+	Fleet   fleet.Store
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping <-chan struct{}
 }

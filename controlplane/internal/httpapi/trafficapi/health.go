@@ -1,0 +1,87 @@
+package trafficapi
+
+import (
+	"context"
+	"time"
+
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/httpapi/convert"
+	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/controlplane/internal/traffic"
+	"modelgateway/shared/pulse"
+)
+
+// GetRoutesHealth implements gen.StrictServerInterface.
+func (h *Handlers) GetRoutesHealth(ctx context.Context, _ *gen.Call, _ gen.GetRoutesHealthRequestObject) (gen.GetRoutesHealthResponseObject, error) {
+	routes, err := h.Catalog.Routes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := h.Fleet.Fleet(ctx)
+	if err != nil {
+		return nil, err
+	}
+	health, now := h.Live.Health(), time.Now().UTC()
+	since := now.Add(-time.Hour)
+	if health.Since.After(since) {
+		since = health.Since.UTC()
+	}
+	return gen.GetRoutesHealth200JSONResponse{
+		At: now, CountedSince: since, Heard: health.Heard, Silent: health.Silent,
+		RefusedCredentials: convert.All(f.RefusedCredentials, RefusedCredential),
+		Data:               convert.All(routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
+	}, nil
+}
+
+// RefusedCredential returns the view of a credential that its provider refuses.
+func RefusedCredential(r *fleet.RefusedCredential) gen.RefusedCredential {
+	return gen.RefusedCredential{
+		ProviderID: r.Provider, Credential: r.Credential, CredentialID: r.CredentialID,
+		Reason: gen.RefusedCredentialReason(r.Reason), Since: r.Since, Proxies: r.Proxies,
+	}
+}
+
+func routeView(r *catalog.ModelRoute, health *traffic.Health) gen.RouteHealth {
+	view := gen.RouteHealth{
+		RouteID: r.Route.ID, Model: r.Model, ProviderID: r.Route.Provider, UpstreamModel: r.Route.UpstreamModel, Enabled: r.Route.Enabled,
+		Breakers: []gen.Breaker{},
+	}
+	known := health.Routes[r.Route.ID]
+	if known == nil {
+		known = &traffic.RouteHealth{}
+	}
+	view.Breakers = convert.All(known.Breakers, breakerView)
+	if health.Heard > 0 {
+		calls := func(c traffic.Calls) gen.Calls { return gen.Calls{Attempts: c.Attempts, Failures: c.Failures} }
+		view.Calls = &gen.RouteCalls{LastMinute: calls(known.Calls[0]), Last5Minutes: calls(known.Calls[1]), LastHour: calls(known.Calls[2])}
+	}
+	median, high := known.FirstToken.Quantile(pulse.FirstToken, 0.5), known.FirstToken.Quantile(pulse.FirstToken, 0.95)
+	if median != nil {
+		view.TtftMS = &gen.Quantiles{P50: milliseconds(*median), P95: milliseconds(*high)}
+	}
+	return view
+}
+
+func breakerView(b *traffic.ProxyBreaker) gen.Breaker {
+	view := gen.Breaker{
+		Proxy: b.Proxy, State: gen.BreakerState(b.State), ReportedAt: b.ReportedAt.UTC(), Silent: b.Silent, Failures: b.Failures,
+		ErrorClass: convert.Optional(b.Class), Since: convert.OptionalTime(b.Since), NextTry: convert.OptionalTime(b.NextTry),
+		AsideUntil: convert.OptionalTime(b.AsideUntil),
+	}
+	if b.Class != "" {
+		view.FailedAt = convert.OptionalTime(b.FailedAt)
+	}
+	return view
+}
+
+// ResetRoute implements gen.StrictServerInterface.
+func (h *Handlers) ResetRoute(ctx context.Context, call *gen.Call, r gen.ResetRouteRequestObject) (gen.ResetRouteResponseObject, error) {
+	rev, err := h.Catalog.ResetRoute(ctx, r.RouteID)
+	if err != nil {
+		return nil, err
+	}
+	call.Changes = propagation.Changes{CatalogRev: rev}
+	return gen.ResetRoute204Response{}, nil
+}
