@@ -1,0 +1,157 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+// webhook returns a new endpoint that receives nothing.
+func (w *world) webhook() *adminclient.Webhook {
+	w.t.Helper()
+	made, err := w.api.CreateWebhook(w.t.Context(), nil, adminclient.WebhookCreate{URL: "https://receiver.example/events", Enabled: new(false)})
+	check(w.t, err)
+	return &made.Value.Webhook
+}
+
+func TestEveryPageOfTheSystemIsShown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, err := w.pool.Exec(t.Context(), `insert into proxy_sessions (name, boot_id, build, valid_until, applied_revision, spool_capacity, spool_used)
+		values ('proxy-7', 'b-7', 'v1', now() + interval '20 s', 0, 1000, 250)`)
+	check(t, err)
+	hook := w.webhook()
+	id, _ := w.token(adminclient.ScopeRead)
+	b := w.signedIn(bootstrapToken)
+	for path, want := range map[string]string{
+		"/console/proxies": "proxy-7", "/console/proxies/1": "25 % used", "/console/diagnosis": "As text, for a ticket", "/console/video-jobs": "No video job matches",
+		"/console/video-jobs?state=stuck": "No video job matches", "/console/webhooks": "receiver.example", "/console/webhooks/" + hook.ID: "No delivery matches",
+		"/console/webhooks/new": "operator.usage_quarantined", "/console/webhooks/" + hook.ID + "/edit": "Save", "/console/webhooks/" + hook.ID + "/delete": "confirm",
+		"/console/webhooks/" + hook.ID + "/secret": "86400", "/console/webhooks/" + hook.ID + "/test": "webhook.test", "/console/webhooks/" + hook.ID + "/redeliver": "since",
+		"/console/audit": "webhook.create", "/console/audit?action=token": "token.create", "/console/access": "somebody", "/console/access/new": "keys.reveal",
+		"/console/access/" + id + "/revoke": "somebody", "/console/secrets": "No rotation has run", "/console/secrets/master-key/rotate": "m1", "/console/secrets/pepper/rotate": "pepper",
+		"/console/archive": "No month is closed yet", "/console/archive/2026-01/exported": "2026-01", "/console/settings": "USD", "/console/settings/edit": "Save",
+	} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
+		}
+	}
+	for _, path := range []string{"/console/proxies/99", "/console/webhooks/whk_none", "/console/deliveries/none", "/console/video-jobs/none", "/console/access/none/revoke"} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
+		}
+	}
+}
+
+func TestTokenIsShownOnceAndRevokedByItsName(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	b := w.signedIn(bootstrapToken)
+	values := []string{"name", "watcher", "scopes", "observe", "idempotency_key", "k1", "step", "do"}
+	answer, page := b.post("/console/access/new", values...)
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "shown once") {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	secret := hiddenIn(t, page, `data-copy="`)
+	if answer, page := b.post("/console/access/new", values...); answer.StatusCode != http.StatusSeeOther || strings.Contains(page, secret) {
+		t.Errorf("the form sent twice: got %d %s", answer.StatusCode, page)
+	}
+	watcher, err := adminclient.New(w.url, secret)
+	check(t, err)
+	me, err := watcher.GetIdentity(t.Context())
+	check(t, err)
+	list, err := w.api.ListTokens(t.Context(), nil)
+	check(t, err)
+	if len(list.Value.Data) != 1 || !strings.HasPrefix(me.Value.Name, "watcher ") {
+		t.Fatalf("got %d tokens and the name %s", len(list.Value.Data), me.Value.Name)
+	}
+	path := "/console/access/" + list.Value.Data[0].ID + "/revoke"
+	if answer, page := b.post(path, "step", "do", "confirmation", "somebody else"); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("another name: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.post(path, "step", "do", "confirmation", "watcher"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %d %s", answer.StatusCode, page)
+	}
+	if _, err := watcher.GetIdentity(t.Context()); err == nil {
+		t.Error("the token still works")
+	}
+}
+
+// hiddenIn returns the text between a mark and the next quotation mark.
+func hiddenIn(t *testing.T, page, mark string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(page, mark)
+	text, _, closed := strings.Cut(rest, `"`)
+	if !ok || !closed {
+		t.Fatalf("the page has no %s: %s", mark, page)
+	}
+	return text
+}
+
+func TestWebhookIsManaged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	b := w.signedIn(bootstrapToken)
+	answer, page := b.post("/console/webhooks/new", "url", "http://receiver.example", "enabled", "yes", "step", "do")
+	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "field-error") {
+		t.Errorf("an address without TLS: got %d %s", answer.StatusCode, page)
+	}
+	answer, page = b.post("/console/webhooks/new", "url", "https://receiver.example/a", "event_types", "key.revoked", "step", "do", "idempotency_key", "k1")
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "whsec_") {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	list, err := w.api.ListWebhooks(t.Context(), nil)
+	check(t, err)
+	hook := list.Value.Data[0]
+	if hook.Enabled || len(hook.EventTypes) != 1 {
+		t.Errorf("got %+v", hook)
+	}
+	path := "/console/webhooks/" + hook.ID
+	_, page = b.get(path + "/edit")
+	answer, page = b.post(path+"/edit", "url", "https://receiver.example/b", "enabled", "yes", "step", "do", "if_match", hidden(t, page, "if_match"))
+	if answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	if answer, page = b.post(path+"/test", "step", "do", "idempotency_key", "k2"); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	// the control plane creates and attempts deliveries in the background
+	_, err = w.pool.Exec(t.Context(), `with sent as (update webhook_events set body = '{"type": "webhook.test"}' returning id, endpoint_id),
+		delivery as (insert into webhook_deliveries (id, event_id, endpoint_id, state, attempts) select gen_delivery_id(), id, endpoint_id, 'failed', 1 from sent returning id)
+		insert into webhook_attempts (delivery_id, number, started_at, status, latency_ms, error, excerpt) select id, 1, now(), 502, 84, 'status', 'Bad <gateway>' from delivery`)
+	check(t, err)
+	sent, err := w.api.ListDeliveries(t.Context(), hook.ID, nil)
+	check(t, err)
+	if len(sent.Value.Data) != 1 {
+		t.Fatalf("got %d deliveries; want that of the test event", len(sent.Value.Data))
+	}
+	if answer, page = b.get("/console/deliveries/" + sent.Value.Data[0].ID); answer.StatusCode != http.StatusOK || !strings.Contains(page, "Bad &lt;gateway&gt;") {
+		t.Errorf("the delivery: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page = b.post("/console/deliveries/"+sent.Value.Data[0].ID+"/redeliver", "step", "do", "idempotency_key", "k3"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("send the delivery again: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page = b.post(path+"/delete", "step", "do", "confirmation", "https://receiver.example/b"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestThoseWhoObserveSeeNoControls(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	hook := w.webhook()
+	_, token := w.token(adminclient.ScopeObserve)
+	b := w.signedIn(token)
+	for _, path := range []string{"/console/webhooks", "/console/webhooks/" + hook.ID, "/console/access", "/console/secrets", "/console/settings", "/console/archive", "/console/proxies"} {
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK || strings.Contains(page, `class="button danger`) || strings.Contains(page, "/new") || strings.Contains(page, "/rotate") {
+			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
+		}
+	}
+	for _, path := range []string{"/console/access/new", "/console/webhooks/" + hook.ID + "/delete", "/console/secrets/pepper/rotate", "/console/settings/edit"} {
+		if answer, page := b.post(path, "step", "do"); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
+		}
+	}
+}
