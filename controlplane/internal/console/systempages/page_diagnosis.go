@@ -10,7 +10,7 @@ import (
 	"modelgateway/controlplane/internal/console/kit"
 )
 
-// areaView has the findings of one area, problems first.
+// areaView has the findings of one area that are ok.
 type areaView struct {
 	Name     adminclient.FindingArea
 	Findings []adminclient.Finding
@@ -19,13 +19,13 @@ type areaView struct {
 type diagnosisView struct {
 	*adminclient.Diagnosis
 	Areas []areaView
-	// Problems counts the findings that are not ok.
-	Problems int
+	// Problems are the findings that are not ok, failures first; Areas has the others.
+	Problems []adminclient.Finding
 	// Text is the diagnosis for a ticket.
 	Text string
 }
 
-var severity = map[adminclient.FindingStatus]int{adminclient.FindingStatusFailure: 0, adminclient.FindingStatusWarning: 1, adminclient.FindingStatusOK: 2}
+var severity = map[adminclient.FindingStatus]int{adminclient.FindingStatusFailure: 0, adminclient.FindingStatusWarning: 1}
 
 // showDiagnosis runs all checks and shows what they found.
 func showDiagnosis(r *kit.Request) (*kit.Page, error) {
@@ -35,27 +35,18 @@ func showDiagnosis(r *kit.Request) (*kit.Page, error) {
 	}
 	data := &diagnosisView{Diagnosis: answer.Value, Text: diagnosisText(answer.Value)}
 	for _, f := range answer.Value.Findings {
+		if f.Status != adminclient.FindingStatusOK {
+			data.Problems = append(data.Problems, f)
+			continue
+		}
 		at := slices.IndexFunc(data.Areas, func(a areaView) bool { return a.Name == f.Area })
 		if at < 0 {
 			at = len(data.Areas)
 			data.Areas = append(data.Areas, areaView{Name: f.Area})
 		}
 		data.Areas[at].Findings = append(data.Areas[at].Findings, f)
-		if f.Status != adminclient.FindingStatusOK {
-			data.Problems++
-		}
 	}
-	worst := func(a areaView) int {
-		least := severity[adminclient.FindingStatusOK]
-		for _, f := range a.Findings {
-			least = min(least, severity[f.Status])
-		}
-		return least
-	}
-	for _, a := range data.Areas {
-		slices.SortStableFunc(a.Findings, func(x, y adminclient.Finding) int { return cmp.Compare(severity[x.Status], severity[y.Status]) })
-	}
-	slices.SortStableFunc(data.Areas, func(x, y areaView) int { return cmp.Compare(worst(x), worst(y)) })
+	slices.SortStableFunc(data.Problems, func(x, y adminclient.Finding) int { return cmp.Compare(severity[x.Status], severity[y.Status]) })
 	return &kit.Page{Template: "diagnosis", Title: "Diagnosis", Command: "gwctl doctor", Data: data}, nil
 }
 
