@@ -71,7 +71,11 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 	if err != nil {
 		return false, err
 	}
-	_, err = kv.Update(ctx, subject.RecoveryMembership, data, revision)
+	if revision == 0 { // also after the entry was removed, which leaves a marker
+		_, err = kv.Create(ctx, subject.RecoveryMembership, data)
+	} else {
+		_, err = kv.Update(ctx, subject.RecoveryMembership, data, revision)
+	}
 	if errors.Is(err, jetstream.ErrKeyExists) {
 		return false, nil
 	}

@@ -281,6 +281,30 @@ func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
 	if got, _, err := b.Membership(t.Context()); err == nil {
 		t.Errorf("the acknowledgement was read as the membership %+v", got)
 	}
+	// An operator removes the entry. Then the control planes write it anew.
+	js, err := jetstream.New(p.server.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.KeyValue(t.Context(), subject.RecoveryBucket)
+	if err == nil {
+		err = bucket.Delete(t.Context(), subject.RecoveryMembership)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	none, revision, err := b.Membership(t.Context())
+	if err != nil || len(none.Members) != 0 {
+		t.Fatalf("got %+v, %v; want no membership", none, err)
+	}
+	for i, want := range []bool{true, false} {
+		if ok, err := b.PutMembership(t.Context(), members, revision); err != nil || ok != want {
+			t.Errorf("write %d of the removed membership: got %v, %v; want %v", i+1, ok, err, want)
+		}
+	}
+	if got, _, err := b.Membership(t.Context()); err != nil || len(got.Members) != 1 {
+		t.Errorf("got %+v, %v; want the membership", got, err)
+	}
 }
 
 // A name that is no hash must not keep control planes from the revocations beside it when Postgres has lost commits.
