@@ -33,6 +33,8 @@ func functions(prefix string) template.FuncMap {
 		"between": func(from, to time.Time) int64 { return to.Sub(from).Milliseconds() },
 		"words":   func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"rule":    view.Rule,
+		"true":    func(b *bool) bool { return b != nil && *b },
+		"object":  view.Object,
 		"failed":  func(code *int) bool { return code != nil && *code >= 400 },
 		"path":    url.PathEscape,
 		"query":   url.QueryEscape,

@@ -239,7 +239,11 @@ func accountChanges(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	return h.page("account_changes", "Changes", kit.Command("audit list", "--object", h.ID), &changesView{h, answer.Value, kit.PagesOf(r, answer.Value.NextCursor)}), nil
+	list, err := kit.Exact(answer)
+	if err != nil {
+		return nil, err
+	}
+	return h.page("account_changes", "Changes", kit.Command("audit list", "--object", h.ID), &changesView{h, list, kit.PagesOf(r, answer.Value.NextCursor)}), nil
 }
 
 type modelsView struct {

@@ -49,7 +49,9 @@ func showKey(r *kit.Request) (*kit.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		data.Changes = changes.Value
+		if data.Changes, err = kit.Exact(changes); err != nil {
+			return nil, err
+		}
 	}
 	return &kit.Page{
 		Template: "key", Title: "Key " + k.Name, Crumbs: keysOf(owner.Value), Command: "gwctl keys get " + k.ID, Data: data,

@@ -23,7 +23,10 @@
 package kit
 
 import (
+	"bytes"
 	"embed"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -157,6 +160,17 @@ func Invalid(field, detail string) error {
 // NotFound is the error of a page that does not exist.
 func NotFound() error {
 	return &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{Title: "There is no such page"}}
+}
+
+// Exact returns the value of a response whose members of any type have numbers as they were written, not as floats.
+func Exact[T any](answer *adminclient.Response[T]) (*T, error) {
+	value := new(T)
+	d := json.NewDecoder(bytes.NewReader(answer.Body))
+	d.UseNumber()
+	if err := d.Decode(value); err != nil {
+		return nil, fmt.Errorf("decode a response of the admin API: %w", err)
+	}
+	return value, nil
 }
 
 // Path returns the address of a page from its parts, which are escaped: Path("accounts", id) is /console/accounts/{id}.

@@ -17,10 +17,12 @@ func Section() kit.Section {
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Overview", URL: "/console/"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Requests", URL: "/console/requests"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Refusals", URL: "/console/refusals"}, Scope: kit.Read},
 		},
 		Routes: []kit.Route{
 			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: overview},
 			{Pattern: "GET /console/requests", Scope: kit.Read, Handle: listRequests},
+			{Pattern: "GET /console/refusals", Scope: kit.Read, Handle: listRefusals},
 			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},
 			{Pattern: "GET /console/requests/{id}", Scope: kit.Read, Handle: showRequest},
 		},

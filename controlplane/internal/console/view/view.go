@@ -138,6 +138,20 @@ func ShortID(id string) string {
 	return kind + "_" + rest[:6] + "…" + rest[len(rest)-4:]
 }
 
+// objects are the pages of objects by the kind of their ids.
+var objects = map[string]string{
+	"acc": "accounts", "key": "keys", "req": "requests", "whe": "webhooks", "dlv": "deliveries", "video": "video-jobs", "chk": "money/checks",
+}
+
+// Object returns the address of the page about an id; "" if there is none.
+func Object(id string) string {
+	kind, rest, ok := strings.Cut(id, "_")
+	if page := objects[kind]; ok && page != "" && strings.Trim(rest, "0123456789abcdef") == "" {
+		return "/console/" + page + "/" + id
+	}
+	return ""
+}
+
 // Negative reports whether a decimal is below zero.
 func Negative(decimal string) bool {
 	return strings.HasPrefix(decimal, "-") && strings.Trim(decimal, "-0.") != ""

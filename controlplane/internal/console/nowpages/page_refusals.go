@@ -1,0 +1,51 @@
+package nowpages
+
+import (
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+)
+
+type refusalsView struct {
+	AccountID, KeyID, Code, From, To string
+	List                             *adminclient.RefusalList
+	Names                            map[string]string
+	Pages                            kit.Pages
+}
+
+// Any reports whether there is a filter.
+func (v *refusalsView) Any() bool { return v.AccountID+v.KeyID+v.Code+v.From+v.To != "" }
+
+// listRefusals shows requests that were refused before a provider was called, by hour.
+func listRefusals(r *kit.Request) (*kit.Page, error) {
+	v := &refusalsView{AccountID: r.Text("account_id"), KeyID: r.Text("key_id"), Code: r.Text("code"), From: r.Text("from"), To: r.Text("to")}
+	params := &adminclient.ListRefusalsParams{
+		AccountID: kit.Optional(v.AccountID), KeyID: kit.Optional(v.KeyID), Code: kit.Optional(v.Code), Cursor: kit.Cursor(r), Limit: new(kit.PageSize),
+	}
+	var err error
+	if params.From, err = kit.Moment("from", v.From); err != nil {
+		return nil, err
+	}
+	if params.To, err = kit.Moment("to", v.To); err != nil {
+		return nil, err
+	}
+	answer, err := r.API.ListRefusals(r.Context(), params)
+	if err != nil {
+		return nil, err
+	}
+	v.List, v.Pages = answer.Value, kit.PagesOf(r, answer.Value.NextCursor)
+	var ids []string
+	for _, refusal := range answer.Value.Data {
+		for _, id := range []*string{refusal.AccountID, refusal.KeyID} {
+			if id != nil {
+				ids = append(ids, *id)
+			}
+		}
+	}
+	if v.Names, err = kit.Names(r, ids); err != nil {
+		return nil, err
+	}
+	return &kit.Page{
+		Template: "refusals", Title: "Refusals", Data: v,
+		Command: kit.Command("refusals list", "--account-id", v.AccountID, "--key-id", v.KeyID, "--code", v.Code, "--from", v.From, "--to", v.To),
+	}, nil
+}
