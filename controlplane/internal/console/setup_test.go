@@ -28,6 +28,7 @@ import (
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/accountstore"
 	"modelgateway/controlplane/internal/postgres/archivestore"
@@ -37,6 +38,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
@@ -45,6 +47,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/postgres/trafficstore"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
@@ -53,6 +56,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
 	"modelgateway/controlplane/internal/statement"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
@@ -76,6 +80,8 @@ type world struct {
 	pool *pgxpool.Pool
 	url  string
 	api  *adminclient.Client
+	// checks runs the checks of the ledger.
+	checks *ledgercheck.Service
 }
 
 func check(t *testing.T, err error) {
@@ -85,8 +91,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// newAPI returns the admin API and the service that checks its tokens.
-func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service) {
+// newAPI returns the admin API, and the services that check its tokens and the ledger.
+func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledgercheck.Service) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	hasher, err := apikey.NewHasher([]byte("a pepper for the tests"))
@@ -95,7 +101,10 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service) {
 	check(t, err)
 	fleetKey, err := seal.NewKey(seal.NewSecret())
 	check(t, err)
-	books := ledger.NewService(ledger.Config{Store: ledgerstore.New(db)})
+	books, usages := ledger.NewService(ledger.Config{Store: ledgerstore.New(db)}), usage.NewService(usagestore.New(db))
+	checks := ledgercheck.NewService(ledgercheck.Config{
+		Store: ledgercheckstore.New(db), Ledger: books, Receipts: usages, NotifyFunc: func(context.Context, string, *ledger.Report) error { return nil },
+	})
 	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
@@ -103,9 +112,9 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service) {
 			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Ledger:     books,
+		Ledger: books, LedgerChecks: checks,
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log}),
-		Usage:      usage.NewService(usagestore.New(db)),
+		Usage:      usages,
 		Archive:    archive.New(archive.Config{Store: archivestore.New(db)}),
 		Statements: statement.NewService(statementstore.New(db)),
 		Quarantine: settle.NewQuarantine(quarantinestore.New(db), settle.New(settlestore.New(db), nil)),
@@ -121,18 +130,20 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service) {
 			Database: diagnosisstore.New(db), Fleet: fleetstore.New(db), Ledger: books, Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: webhookstore.New(db), Vault: keys}),
+		Traffic:     traffic.NewLive(nil),
+		Past:        traffic.NewService(trafficstore.New(db), nil),
 		Idempotency: idempotency.New(idempotencystore.New(db), keys),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	})
 	check(t, err)
-	return handler, tokens
+	return handler, tokens, checks
 }
 
 func setup(t *testing.T) *world {
 	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)
-	api, tokens := newAPI(t, db)
+	api, tokens, checks := newAPI(t, db)
 	pages, err := console.New(console.Config{
 		Sessions: signin.NewService(signin.Config{
 			Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour,
@@ -147,7 +158,7 @@ func setup(t *testing.T) *world {
 	t.Cleanup(server.Close)
 	client, err := adminclient.New(server.URL, bootstrapToken)
 	check(t, err)
-	return &world{t, pool, server.URL, client}
+	return &world{t, pool, server.URL, client, checks}
 }
 
 // browser is a browser that does not follow redirects.

@@ -121,7 +121,8 @@ func dismiss(r *kit.Request) (*kit.Form, error) {
 			"The request is never charged, and has no usage record. This cannot be undone.",
 		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
-			_, err := r.API.DismissQuarantined(r.Context(), q.ID, &adminclient.DismissQuarantinedParams{IdempotencyKey: in.Key()}, adminclient.QuarantineDismissal{Reason: in.Text("reason")})
+			_, err := r.API.DismissQuarantined(r.Context(), q.ID, &adminclient.DismissQuarantinedParams{IdempotencyKey: in.Key()},
+				adminclient.QuarantineDismissal{Reason: in.Text("reason")})
 			if err != nil {
 				return nil, err
 			}

@@ -22,7 +22,7 @@ function draw(figure) {
   const font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const grid = { stroke: style("--line"), width: 1 }, ticks = { show: false };
   const axes = [
-    { stroke: style("--soft"), font, grid: { show: false }, ticks, values: (_, days) => days.map((d) => new Date(d * 1000).toISOString().slice(5, 10)), incrs: [86400, 2 * 86400, 5 * 86400, 7 * 86400, 14 * 86400, 30 * 86400] },
+    { stroke: style("--soft"), font, grid: { show: false }, ticks, values: (_, days) => days.map((d) => new Date(d * 1000).toISOString().slice(5, 10)), size: 30, incrs: [86400, 2 * 86400, 5 * 86400, 7 * 86400, 14 * 86400, 30 * 86400] },
     { stroke: style("--soft"), font, grid, ticks, size: 64 },
   ];
   const bars = uPlot.paths.bars({ size: [0.7, 40], radius: 0.15 });

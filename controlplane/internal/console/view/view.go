@@ -143,8 +143,9 @@ var objects = map[string]string{
 	"acc": "accounts", "key": "keys", "req": "requests", "whe": "webhooks", "dlv": "deliveries", "video": "video-jobs", "chk": "money/checks",
 }
 
-// Object returns the address of the page about an id; "" if there is none.
-func Object(id string) string {
+// Object returns the address of the page about an id, which words may stand before; "" if there is none.
+func Object(text string) string {
+	id := text[strings.LastIndexByte(text, ' ')+1:]
 	kind, rest, ok := strings.Cut(id, "_")
 	if page := objects[kind]; ok && page != "" && strings.Trim(rest, "0123456789abcdef") == "" {
 		return "/console/" + page + "/" + id
