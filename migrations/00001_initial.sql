@@ -39,6 +39,13 @@ create function oldest_transaction() returns timestamptz language sql volatile a
 $$;
 -- +goose StatementEnd
 
+-- +goose StatementBegin
+-- The time at which the oldest running transaction that has written something began; null if there is none.
+create function oldest_writer() returns timestamptz language sql volatile as $$
+    select min(a.xact_start) from pg_stat_activity a where a.datname = current_database() and a.backend_xid is not null
+$$;
+-- +goose StatementEnd
+
 -- Sums bigint in bigint: the sum is exact, and a sum out of range is an error. The built-in sum computes in numeric, which
 -- takes longer than the rest of a query over many rows. It has no combine function: with many groups, passing on the
 -- sums of parallel workers costs more than it saves.
@@ -100,6 +107,10 @@ create table accounts (
     updated_at timestamptz not null default now()
 );
 
+-- The beginnings of names and of external ids.
+create index accounts_name_idx on accounts (lower(name) text_pattern_ops);
+create index accounts_external_id_idx on accounts (external_id text_pattern_ops) where external_id is not null;
+
 create table api_keys (
     id uuid primary key,
     account_id uuid not null references accounts (id),
@@ -123,6 +134,9 @@ create table api_keys (
     unique (account_id, external_id)
 );
 create index api_keys_account_idx on api_keys (account_id, id);
+create index api_keys_name_idx on api_keys (lower(name) text_pattern_ops);
+create index api_keys_external_id_idx on api_keys (external_id text_pattern_ops) where external_id is not null;
+create index api_keys_hint_idx on api_keys (hint);
 -- Keys that are encrypted directly under a master key, not under a data key.
 create index api_keys_direct_idx on api_keys (id) where cipher_key_id not like 'dk\_%';
 
@@ -351,6 +365,9 @@ create index usage_records_unsuccessful_idx on usage_records (status, request_id
 create index usage_records_estimated_idx on usage_records (request_id) where estimated;
 -- Records are written in the order of this time, so an index of page ranges finds the newest records at very little cost.
 create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
+-- Finds the page ranges that may have an id, at very little cost, too.
+create index usage_records_provider_request_idx on usage_records using brin (provider_request_id text_bloom_ops (n_distinct_per_range = 1000))
+    with (pages_per_range = 32, autosummarize = on);
 -- Each partition has the same trigger, because a statement fires only the statement triggers of the table that it names.
 create trigger usage_records_append_only before update or delete or truncate on usage_records
     for each statement execute function reject_change();
@@ -803,6 +820,8 @@ create table webhook_events (
     created_at timestamptz not null default clock_timestamp()
 );
 create index webhook_events_new_idx on webhook_events (id) where body is null;
+create index webhook_events_time_idx on webhook_events (created_at, id);
+create index webhook_events_account_idx on webhook_events (account_id, created_at, id) where account_id is not null;
 
 create table webhook_deliveries (
     id uuid primary key,
@@ -1123,6 +1142,6 @@ drop function update_rollups(usage_daily[]);
 drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_transactions, lease_responses, leases, proxy_sessions, pools,
     key_changes, key_hashes, api_keys, accounts, settings, cluster_state;
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
-    usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(),
+    usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),
     hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), reject_change();
 drop aggregate bigint_sum(bigint);

@@ -122,6 +122,13 @@ const (
 	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
+// Defines values for ConsoleSessionMethod.
+const (
+	ConsoleSessionMethodBootstrap ConsoleSessionMethod = "bootstrap"
+	ConsoleSessionMethodOidc      ConsoleSessionMethod = "oidc"
+	ConsoleSessionMethodToken     ConsoleSessionMethod = "token"
+)
+
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
@@ -133,6 +140,12 @@ const (
 	DeliveryStateDelivered DeliveryState = "delivered"
 	DeliveryStateFailed    DeliveryState = "failed"
 	DeliveryStatePending   DeliveryState = "pending"
+)
+
+// Defines values for EventOrder.
+const (
+	EventOrderNewest EventOrder = "newest"
+	EventOrderOldest EventOrder = "oldest"
 )
 
 // Defines values for EventType.
@@ -228,6 +241,20 @@ const (
 	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
+// Defines values for PoolKind.
+const (
+	PoolKindBalance    PoolKind = "balance"
+	PoolKindSlots      PoolKind = "slots"
+	PoolKindSpendLimit PoolKind = "spend_limit"
+)
+
+// Defines values for PoolLeaseRecall.
+const (
+	PoolLeaseRecallAnswered PoolLeaseRecall = "answered"
+	PoolLeaseRecallNone     PoolLeaseRecall = "none"
+	PoolLeaseRecallPending  PoolLeaseRecall = "pending"
+)
+
 // Defines values for PriceVersionStatus.
 const (
 	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
@@ -270,6 +297,16 @@ const (
 	ScopeObserve    Scope = "observe"
 	ScopeOperator   Scope = "operator"
 	ScopeRead       Scope = "read"
+)
+
+// Defines values for SearchResultType.
+const (
+	SearchResultTypeAccount  SearchResultType = "account"
+	SearchResultTypeKey      SearchResultType = "key"
+	SearchResultTypeModel    SearchResultType = "model"
+	SearchResultTypeProvider SearchResultType = "provider"
+	SearchResultTypeRequest  SearchResultType = "request"
+	SearchResultTypeVideoJob SearchResultType = "video_job"
 )
 
 // Defines values for ShortPool.
@@ -1180,6 +1217,37 @@ type CatalogUnitPrice struct {
 	Size    *string `json:"size,omitempty"`
 }
 
+// ConsoleSession defines model for ConsoleSession.
+type ConsoleSession struct {
+	// Address The address of the browser.
+	Address string `json:"address"`
+
+	// Agent The name that the browser gave itself.
+	Agent     string    `json:"agent"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	ID        string    `json:"id"`
+
+	// LastUsedAt The last use; exact to the minute.
+	LastUsedAt time.Time            `json:"last_used_at"`
+	Method     ConsoleSessionMethod `json:"method"`
+
+	// Name The actor in the audit log.
+	Name string `json:"name"`
+
+	// Scopes The scopes at sign-in; a session that was opened with an admin token has those of the token.
+	Scopes []Scope `json:"scopes"`
+}
+
+// ConsoleSessionMethod defines model for ConsoleSession.Method.
+type ConsoleSessionMethod string
+
+// ConsoleSessionList defines model for ConsoleSessionList.
+type ConsoleSessionList struct {
+	Data       []ConsoleSession `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
 	// Amount A decimal in the account's currency.
@@ -1343,6 +1411,17 @@ type EventData struct {
 	// Threshold The threshold of the balance.
 	Threshold *string `json:"threshold,omitempty"`
 }
+
+// EventList defines model for EventList.
+type EventList struct {
+	Data []ListedEvent `json:"data"`
+
+	// NextCursor Absent on the last page, unless `order` is `oldest`.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// EventOrder defines model for EventOrder.
+type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
@@ -1765,6 +1844,16 @@ type LedgerEntry struct {
 	TransactionID string  `json:"transaction_id"`
 }
 
+// ListedEvent defines model for ListedEvent.
+type ListedEvent struct {
+	// Deliveries One for each endpoint that it is sent to.
+	Deliveries []Delivery `json:"deliveries"`
+
+	// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+	// ignore unknown ones.
+	Event Event `json:"event"`
+}
+
 // Maintenance defines model for Maintenance.
 type Maintenance struct {
 	// Active Whether the maintenance is in effect.
@@ -1859,6 +1948,87 @@ type PepperState struct {
 
 	// Waiting The number of keys that a rotation will hash under it.
 	Waiting int64 `json:"waiting"`
+}
+
+// Pool Amounts are money, or counts for `slots`. The total is the sum of what is free, settled and outstanding; an unlimited pool has
+// no total and counts what is settled.
+type Pool struct {
+	// Central Whether little is left, so that proxies return what they do not use.
+	Central bool `json:"central"`
+
+	// Free Not given to any proxy.
+	//
+	// Examples: 12.34
+	Free Money `json:"free"`
+	ID   int64 `json:"id"`
+
+	// KeyID The key of a spend limit.
+	KeyID *string  `json:"key_id,omitempty"`
+	Kind  PoolKind `json:"kind"`
+
+	// Late Charged after the session of the proxy had been closed.
+	//
+	// Examples: 12.34
+	Late   Money       `json:"late"`
+	Leases []PoolLease `json:"leases"`
+
+	// Outstanding Held by proxies in leases.
+	//
+	// Examples: 12.34
+	Outstanding Money `json:"outstanding"`
+
+	// Overrun Charged beyond what was granted.
+	//
+	// Examples: 12.34
+	Overrun Money `json:"overrun"`
+
+	// Settled Charged.
+	//
+	// Examples: 12.34
+	Settled Money `json:"settled"`
+
+	// Total A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Total     Money `json:"total"`
+	Unlimited bool  `json:"unlimited"`
+}
+
+// PoolKind defines model for PoolKind.
+type PoolKind string
+
+// PoolLease defines model for PoolLease.
+type PoolLease struct {
+	// Outstanding A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Outstanding Money  `json:"outstanding"`
+	Proxy       string `json:"proxy"`
+
+	// Recall Whether idle units are recalled from the proxy.
+	Recall PoolLeaseRecall `json:"recall"`
+
+	// Running The part that running requests reserve. Absent if the proxy did not answer.
+	//
+	// Examples: 12.34
+	Running *Money `json:"running,omitempty"`
+	Session int64  `json:"session"`
+
+	// State A closed session is listed while it has left unsettled usage.
+	State ProxyState `json:"state"`
+}
+
+// PoolLeaseRecall Whether idle units are recalled from the proxy.
+type PoolLeaseRecall string
+
+// PoolList defines model for PoolList.
+type PoolList struct {
+	Currency   string  `json:"currency"`
+	Data       []Pool  `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+
+	// SilentProxies The proxies that did not answer.
+	SilentProxies []string `json:"silent_proxies"`
 }
 
 // PriceCreate defines model for PriceCreate.
@@ -2213,6 +2383,26 @@ type RoutesHealth struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// SearchResult defines model for SearchResult.
+type SearchResult struct {
+	// AccountID The account that it belongs to.
+	AccountID  *string `json:"account_id,omitempty"`
+	ExternalID *string `json:"external_id,omitempty"`
+	ID         string  `json:"id"`
+
+	// Name The name, or the model of a request.
+	Name *string          `json:"name,omitempty"`
+	Type SearchResultType `json:"type"`
+}
+
+// SearchResultType defines model for SearchResult.Type.
+type SearchResultType string
+
+// SearchResults defines model for SearchResults.
+type SearchResults struct {
+	Data []SearchResult `json:"data"`
+}
 
 // SeriesPoint defines model for SeriesPoint.
 type SeriesPoint struct {
@@ -2961,6 +3151,15 @@ type GrantModelParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// ListAccountPoolsParams defines parameters for ListAccountPools.
+type ListAccountPoolsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
 	// Month A UTC month, such as 2026-10, instead of from and to.
@@ -3026,10 +3225,37 @@ type ApplyCatalogParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListConsoleSessionsParams defines parameters for ListConsoleSessions.
+type ListConsoleSessionsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Type Only events of this type, such as key.revoked.
+	Type *string `form:"type,omitempty" json:"type,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Order The order.
+	Order *EventOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // UpdateKeyParams defines parameters for UpdateKey.
@@ -3515,6 +3741,12 @@ type ResetRouteParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// SearchParams defines parameters for Search.
+type SearchParams struct {
+	// Q The text.
+	Q string `form:"q" json:"q"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -3900,6 +4132,18 @@ func (c *Client) GrantModel(ctx context.Context, accountID AccountID, modelID st
 	}, options)
 }
 
+// ListAccountPools: List the pools of an account and who holds their units
+//
+// The balance, the request slots, and the spend limit of each key: how much is free, what each proxy holds in leases, and how
+// much of it running requests reserve. Proxies are asked for the latter; `silent_proxies` did not answer within 250 ms.
+//
+// GET /admin/v1/accounts/{account_id}/pools
+func (c *Client) ListAccountPools(ctx context.Context, accountID AccountID, params *ListAccountPoolsParams, options ...CallOption) (*Response[PoolList], error) {
+	return do[PoolList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/accounts/{account_id}/pools", ids: []any{accountID}, params: params,
+	}, options)
+}
+
 // GetStatement: Get the statement of a period
 //
 // Opening balance, credits, corrections, usage and closing balance of a period of UTC days, by the time of booking. The closing
@@ -3946,6 +4190,24 @@ func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, b
 	}, options)
 }
 
+// ListConsoleSessions: List the sessions of people in the console, oldest first
+//
+// GET /admin/v1/console-sessions
+func (c *Client) ListConsoleSessions(ctx context.Context, params *ListConsoleSessionsParams, options ...CallOption) (*Response[ConsoleSessionList], error) {
+	return do[ConsoleSessionList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/console-sessions", params: params,
+	}, options)
+}
+
+// EndConsoleSession: End a session of the console
+//
+// DELETE /admin/v1/console-sessions/{session_id}
+func (c *Client) EndConsoleSession(ctx context.Context, sessionID string, options ...CallOption) (*Response[Empty], error) {
+	return do[Empty](ctx, c, call{
+		method: http.MethodDelete, path: "/admin/v1/console-sessions/{session_id}", ids: []any{sessionID},
+	}, options)
+}
+
 // GetDelivery: Get a delivery with all its attempts
 //
 // GET /admin/v1/deliveries/{delivery_id}
@@ -3972,6 +4234,18 @@ func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *R
 func (c *Client) GetDiagnosis(ctx context.Context, options ...CallOption) (*Response[Diagnosis], error) {
 	return do[Diagnosis](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/diagnosis",
+	}, options)
+}
+
+// ListEvents: List events with their deliveries
+//
+// Newest first, or with `order=oldest` oldest first. In the latter order every page has a `next_cursor`, also the last one, so
+// that a system can pull events instead of receiving them: it passes the cursor again later, and misses no event.
+//
+// GET /admin/v1/events
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, options ...CallOption) (*Response[EventList], error) {
+	return do[EventList](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/events", params: params,
 	}, options)
 }
 
@@ -4572,6 +4846,18 @@ func (c *Client) GetRoutesHealth(ctx context.Context, options ...CallOption) (*R
 func (c *Client) ResetRoute(ctx context.Context, routeID string, params *ResetRouteParams, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
 		method: http.MethodPost, path: "/admin/v1/routes/{route_id}/reset", ids: []any{routeID}, params: params,
+	}, options)
+}
+
+// Search: Find accounts, keys, requests, video jobs, models and providers
+//
+// By the beginning of a name, of an id or of an external id; keys also by their hint, requests also by their id at the provider.
+// The text of an API key finds the key: it is hashed, and neither stored nor logged. At most 20 results.
+//
+// GET /admin/v1/search
+func (c *Client) Search(ctx context.Context, params *SearchParams, options ...CallOption) (*Response[SearchResults], error) {
+	return do[SearchResults](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/search", params: params,
 	}, options)
 }
 

@@ -72,6 +72,28 @@ func (k Kind) Format(u UUID) string {
 	return string(hex.AppendEncode(text, u[:]))
 }
 
+// Range returns the lowest and the highest UUID whose text forms begin with a text. ok is false for a text with which no
+// text form begins.
+func (k Kind) Range(prefix string) (lowest, highest UUID, ok bool) {
+	at := len(k) + 1
+	if len(prefix) < at || len(prefix) > at+2*len(lowest) || prefix[:at-1] != string(k) || prefix[at-1] != '_' {
+		return UUID{}, UUID{}, false
+	}
+	for i := range lowest {
+		low, high := [2]byte{}, [2]byte{15, 15}
+		for j := range low {
+			if p := at + 2*i + j; p < len(prefix) {
+				if low[j] = digit(prefix[p]); low[j] > 15 {
+					return UUID{}, UUID{}, false
+				}
+				high[j] = low[j]
+			}
+		}
+		lowest[i], highest[i] = low[0]<<4|low[1], high[0]<<4|high[1]
+	}
+	return lowest, highest, true
+}
+
 // Parse parses the text of an identifier of the kind.
 func (k Kind) Parse(text string) (UUID, error) {
 	var u UUID

@@ -53,3 +53,26 @@ func TestParseRejectsOtherTexts(t *testing.T) {
 		}
 	}
 }
+
+func TestRangeOfABeginning(t *testing.T) {
+	t.Parallel()
+	id, err := Request.Parse("req_0192f0c1d2e37a4b8c5d6e7f8091a2b3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lowest, highest, ok := Request.Range("req_0192f0c1d2e37a4b8c5d6e7f8091a2b")
+	if !ok || Request.Format(lowest) != "req_0192f0c1d2e37a4b8c5d6e7f8091a2b0" || Request.Format(highest) != "req_0192f0c1d2e37a4b8c5d6e7f8091a2bf" {
+		t.Errorf("got %s to %s, %t", Request.Format(lowest), Request.Format(highest), ok)
+	}
+	if lowest, highest, ok := Request.Range(Request.Format(id)); !ok || lowest != id || highest != id {
+		t.Errorf("the range of an id is %s to %s, %t", Request.Format(lowest), Request.Format(highest), ok)
+	}
+	if _, _, ok := Request.Range("req_"); !ok {
+		t.Error("every id begins with req_")
+	}
+	for _, text := range []string{"", "re", "req", "acc_01", "req_0G", "req_0A", "req_0192f0c1d2e37a4b8c5d6e7f8091a2b3c"} {
+		if _, _, ok := Request.Range(text); ok {
+			t.Errorf("%q has a range", text)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -24,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/auditstore"
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/holdingstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -32,6 +34,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/outboxstore"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/searchstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/postgres/trafficstore"
@@ -39,6 +42,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/videostore"
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
@@ -52,8 +56,9 @@ import (
 // secrets holds the keys from the configuration.
 type secrets struct {
 	hasher *apikey.Hasher
-	// peppers are the ids of all peppers.
+	// peppers are the ids of all peppers, and hashers their hashers.
 	peppers []string
+	hashers []*apikey.Hasher
 	vault   *vault.Vault
 	fleet   *seal.Key
 	// fleetFingerprint is the fingerprint of the fleet key.
@@ -65,13 +70,13 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.pepper: %w", err)
 	}
-	peppers := []string{hasher.ID()}
+	peppers, hashers := []string{hasher.ID()}, []*apikey.Hasher{hasher}
 	for _, text := range cfg.PreviousPeppers.Lines() {
 		old, err := apikey.NewHasher([]byte(text))
 		if err != nil {
 			return secrets{}, fmt.Errorf("secrets.previous_peppers: %w", err)
 		}
-		peppers = append(peppers, old.ID())
+		peppers, hashers = append(peppers, old.ID()), append(hashers, old)
 	}
 	masters, err := cfg.MasterKeys()
 	if err != nil {
@@ -90,7 +95,7 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 	if err != nil {
 		return secrets{}, fmt.Errorf("secrets.fleet_key: %w", err)
 	}
-	return secrets{hasher, peppers, v, fleet, seal.Fingerprint(fleetKey)}, nil
+	return secrets{hasher, peppers, hashers, v, fleet, seal.Fingerprint(fleetKey)}, nil
 }
 
 // databaseTimeout is how long the database may take for an operation of the admin API.
@@ -210,12 +215,17 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
 	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
+	sessions, err := a.newSessions(tokens)
+	if err != nil {
+		return err
+	}
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys:   a.newKeys(&keys),
-		Ledger: books, LedgerChecks: checks, Catalog: catalogs, Usage: usages, Archive: archives,
+		Ledger: books, LedgerChecks: checks, Sessions: sessions, Catalog: catalogs, Usage: usages, Archive: archives,
+		Holdings: holding.NewService(holdingstore.New(a.adminDB), a.leasing), Search: search.NewService(searchstore.New(a.adminDB), keys.hashers),
 		Statements: statement.NewService(statementstore.New(a.adminDB)),
 		Tokens:     tokens, TrustedProxies: proxies,
 		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,
@@ -227,7 +237,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if handler, err = a.withConsole(handler, tokens, jobs); err != nil {
+	if handler, err = a.withConsole(handler, sessions, jobs); err != nil {
 		return err
 	}
 	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)

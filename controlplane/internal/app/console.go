@@ -15,19 +15,12 @@ import (
 )
 
 // withConsole returns a handler that serves the console beside the admin API, and adds its job.
-func (a *app) withConsole(api http.Handler, tokens *admin.Service, jobs *jobs) (http.Handler, error) {
+func (a *app) withConsole(api http.Handler, sessions *signin.Service, jobs *jobs) (http.Handler, error) {
 	cfg := &a.cfg.Console
 	if !cfg.Enabled {
 		return api, nil
 	}
 	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
-	provider, err := newProvider(&a.cfg)
-	if err != nil {
-		return nil, err
-	}
-	sessions := signin.NewService(signin.Config{
-		Store: signinstore.New(a.adminDB), Tokens: tokens, Provider: provider, ByToken: cfg.ByToken(), Idle: cfg.SessionIdle, Length: cfg.SessionLength,
-	})
 	pages, err := console.New(console.Config{
 		Sessions: sessions, API: api, Log: a.log, BaseURL: cfg.BaseURL, Environment: cfg.Environment, Build: a.version,
 		SessionLength: cfg.SessionLength,
@@ -40,6 +33,18 @@ func (a *app) withConsole(api http.Handler, tokens *admin.Service, jobs *jobs) (
 	mux.Handle("/console/", pages)
 	mux.Handle("/console", pages)
 	return mux, nil
+}
+
+// newSessions returns the sessions of people in the console.
+func (a *app) newSessions(tokens *admin.Service) (*signin.Service, error) {
+	cfg := &a.cfg.Console
+	provider, err := newProvider(&a.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return signin.NewService(signin.Config{
+		Store: signinstore.New(a.adminDB), Tokens: tokens, Provider: provider, ByToken: cfg.ByToken(), Idle: cfg.SessionIdle, Length: cfg.SessionLength,
+	}), nil
 }
 
 // newProvider returns the OpenID Connect provider at which people sign in; nil if none is configured.

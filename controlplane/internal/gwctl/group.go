@@ -9,21 +9,22 @@ import (
 // groups has the help texts of command groups that correspond to no tag of the API document. A group with one command
 // has the text of that command.
 var groups = map[string]string{ //nolint:gosec // G101: help texts
-	"alerts":        "Thresholds of events about low balances and spend limits",
-	"credentials":   "Provider credentials",
-	"deliveries":    "Webhook deliveries and their attempts",
-	"ledger-checks": "Runs of ledger checks",
-	"master-key":    "The master key, which encrypts stored secrets, and its rotation",
-	"models":        "Models and the accounts that may use them",
-	"pepper":        "The pepper of the API key hashes, and its rotation",
-	"prices":        "Prices of models: past, current and scheduled",
-	"providers":     "Providers",
-	"quarantine":    "Usage events that could not be settled",
-	"usage-months":  "Closed months of usage, and whether they were exported",
-	"routes":        "Routes from models to providers",
-	"settings":      "System-wide settings",
-	"system":        "System-wide maintenance",
-	"video-jobs":    "Video jobs",
+	"alerts":           "Thresholds of events about low balances and spend limits",
+	"console-sessions": "Sessions of people in the console",
+	"credentials":      "Provider credentials",
+	"deliveries":       "Webhook deliveries and their attempts",
+	"ledger-checks":    "Runs of ledger checks",
+	"master-key":       "The master key, which encrypts stored secrets, and its rotation",
+	"models":           "Models and the accounts that may use them",
+	"pepper":           "The pepper of the API key hashes, and its rotation",
+	"prices":           "Prices of models: past, current and scheduled",
+	"providers":        "Providers",
+	"quarantine":       "Usage events that could not be settled",
+	"usage-months":     "Closed months of usage, and whether they were exported",
+	"routes":           "Routes from models to providers",
+	"settings":         "System-wide settings",
+	"system":           "System-wide maintenance",
+	"video-jobs":       "Video jobs",
 }
 
 // section is a part of the list of commands in the help.
@@ -34,15 +35,15 @@ type section struct {
 
 var sections = []section{
 	{"customers", "Customers:", []string{
-		"accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "ledger-books", "receipts", "statements",
+		"account-pools", "accounts", "alerts", "balance", "credits", "grants", "keys", "ledger", "ledger-books", "receipts", "statements",
 		"usage", "usage-months", "usage-totals",
 	}},
 	{"catalog", "Catalog:", []string{"catalog", "credentials", "models", "prices", "providers", "routes", "settings"}},
 	{"operations", "Operations:", []string{
-		"deliveries", "diagnosis", "doctor", "ledger-checks", "maintenance", "nats-permissions", "proxies", "quarantine", "refusals",
-		"requests", "system", "traffic", "video-jobs", "webhooks",
+		"deliveries", "diagnosis", "doctor", "events", "ledger-checks", "maintenance", "nats-permissions", "proxies", "quarantine", "refusals",
+		"requests", "search", "system", "traffic", "video-jobs", "webhooks",
 	}},
-	{"security", "Security:", []string{"audit", "hash-only-keys", "identity", "master-key", "pepper", "tokens"}},
+	{"security", "Security:", []string{"audit", "console-sessions", "hash-only-keys", "identity", "master-key", "pepper", "tokens"}},
 	{"tool", "This tool:", []string{"completion", "context", "help", "version"}},
 }
 

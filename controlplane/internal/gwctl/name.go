@@ -21,6 +21,7 @@ var betterNames = map[string]commandName{
 	"redeliverFailed":        {"webhooks", "redeliver-failed"},
 	"getTrafficSeries":       {"traffic", "series"},
 	"getRoutesHealth":        {"routes", "health"},
+	"search":                 {"search", "find"},
 }
 
 // names derives the names of all commands from operation ids: createAccount becomes `accounts create`. An id consists of

@@ -78,10 +78,11 @@ func TestLedgerChecksRunInTheBackground(t *testing.T) {
 func TestPeriodicLedgerChecksAreKept(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for i := range 3 {
-		check(t, b.checks.Record(t.Context(), ledgercheck.Changed, &ledger.Report{Checks: []ledger.Check{{Name: "c", Compared: int64(i)}}}))
-	}
 	store := ledgercheckstore.New(b.db)
+	for i := range 3 {
+		id := ledgercheck.ID(ident.NewAt(time.UnixMilli(int64(i + 1))))
+		check(t, store.Record(t.Context(), id, ledgercheck.Changed, &ledger.Report{Checks: []ledger.Check{{Name: "c", Compared: int64(i)}}}))
+	}
 	check(t, store.DeleteOld(t.Context(), ledgercheck.Changed, 2))
 	list, err := answered(b.api.ListLedgerChecks(t.Context(), nil))
 	check(t, err)

@@ -26,6 +26,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi/accountapi"
 	"modelgateway/controlplane/internal/httpapi/billingapi"
 	"modelgateway/controlplane/internal/httpapi/catalogapi"
@@ -39,7 +40,9 @@ import (
 	"modelgateway/controlplane/internal/ledger"
 	"modelgateway/controlplane/internal/ledgercheck"
 	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/signin"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -76,6 +79,9 @@ type Config struct {
 	Registerer prometheus.Registerer
 
 	LedgerChecks *ledgercheck.Service
+	Holdings     *holding.Service
+	Search       *search.Service
+	Sessions     *signin.Service
 
 	// TrustedProxies are the networks whose X-Forwarded-For is believed; empty trusts nobody.
 	TrustedProxies []netip.Prefix
@@ -108,13 +114,14 @@ var _ gen.StrictServerInterface = (*server)(nil)
 
 func newServer(cfg *Config) *server {
 	return &server{
-		accountHandlers{Accounts: cfg.Accounts, Keys: cfg.Keys, Ledger: cfg.Ledger, Catalog: cfg.Catalog},
+		accountHandlers{Accounts: cfg.Accounts, Keys: cfg.Keys, Ledger: cfg.Ledger, Catalog: cfg.Catalog, Holdings: cfg.Holdings},
 		billingHandlers{
 			Accounts: cfg.Accounts, Ledger: cfg.Ledger, LedgerChecks: cfg.LedgerChecks, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
 			Archive: cfg.Archive, Quarantine: cfg.Quarantine, Videos: cfg.Videos,
 		},
 		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog},
 		operationsHandlers{
+			Sessions: cfg.Sessions, Finder: cfg.Search,
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
 		},
 		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Catalog: cfg.Catalog, Fleet: cfg.Fleet, Stopping: cfg.Stopping},

@@ -21,6 +21,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -33,6 +34,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/diagnosisstore"
 	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/holdingstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
@@ -40,7 +42,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/searchstore"
 	"modelgateway/controlplane/internal/postgres/settlestore"
+	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
 	"modelgateway/controlplane/internal/postgres/tokenstore"
 	"modelgateway/controlplane/internal/postgres/trafficstore"
@@ -49,7 +53,9 @@ import (
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/signin"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -97,10 +103,19 @@ type bundle struct {
 	rotations *rotation.Service
 	logs      *logs
 	checks    *ledgercheck.Service
+	sessions  *signin.Service
+	// running is what the proxies report about running requests, and silent are those that do not answer.
+	running map[wire.SessionID]map[wire.PoolID]int64
+	silent  []string
 	// notified are the kinds of checks that found differences.
 	notified []string
 	// verifier, if set, verifies tokens of an identity provider.
 	verifier admin.Verifier
+}
+
+// RunningBySession implements holding.Proxies.
+func (b *bundle) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
+	return b.running, b.silent, nil
 }
 
 // logs records the log.
@@ -165,6 +180,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
 		Ledger: books, LedgerChecks: b.checks,
+		Holdings: holding.NewService(holdingstore.New(b.db), b), Search: search.NewService(searchstore.New(b.db), []*apikey.Hasher{b.hasher}),
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(b.db), Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:      usages,
 		Archive:    archive.New(archive.Config{Store: archivestore.New(b.db)}),
@@ -189,6 +205,8 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Stopping:    stopped(),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}
+	b.sessions = signin.NewService(signin.Config{Store: signinstore.New(b.db), Tokens: cfg.Tokens, ByToken: true, Idle: time.Hour, Length: time.Hour})
+	cfg.Sessions = b.sessions
 	for _, set := range others {
 		set(&cfg)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"modelgateway/shared/wire"
@@ -41,9 +42,26 @@ func (s *Service) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Ba
 // reserved adds up the reserved amounts that the live sessions report, by pool.
 // complete is false if one of them did not answer.
 func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.PoolID]int64, complete bool, err error) {
+	reported, silent, err := s.RunningBySession(ctx, account)
+	if err != nil || len(silent) > 0 {
+		return nil, false, err
+	}
+	sum = map[wire.PoolID]int64{}
+	for _, amounts := range reported {
+		for pool, amount := range amounts {
+			sum[pool] += amount
+		}
+	}
+	return sum, true, nil
+}
+
+// RunningBySession asks the live proxies what the running requests of an account
+// reserve, by session and pool. It returns what they reported, and the names of the
+// proxies that did not answer.
+func (s *Service) RunningBySession(ctx context.Context, account string) (reported map[wire.SessionID]map[wire.PoolID]int64, silent []string, err error) {
 	live, err := s.store.LiveSessions(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	waiting := maps.Clone(live)
 	ctx, cancel := context.WithTimeout(ctx, reservedWait)
@@ -59,24 +77,22 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 		}
 	})
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	defer stop()
-	sum = map[wire.PoolID]int64{}
+	reported = map[wire.SessionID]map[wire.PoolID]int64{}
 	for len(waiting) > 0 {
 		select {
 		case a := <-answers:
 			if _, waits := waiting[a.Session]; waits {
 				delete(waiting, a.Session)
-				for pool, amount := range a.Reserved {
-					sum[pool] += amount
-				}
+				reported[a.Session] = a.Reserved
 			}
 		case <-ctx.Done():
-			return nil, false, nil
+			return reported, slices.Sorted(maps.Values(waiting)), nil
 		}
 	}
-	return sum, true, nil
+	return reported, nil, nil
 }
 
 // Running returns the units of an account's pool that running requests reserve.

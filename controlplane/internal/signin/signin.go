@@ -265,6 +265,9 @@ func (s *Service) End(ctx context.Context, by *Session, id ID) error {
 	return s.cfg.Store.End(actingAs(ctx, by.Principal), id)
 }
 
+// Revoke ends a session at the wish of the actor of the context.
+func (s *Service) Revoke(ctx context.Context, id ID) error { return s.cfg.Store.End(ctx, id) }
+
 // Explain returns a sentence about a failed sign-in for the person; "" for an error that is not the person's.
 func Explain(err error) string {
 	locked, isLocked := errors.AsType[*admin.LockedError](err)

@@ -7,10 +7,8 @@ package usage
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"modelgateway/controlplane/internal/account"
@@ -141,26 +139,11 @@ func (s *Service) List(ctx context.Context, q Query) (Page, error) { return s.st
 // PrefixRange returns the lowest and the highest request id that begin with a text such as "req_0192f0". It returns
 // ErrNotFound for a text with which no id begins.
 func PrefixRange(prefix string) (lowest, highest RequestID, err error) {
-	const idLen = len("req_") + 2*len(RequestID{})
-	if len(prefix) < len("req_") || len(prefix) > idLen {
+	from, to, ok := ident.Request.Range(prefix)
+	if !ok {
 		return RequestID{}, RequestID{}, ErrNotFound
 	}
-	rest := idLen - len(prefix)
-	if lowest, err = parseBound(prefix + strings.Repeat("0", rest)); err != nil {
-		return RequestID{}, RequestID{}, err
-	}
-	highest, err = parseBound(prefix + strings.Repeat("f", rest))
-	return lowest, highest, err
-}
-
-// parseBound parses the text of an id without its version and variant.
-func parseBound(text string) (RequestID, error) {
-	digits, found := strings.CutPrefix(text, "req_")
-	raw, err := hex.DecodeString(digits)
-	if !found || err != nil || digits != strings.ToLower(digits) {
-		return RequestID{}, ErrNotFound
-	}
-	return RequestID(raw), nil
+	return RequestID(from), RequestID(to), nil
 }
 
 // Get returns a record with its receipt.

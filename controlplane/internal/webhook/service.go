@@ -50,6 +50,8 @@ type EndpointStore interface {
 // DeliveryStore reads deliveries and schedules redeliveries.
 type DeliveryStore interface {
 	Deliveries(ctx context.Context, q DeliveryQuery) ([]Delivery, error)
+	// Events returns events with their deliveries.
+	Events(ctx context.Context, q EventQuery) ([]Listed, error)
 	// Delivery returns a delivery with all its attempts, oldest first.
 	Delivery(ctx context.Context, id DeliveryID) (Delivery, []Attempt, error)
 	// Redeliver makes a delivery due now and starts its delays anew.

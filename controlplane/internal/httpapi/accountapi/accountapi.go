@@ -4,6 +4,7 @@ package accountapi
 import (
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/ledger"
 )
@@ -14,4 +15,5 @@ type Handlers struct {
 	Keys     *key.Service
 	Ledger   *ledger.Service
 	Catalog  *catalog.Service
+	Holdings *holding.Service
 }

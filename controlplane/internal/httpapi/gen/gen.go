@@ -79,6 +79,13 @@ const (
 	CatalogSecondaryKindSVG       CatalogSecondaryKind = "svg"
 )
 
+// Defines values for ConsoleSessionMethod.
+const (
+	ConsoleSessionMethodBootstrap ConsoleSessionMethod = "bootstrap"
+	ConsoleSessionMethodOidc      ConsoleSessionMethod = "oidc"
+	ConsoleSessionMethodToken     ConsoleSessionMethod = "token"
+)
+
 // Defines values for CreditKind.
 const (
 	CreditKindCorrection CreditKind = "correction"
@@ -90,6 +97,12 @@ const (
 	DeliveryStateDelivered DeliveryState = "delivered"
 	DeliveryStateFailed    DeliveryState = "failed"
 	DeliveryStatePending   DeliveryState = "pending"
+)
+
+// Defines values for EventOrder.
+const (
+	EventOrderNewest EventOrder = "newest"
+	EventOrderOldest EventOrder = "oldest"
 )
 
 // Defines values for EventType.
@@ -179,6 +192,20 @@ const (
 	MaintenanceScopeSystem   MaintenanceScope = "system"
 )
 
+// Defines values for PoolKind.
+const (
+	PoolKindBalance    PoolKind = "balance"
+	PoolKindSlots      PoolKind = "slots"
+	PoolKindSpendLimit PoolKind = "spend_limit"
+)
+
+// Defines values for PoolLeaseRecall.
+const (
+	PoolLeaseRecallAnswered PoolLeaseRecall = "answered"
+	PoolLeaseRecallNone     PoolLeaseRecall = "none"
+	PoolLeaseRecallPending  PoolLeaseRecall = "pending"
+)
+
 // Defines values for PriceVersionStatus.
 const (
 	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
@@ -221,6 +248,16 @@ const (
 	ScopeObserve    Scope = "observe"
 	ScopeOperator   Scope = "operator"
 	ScopeRead       Scope = "read"
+)
+
+// Defines values for SearchResultType.
+const (
+	SearchResultTypeAccount  SearchResultType = "account"
+	SearchResultTypeKey      SearchResultType = "key"
+	SearchResultTypeModel    SearchResultType = "model"
+	SearchResultTypeProvider SearchResultType = "provider"
+	SearchResultTypeRequest  SearchResultType = "request"
+	SearchResultTypeVideoJob SearchResultType = "video_job"
 )
 
 // Defines values for ShortPool.
@@ -836,6 +873,37 @@ type CatalogUnitPrice struct {
 	Size    *string `json:"size,omitempty"`
 }
 
+// ConsoleSession defines model for ConsoleSession.
+type ConsoleSession struct {
+	// Address The address of the browser.
+	Address string `json:"address"`
+
+	// Agent The name that the browser gave itself.
+	Agent     string    `json:"agent"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	ID        string    `json:"id"`
+
+	// LastUsedAt The last use; exact to the minute.
+	LastUsedAt time.Time            `json:"last_used_at"`
+	Method     ConsoleSessionMethod `json:"method"`
+
+	// Name The actor in the audit log.
+	Name string `json:"name"`
+
+	// Scopes The scopes at sign-in; a session that was opened with an admin token has those of the token.
+	Scopes []Scope `json:"scopes"`
+}
+
+// ConsoleSessionMethod defines model for ConsoleSession.Method.
+type ConsoleSessionMethod string
+
+// ConsoleSessionList defines model for ConsoleSessionList.
+type ConsoleSessionList struct {
+	Data       []ConsoleSession `json:"data"`
+	NextCursor *string          `json:"next_cursor,omitempty"`
+}
+
 // CreditCreate defines model for CreditCreate.
 type CreditCreate struct {
 	// Amount A decimal in the account's currency.
@@ -987,6 +1055,17 @@ type EventData struct {
 	// Threshold The threshold of the balance.
 	Threshold *string `json:"threshold,omitempty"`
 }
+
+// EventList defines model for EventList.
+type EventList struct {
+	Data []ListedEvent `json:"data"`
+
+	// NextCursor Absent on the last page, unless `order` is `oldest`.
+	NextCursor *string `json:"next_cursor,omitempty"`
+}
+
+// EventOrder defines model for EventOrder.
+type EventOrder string
 
 // EventType `account.low_balance`: the balance fell below the account's threshold. `account.balance_exhausted`: the balance is spent,
 // or a request was refused because the balance was too low for it. Both contain a forecast of how many hours the balance
@@ -1360,6 +1439,16 @@ type LedgerEntry struct {
 	TransactionID string  `json:"transaction_id"`
 }
 
+// ListedEvent defines model for ListedEvent.
+type ListedEvent struct {
+	// Deliveries One for each endpoint that it is sent to.
+	Deliveries []Delivery `json:"deliveries"`
+
+	// Event The body that is sent to an endpoint, the same for every attempt. Members and types may be added later; receivers must
+	// ignore unknown ones.
+	Event Event `json:"event"`
+}
+
 // Maintenance defines model for Maintenance.
 type Maintenance struct {
 	// Active Whether the maintenance is in effect.
@@ -1454,6 +1543,87 @@ type PepperState struct {
 
 	// Waiting The number of keys that a rotation will hash under it.
 	Waiting int64 `json:"waiting"`
+}
+
+// Pool Amounts are money, or counts for `slots`. The total is the sum of what is free, settled and outstanding; an unlimited pool has
+// no total and counts what is settled.
+type Pool struct {
+	// Central Whether little is left, so that proxies return what they do not use.
+	Central bool `json:"central"`
+
+	// Free A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Free Money `json:"free"`
+	ID   int64 `json:"id"`
+
+	// KeyID The key of a spend limit.
+	KeyID *string  `json:"key_id,omitempty"`
+	Kind  PoolKind `json:"kind"`
+
+	// Late A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Late   Money       `json:"late"`
+	Leases []PoolLease `json:"leases"`
+
+	// Outstanding A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Outstanding Money `json:"outstanding"`
+
+	// Overrun A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Overrun Money `json:"overrun"`
+
+	// Settled A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Settled Money `json:"settled"`
+
+	// Total A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Total     Money `json:"total"`
+	Unlimited bool  `json:"unlimited"`
+}
+
+// PoolKind defines model for PoolKind.
+type PoolKind string
+
+// PoolLease defines model for PoolLease.
+type PoolLease struct {
+	// Outstanding A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Outstanding Money  `json:"outstanding"`
+	Proxy       string `json:"proxy"`
+
+	// Recall Whether idle units are recalled from the proxy.
+	Recall PoolLeaseRecall `json:"recall"`
+
+	// Running A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Running *Money `json:"running,omitempty"`
+	Session int64  `json:"session"`
+
+	// State A closed session is listed while it has left unsettled usage.
+	State ProxyState `json:"state"`
+}
+
+// PoolLeaseRecall Whether idle units are recalled from the proxy.
+type PoolLeaseRecall string
+
+// PoolList defines model for PoolList.
+type PoolList struct {
+	Currency   string  `json:"currency"`
+	Data       []Pool  `json:"data"`
+	NextCursor *string `json:"next_cursor,omitempty"`
+
+	// SilentProxies The proxies that did not answer.
+	SilentProxies []string `json:"silent_proxies"`
 }
 
 // PriceCreate defines model for PriceCreate.
@@ -1808,6 +1978,26 @@ type RoutesHealth struct {
 
 // Scope defines model for Scope.
 type Scope string
+
+// SearchResult defines model for SearchResult.
+type SearchResult struct {
+	// AccountID The account that it belongs to.
+	AccountID  *string `json:"account_id,omitempty"`
+	ExternalID *string `json:"external_id,omitempty"`
+	ID         string  `json:"id"`
+
+	// Name The name, or the model of a request.
+	Name *string          `json:"name,omitempty"`
+	Type SearchResultType `json:"type"`
+}
+
+// SearchResultType defines model for SearchResult.Type.
+type SearchResultType string
+
+// SearchResults defines model for SearchResults.
+type SearchResults struct {
+	Data []SearchResult `json:"data"`
+}
 
 // SeriesPoint defines model for SeriesPoint.
 type SeriesPoint struct {
@@ -2501,6 +2691,15 @@ type GrantModelParams struct {
 	Timeout *Timeout `form:"timeout,omitempty" json:"timeout,omitempty"`
 }
 
+// ListAccountPoolsParams defines parameters for ListAccountPools.
+type ListAccountPoolsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
 	// Month A UTC month, such as 2026-10, instead of from and to.
@@ -2566,10 +2765,37 @@ type ApplyCatalogParams struct {
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
+// ListConsoleSessionsParams defines parameters for ListConsoleSessions.
+type ListConsoleSessionsParams struct {
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+}
+
 // RedeliverParams defines parameters for Redeliver.
 type RedeliverParams struct {
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// Type Only events of this type, such as key.revoked.
+	Type *string `form:"type,omitempty" json:"type,omitempty"`
+
+	// AccountID Only of this account.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// Order The order.
+	Order *EventOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Limit The maximum number of entries.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // UpdateKeyParams defines parameters for UpdateKey.
@@ -3055,6 +3281,12 @@ type ResetRouteParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// SearchParams defines parameters for Search.
+type SearchParams struct {
+	// Q The text.
+	Q string `form:"q" json:"q"`
+}
+
 // PutSettingsParams defines parameters for PutSettings.
 type PutSettingsParams struct {
 	// Wait With `applied` the response waits until every live proxy has applied the change. The change is made in any case, and the
@@ -3321,13 +3553,17 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/accounts/:account_id/models", h.ListGrants)
 	e.DELETE("/admin/v1/accounts/:account_id/models/:model_id", h.WithdrawModel)
 	e.PUT("/admin/v1/accounts/:account_id/models/:model_id", h.GrantModel)
+	e.GET("/admin/v1/accounts/:account_id/pools", h.ListAccountPools)
 	e.GET("/admin/v1/accounts/:account_id/statements", h.GetStatement)
 	e.GET("/admin/v1/audit", h.ListAudit)
 	e.GET("/admin/v1/catalog", h.GetCatalog)
 	e.PUT("/admin/v1/catalog", h.ApplyCatalog)
+	e.GET("/admin/v1/console-sessions", h.ListConsoleSessions)
+	e.DELETE("/admin/v1/console-sessions/:session_id", h.EndConsoleSession)
 	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery)
 	e.POST("/admin/v1/deliveries/:delivery_id/redeliver", h.Redeliver)
 	e.GET("/admin/v1/diagnosis", h.GetDiagnosis)
+	e.GET("/admin/v1/events", h.ListEvents)
 	e.GET("/admin/v1/keys/:key_id", h.GetKey)
 	e.PATCH("/admin/v1/keys/:key_id", h.UpdateKey)
 	e.POST("/admin/v1/keys/:key_id/reveal", h.RevealKey)
@@ -3384,6 +3620,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/requests/tail", h.TailRequests)
 	e.POST("/admin/v1/routes/:route_id/reset", h.ResetRoute)
 	e.GET("/admin/v1/routes/health", h.GetRoutesHealth)
+	e.GET("/admin/v1/search", h.Search)
 	e.GET("/admin/v1/settings", h.GetSettings)
 	e.PUT("/admin/v1/settings", h.PutSettings)
 	e.GET("/admin/v1/tokens", h.ListTokens)
@@ -3658,6 +3895,23 @@ func (GrantModel204Response) VisitGrantModelResponse(w http.ResponseWriter) erro
 	return nil
 }
 
+// ListAccountPoolsRequestObject is the input of ListAccountPools.
+type ListAccountPoolsRequestObject struct {
+	AccountID AccountID
+	Params    ListAccountPoolsParams
+}
+
+// ListAccountPoolsResponseObject is a successful response of ListAccountPools.
+type ListAccountPoolsResponseObject interface {
+	VisitListAccountPoolsResponse(w http.ResponseWriter) error
+}
+
+type ListAccountPools200JSONResponse PoolList
+
+func (r ListAccountPools200JSONResponse) VisitListAccountPoolsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // GetStatementRequestObject is the input of GetStatement.
 type GetStatementRequestObject struct {
 	AccountID AccountID
@@ -3737,6 +3991,39 @@ func (r ApplyCatalog200JSONResponse) VisitApplyCatalogResponse(w http.ResponseWr
 	return writeJSON(w, 200, r)
 }
 
+// ListConsoleSessionsRequestObject is the input of ListConsoleSessions.
+type ListConsoleSessionsRequestObject struct {
+	Params ListConsoleSessionsParams
+}
+
+// ListConsoleSessionsResponseObject is a successful response of ListConsoleSessions.
+type ListConsoleSessionsResponseObject interface {
+	VisitListConsoleSessionsResponse(w http.ResponseWriter) error
+}
+
+type ListConsoleSessions200JSONResponse ConsoleSessionList
+
+func (r ListConsoleSessions200JSONResponse) VisitListConsoleSessionsResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// EndConsoleSessionRequestObject is the input of EndConsoleSession.
+type EndConsoleSessionRequestObject struct {
+	SessionID string
+}
+
+// EndConsoleSessionResponseObject is a successful response of EndConsoleSession.
+type EndConsoleSessionResponseObject interface {
+	VisitEndConsoleSessionResponse(w http.ResponseWriter) error
+}
+
+type EndConsoleSession204Response struct{}
+
+func (EndConsoleSession204Response) VisitEndConsoleSessionResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 // GetDeliveryRequestObject is the input of GetDelivery.
 type GetDeliveryRequestObject struct {
 	DeliveryID DeliveryID
@@ -3782,6 +4069,22 @@ type GetDiagnosisResponseObject interface {
 type GetDiagnosis200JSONResponse Diagnosis
 
 func (r GetDiagnosis200JSONResponse) VisitGetDiagnosisResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ListEventsRequestObject is the input of ListEvents.
+type ListEventsRequestObject struct {
+	Params ListEventsParams
+}
+
+// ListEventsResponseObject is a successful response of ListEvents.
+type ListEventsResponseObject interface {
+	VisitListEventsResponse(w http.ResponseWriter) error
+}
+
+type ListEvents200JSONResponse EventList
+
+func (r ListEvents200JSONResponse) VisitListEventsResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -4765,6 +5068,22 @@ func (ResetRoute204Response) VisitResetRouteResponse(w http.ResponseWriter) erro
 	return nil
 }
 
+// SearchRequestObject is the input of Search.
+type SearchRequestObject struct {
+	Params SearchParams
+}
+
+// SearchResponseObject is a successful response of Search.
+type SearchResponseObject interface {
+	VisitSearchResponse(w http.ResponseWriter) error
+}
+
+type Search200JSONResponse SearchResults
+
+func (r Search200JSONResponse) VisitSearchResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // GetSettingsRequestObject is the input of GetSettings.
 type GetSettingsRequestObject struct {
 }
@@ -5224,6 +5543,8 @@ type StrictServerInterface interface {
 	WithdrawModel(ctx context.Context, call *Call, request WithdrawModelRequestObject) (WithdrawModelResponseObject, error)
 	// GrantModel Grant a model to an account
 	GrantModel(ctx context.Context, call *Call, request GrantModelRequestObject) (GrantModelResponseObject, error)
+	// ListAccountPools List the pools of an account and who holds their units
+	ListAccountPools(ctx context.Context, call *Call, request ListAccountPoolsRequestObject) (ListAccountPoolsResponseObject, error)
 	// GetStatement Get the statement of a period
 	GetStatement(ctx context.Context, call *Call, request GetStatementRequestObject) (GetStatementResponseObject, error)
 	// ListAudit List the audit log, newest first
@@ -5232,12 +5553,18 @@ type StrictServerInterface interface {
 	GetCatalog(ctx context.Context, call *Call, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Replace the catalog
 	ApplyCatalog(ctx context.Context, call *Call, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
+	// ListConsoleSessions List the sessions of people in the console, oldest first
+	ListConsoleSessions(ctx context.Context, call *Call, request ListConsoleSessionsRequestObject) (ListConsoleSessionsResponseObject, error)
+	// EndConsoleSession End a session of the console
+	EndConsoleSession(ctx context.Context, call *Call, request EndConsoleSessionRequestObject) (EndConsoleSessionResponseObject, error)
 	// GetDelivery Get a delivery with all its attempts
 	GetDelivery(ctx context.Context, call *Call, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
 	// Redeliver Redeliver an event
 	Redeliver(ctx context.Context, call *Call, request RedeliverRequestObject) (RedeliverResponseObject, error)
 	// GetDiagnosis Check database, NATS, proxies, secrets and ledger
 	GetDiagnosis(ctx context.Context, call *Call, request GetDiagnosisRequestObject) (GetDiagnosisResponseObject, error)
+	// ListEvents List events with their deliveries
+	ListEvents(ctx context.Context, call *Call, request ListEventsRequestObject) (ListEventsResponseObject, error)
 	// GetKey Get a key
 	GetKey(ctx context.Context, call *Call, request GetKeyRequestObject) (GetKeyResponseObject, error)
 	// UpdateKey Change the name or the spend limit of a key
@@ -5350,6 +5677,8 @@ type StrictServerInterface interface {
 	GetRoutesHealth(ctx context.Context, call *Call, request GetRoutesHealthRequestObject) (GetRoutesHealthResponseObject, error)
 	// ResetRoute Close the circuit breaker of a route on every proxy
 	ResetRoute(ctx context.Context, call *Call, request ResetRouteRequestObject) (ResetRouteResponseObject, error)
+	// Search Find accounts, keys, requests, video jobs, models and providers
+	Search(ctx context.Context, call *Call, request SearchRequestObject) (SearchResponseObject, error)
 	// GetSettings Get the system-wide settings
 	GetSettings(ctx context.Context, call *Call, request GetSettingsRequestObject) (GetSettingsResponseObject, error)
 	// PutSettings Replace the system-wide settings
@@ -5565,6 +5894,17 @@ func (h handlers) GrantModel(c echo.Context) error {
 	})
 }
 
+func (h handlers) ListAccountPools(c echo.Context) error {
+	return h.run(c, "listAccountPools", func(call *Call) error {
+		var r ListAccountPoolsRequestObject
+		in := input{c: c}
+		in.path("account_id", &r.AccountID)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListAccountPools, ListAccountPoolsResponseObject.VisitListAccountPoolsResponse)
+	})
+}
+
 func (h handlers) GetStatement(c echo.Context) error {
 	return h.run(c, "getStatement", func(call *Call) error {
 		var r GetStatementRequestObject
@@ -5618,6 +5958,25 @@ func (h handlers) ApplyCatalog(c echo.Context) error {
 	})
 }
 
+func (h handlers) ListConsoleSessions(c echo.Context) error {
+	return h.run(c, "listConsoleSessions", func(call *Call) error {
+		var r ListConsoleSessionsRequestObject
+		in := input{c: c}
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListConsoleSessions, ListConsoleSessionsResponseObject.VisitListConsoleSessionsResponse)
+	})
+}
+
+func (h handlers) EndConsoleSession(c echo.Context) error {
+	return h.run(c, "endConsoleSession", func(call *Call) error {
+		var r EndConsoleSessionRequestObject
+		in := input{c: c}
+		in.path("session_id", &r.SessionID)
+		return serve(in, call, r, h.server.EndConsoleSession, EndConsoleSessionResponseObject.VisitEndConsoleSessionResponse)
+	})
+}
+
 func (h handlers) GetDelivery(c echo.Context) error {
 	return h.run(c, "getDelivery", func(call *Call) error {
 		var r GetDeliveryRequestObject
@@ -5642,6 +6001,19 @@ func (h handlers) GetDiagnosis(c echo.Context) error {
 		var r GetDiagnosisRequestObject
 		in := input{c: c}
 		return serve(in, call, r, h.server.GetDiagnosis, GetDiagnosisResponseObject.VisitGetDiagnosisResponse)
+	})
+}
+
+func (h handlers) ListEvents(c echo.Context) error {
+	return h.run(c, "listEvents", func(call *Call) error {
+		var r ListEventsRequestObject
+		in := input{c: c}
+		in.query("type", true, &r.Params.Type)
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("order", true, &r.Params.Order)
+		in.query("cursor", true, &r.Params.Cursor)
+		in.query("limit", true, &r.Params.Limit)
+		return serve(in, call, r, h.server.ListEvents, ListEventsResponseObject.VisitListEventsResponse)
 	})
 }
 
@@ -6258,6 +6630,15 @@ func (h handlers) ResetRoute(c echo.Context) error {
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
 		return serve(in, call, r, h.server.ResetRoute, ResetRouteResponseObject.VisitResetRouteResponse)
+	})
+}
+
+func (h handlers) Search(c echo.Context) error {
+	return h.run(c, "search", func(call *Call) error {
+		var r SearchRequestObject
+		in := input{c: c}
+		in.query("q", true, &r.Params.Q)
+		return serve(in, call, r, h.server.Search, SearchResponseObject.VisitSearchResponse)
 	})
 }
 

@@ -9,10 +9,14 @@ import (
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/search"
+	"modelgateway/controlplane/internal/signin"
 )
 
 // Handlers implements the operations of operators.
 type Handlers struct {
+	Sessions  *signin.Service
+	Finder    *search.Service
 	Catalog   *catalog.Service
 	Fleet     fleet.Store
 	Audit     audit.Store

@@ -27,6 +27,7 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/rotation"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/controlplane/internal/signin"
 	"modelgateway/controlplane/internal/statement"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/controlplane/internal/usage"
@@ -92,6 +93,7 @@ var kinds = []struct {
 	{recovery.ErrFenced, recovering},
 	{recovery.ErrNoAnswer, Kind{http.StatusServiceUnavailable, "database_unavailable", "The database is unavailable. Retry later."}},
 	{admin.ErrUnavailable, Kind{http.StatusServiceUnavailable, "identity_provider_unavailable", "The identity provider is unavailable, so the token cannot be verified"}},
+	{signin.ErrNoSession, Kind{http.StatusNotFound, "not_found", "Console session not found"}},
 	{admin.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Admin token not found"}},
 	{admin.ErrIssued, Kind{http.StatusConflict, "already_issued", "The token was already issued and its secret cannot be shown again: revoke it and create another"}},
 	{etag.ErrMismatch, Kind{http.StatusPreconditionFailed, "precondition_failed", "The object has changed since the version in If-Match"}},

@@ -60,6 +60,9 @@ func Containing(part string) string {
 	return "%" + likeEscape.Replace(part) + "%"
 }
 
+// Beginning returns the pattern of LIKE for texts that begin with a part.
+func Beginning(part string) string { return likeEscape.Replace(part) + "%" }
+
 // HighestID is above every UUID of version 7.
 var HighestID = ident.UUID{
 	0: 0xff, 1: 0xff, 2: 0xff, 3: 0xff, 4: 0xff, 5: 0xff, 6: 0xff, 7: 0xff,

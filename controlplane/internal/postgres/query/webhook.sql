@@ -235,3 +235,39 @@ where id = @id;
 update webhook_deliveries
 set state = 'pending', attempts_since_request = 0, claim_number = claim_number + 1, claimed_until = null, next_attempt_at = clock_timestamp(), ended_at = null
 where endpoint_id = @endpoint_id and state = 'failed' and created_at >= @since;
+
+-- name: EventHorizon :one
+-- The time before which no other event can appear: running transactions and events without a body are later.
+select least(
+    clock_timestamp(),
+    oldest_writer(),
+    (select min(e.created_at) from webhook_events e where e.body is null)
+)::timestamptz as horizon;
+
+-- name: ListEventsBefore :many
+-- Newest first.
+select * from webhook_events
+where body is not null and (created_at, id) < (@before_time::timestamptz, @before_id::uuid)
+    and (@type::text = '' or type = @type)
+    and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
+order by created_at desc, id desc
+limit @row_limit;
+
+-- name: ListEventsAfter :many
+-- Oldest first.
+select * from webhook_events
+where body is not null and (created_at, id) > (@after_time::timestamptz, @after_id::uuid) and created_at < @horizon
+    and (@type::text = '' or type = @type)
+    and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
+order by created_at, id
+limit @row_limit;
+
+-- name: DeliveriesOfEvents :many
+select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type,
+    coalesce(a.number, 0)::integer as number, coalesce(a.started_at, d.created_at) as started_at, coalesce(a.status, 0)::integer as status,
+    coalesce(a.latency_ms, 0)::bigint as latency_ms, coalesce(a.error, '') as error, coalesce(a.excerpt, '') as excerpt
+from webhook_deliveries d
+join webhook_events v on v.id = d.event_id
+left join webhook_attempts a on a.delivery_id = d.id and a.number = d.attempts
+where d.event_id = any(@event_ids::uuid[])
+order by d.event_id, d.id;

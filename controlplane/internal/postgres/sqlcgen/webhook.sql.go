@@ -185,6 +185,71 @@ func (q *Queries) DeleteEndpoint(ctx context.Context, id ident.UUID) error {
 	return err
 }
 
+const deliveriesOfEvents = `-- name: DeliveriesOfEvents :many
+select d.id, d.event_id, d.endpoint_id, d.state, d.attempts, d.next_attempt_at, d.created_at, d.ended_at, v.type,
+    coalesce(a.number, 0)::integer as number, coalesce(a.started_at, d.created_at) as started_at, coalesce(a.status, 0)::integer as status,
+    coalesce(a.latency_ms, 0)::bigint as latency_ms, coalesce(a.error, '') as error, coalesce(a.excerpt, '') as excerpt
+from webhook_deliveries d
+join webhook_events v on v.id = d.event_id
+left join webhook_attempts a on a.delivery_id = d.id and a.number = d.attempts
+where d.event_id = any($1::uuid[])
+order by d.event_id, d.id
+`
+
+type DeliveriesOfEventsRow struct {
+	ID            ident.UUID
+	EventID       ident.UUID
+	EndpointID    ident.UUID
+	State         string
+	Attempts      int32
+	NextAttemptAt time.Time
+	CreatedAt     time.Time
+	EndedAt       *time.Time
+	Type          string
+	Number        int32
+	StartedAt     time.Time
+	Status        int32
+	LatencyMs     int64
+	Error         string
+	Excerpt       string
+}
+
+func (q *Queries) DeliveriesOfEvents(ctx context.Context, eventIds []ident.UUID) ([]DeliveriesOfEventsRow, error) {
+	rows, err := q.db.Query(ctx, deliveriesOfEvents, eventIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveriesOfEventsRow
+	for rows.Next() {
+		var i DeliveriesOfEventsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.EventID,
+			&i.EndpointID,
+			&i.State,
+			&i.Attempts,
+			&i.NextAttemptAt,
+			&i.CreatedAt,
+			&i.EndedAt,
+			&i.Type,
+			&i.Number,
+			&i.StartedAt,
+			&i.Status,
+			&i.LatencyMs,
+			&i.Error,
+			&i.Excerpt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const disableEndpoint = `-- name: DisableEndpoint :one
 update webhook_endpoints
 set enabled = false, disabled_reason = $1, updated_at = now()
@@ -226,6 +291,22 @@ func (q *Queries) EventExists(ctx context.Context, deduplicationKey string) (boo
 	var written bool
 	err := row.Scan(&written)
 	return written, err
+}
+
+const eventHorizon = `-- name: EventHorizon :one
+select least(
+    clock_timestamp(),
+    oldest_writer(),
+    (select min(e.created_at) from webhook_events e where e.body is null)
+)::timestamptz as horizon
+`
+
+// The time before which no other event can appear: running transactions and events without a body are later.
+func (q *Queries) EventHorizon(ctx context.Context) (time.Time, error) {
+	row := q.db.QueryRow(ctx, eventHorizon)
+	var horizon time.Time
+	err := row.Scan(&horizon)
+	return horizon, err
 }
 
 const eventSubjects = `-- name: EventSubjects :many
@@ -746,6 +827,116 @@ func (q *Queries) ListEndpoints(ctx context.Context, arg ListEndpointsParams) ([
 			&i.PausedUntil,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listEventsAfter = `-- name: ListEventsAfter :many
+select id, type, account_id, key_id, facts, deduplication_key, endpoint_id, body, created_at from webhook_events
+where body is not null and (created_at, id) > ($1::timestamptz, $2::uuid) and created_at < $3
+    and ($4::text = '' or type = $4)
+    and ($5::uuid is null or account_id = $5)
+order by created_at, id
+limit $6
+`
+
+type ListEventsAfterParams struct {
+	AfterTime time.Time
+	AfterID   ident.UUID
+	Horizon   time.Time
+	Type      string
+	AccountID *ident.UUID
+	RowLimit  int32
+}
+
+// Oldest first.
+func (q *Queries) ListEventsAfter(ctx context.Context, arg ListEventsAfterParams) ([]WebhookEvent, error) {
+	rows, err := q.db.Query(ctx, listEventsAfter,
+		arg.AfterTime,
+		arg.AfterID,
+		arg.Horizon,
+		arg.Type,
+		arg.AccountID,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookEvent
+	for rows.Next() {
+		var i WebhookEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.Type,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Facts,
+			&i.DeduplicationKey,
+			&i.EndpointID,
+			&i.Body,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const listEventsBefore = `-- name: ListEventsBefore :many
+select id, type, account_id, key_id, facts, deduplication_key, endpoint_id, body, created_at from webhook_events
+where body is not null and (created_at, id) < ($1::timestamptz, $2::uuid)
+    and ($3::text = '' or type = $3)
+    and ($4::uuid is null or account_id = $4)
+order by created_at desc, id desc
+limit $5
+`
+
+type ListEventsBeforeParams struct {
+	BeforeTime time.Time
+	BeforeID   ident.UUID
+	Type       string
+	AccountID  *ident.UUID
+	RowLimit   int32
+}
+
+// Newest first.
+func (q *Queries) ListEventsBefore(ctx context.Context, arg ListEventsBeforeParams) ([]WebhookEvent, error) {
+	rows, err := q.db.Query(ctx, listEventsBefore,
+		arg.BeforeTime,
+		arg.BeforeID,
+		arg.Type,
+		arg.AccountID,
+		arg.RowLimit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookEvent
+	for rows.Next() {
+		var i WebhookEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.Type,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Facts,
+			&i.DeduplicationKey,
+			&i.EndpointID,
+			&i.Body,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}

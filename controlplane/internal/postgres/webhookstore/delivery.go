@@ -193,17 +193,22 @@ func (s *Store) Deliveries(ctx context.Context, query webhook.DeliveryQuery) ([]
 	})
 	deliveries := make([]webhook.Delivery, len(rows))
 	for i := range rows {
-		r := &rows[i]
-		deliveries[i] = toDelivery(&sqlcgen.GetDeliveryRow{
-			ID: r.ID, EventID: r.EventID, EndpointID: r.EndpointID, State: r.State, Attempts: r.Attempts, NextAttemptAt: r.NextAttemptAt,
-			CreatedAt: r.CreatedAt, EndedAt: r.EndedAt, Type: r.Type,
-		})
-		if r.Number > 0 {
-			last := toAttempt(&sqlcgen.WebhookAttempt{Number: r.Number, StartedAt: r.StartedAt, Status: r.Status, LatencyMs: r.LatencyMs, Error: r.Error, Excerpt: r.Excerpt})
-			deliveries[i].Last = &last
-		}
+		deliveries[i] = withLast(&rows[i])
 	}
 	return deliveries, postgres.Translate("list deliveries", err)
+}
+
+// withLast returns a delivery with its newest attempt.
+func withLast(r *sqlcgen.ListDeliveriesRow) webhook.Delivery {
+	d := toDelivery(&sqlcgen.GetDeliveryRow{
+		ID: r.ID, EventID: r.EventID, EndpointID: r.EndpointID, State: r.State, Attempts: r.Attempts, NextAttemptAt: r.NextAttemptAt,
+		CreatedAt: r.CreatedAt, EndedAt: r.EndedAt, Type: r.Type,
+	})
+	if r.Number > 0 {
+		last := toAttempt(&sqlcgen.WebhookAttempt{Number: r.Number, StartedAt: r.StartedAt, Status: r.Status, LatencyMs: r.LatencyMs, Error: r.Error, Excerpt: r.Excerpt})
+		d.Last = &last
+	}
+	return d
 }
 
 // Delivery implements webhook.DeliveryStore.
