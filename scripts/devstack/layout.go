@@ -81,7 +81,7 @@ func (l Layout) make() error {
 func (l Layout) lock() (release func(), err error) {
 	release, err = flock(filepath.Join(l.Dir, "lock"), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("a stack is already running in %s; stop it first, or run this one with -dir and %s", l.Dir, OffsetVariable)
+		return nil, fmt.Errorf("a stack is already running in %s; stop it first, or start another one with: %s=1000 .cache/bin/devstack -dir DIRECTORY", l.Dir, OffsetVariable)
 	}
 	return release, err
 }

@@ -88,8 +88,8 @@ const maxCheckConnections = 3
 func reach(verify bool) diagnosis.ReachFunc {
 	client := &http.Client{
 		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true,
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: !verify}, //nolint:gosec // see above
+			DisableKeepAlives: true,
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: !verify}, //nolint:gosec // see above
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -23,6 +23,7 @@ annotations:
 {{- define "modelgateway.podSpec" -}}
 {{- $root := first . }}
 {{- $values := index $root.Values (last .) -}}
+{{- include "modelgateway.requireEnv" . -}}
 serviceAccountName: {{ include "modelgateway.serviceAccountName" . }}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -62,6 +63,18 @@ topologySpreadConstraints:
 {{- with $values.extraInitContainers }}
 initContainers:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Fails at a variable that the chart sets, or that is a setting. */}}
+{{- define "modelgateway.requireEnv" -}}
+{{- $component := last . }}
+{{- range (index (first .).Values $component).extraEnv }}
+{{- if hasPrefix "MGW_" .name }}
+{{- fail (printf "%s.extraEnv has %s: a setting belongs into the config of its plane, a secret into a Secret named under secrets" $component .name) }}
+{{- else if has .name (list "GOGC" "GOMEMLIMIT") }}
+{{- fail (printf "%s.extraEnv has %s, which the chart sets: GOGC from dataplane.gogc, GOMEMLIMIT from resources.limits.memory" $component .name) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
