@@ -98,7 +98,8 @@ clients/update: ## pin the newest versions of the clients of make test/clients
 	done
 	@cd scripts/clients/gosdk && GOWORK=off go get $$(GOWORK=off go list -m -f '{{if not (or .Main .Indirect)}}{{.Path}}@latest{{end}}' all) && GOWORK=off go mod tidy
 
-# PREVIOUS is a tag or commit to upgrade from. Without it, both versions are of this commit. It needs root on Linux, 4 GB of
+# PREVIOUS is a tag or commit to upgrade from. Without it, both versions are of this commit. STEPS='rotate|restore' plays only the
+# steps with such names. It needs root on Linux, 4 GB of
 # disk for the build of Kubernetes, and half an hour on two cores the first time, so CI does not run it.
 PREVIOUS ?=
 .PHONY: test/cluster

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test.sh COMMIT installs the images of a commit in a cluster of kube.sh, upgrades to those of this folder, and so on
-# (scripts/cmd/testcluster). It prints the figures of each step.
+# (scripts/cmd/testcluster). It prints the figures of each step. STEPS='rotate|restore' plays only the steps with such names,
+# besides the install.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cache=$PWD/.cache/cluster
@@ -31,4 +32,4 @@ trap 'scripts/cluster/kube.sh down' EXIT
 scripts/cluster/kube.sh up
 scripts/cluster/kube.sh load "$cache"/images/0.0.*/*.tar
 echo "upgrade from $(git describe --always --tags "$previous") to $(scripts/version.sh), on $(nproc) cores"
-scripts/cluster/kube.sh run "$cache/bin/testcluster" -dir "$cache/data" -previous 0.0.1 -next 0.0.2
+scripts/cluster/kube.sh run "$cache/bin/testcluster" -dir "$cache/data" -previous 0.0.1 -next 0.0.2 -steps "${STEPS:-.}"

@@ -113,12 +113,23 @@ func ready(ctx context.Context) error {
 	return nil
 }
 
-// restart replaces the pods of a workload, which read their secrets when they start.
+// restart replaces the pods of a workload, which read their secrets when they start, and waits until the former ones have ended:
+// one that still answers would rotate to its own key.
 func restart(ctx context.Context, workload string) error {
 	if _, err := kubectl(ctx, "rollout", "restart", workload); err != nil {
 		return err
 	}
-	return ready(ctx)
+	if err := ready(ctx); err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		ending, err := kubectl(ctx, "get", "pods", "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
+		if err != nil || ending == "" {
+			return err
+		}
+		time.Sleep(time.Second)
+	}
+	return ctx.Err()
 }
 
 // keepLogs links the logs of all pods into a folder until ctx ends, because the kubelet removes those of deleted pods.

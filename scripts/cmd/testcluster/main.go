@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 )
@@ -37,6 +38,7 @@ func run(ctx context.Context, args []string) (err error) {
 	flags.StringVar(&o.chart, "chart", "deploy/helm/modelgateway", "chart to install")
 	flags.StringVar(&o.previous, "previous", "", "version to begin with")
 	flags.StringVar(&o.next, "next", "", "version to upgrade to")
+	only := flags.String("steps", ".", "regular expression for the names of the steps to play, beside the install")
 	flags.IntVar(&o.clients, "clients", 8, "clients that send one JSON request after the other over a connection")
 	flags.IntVar(&o.streams, "streams", 4, "clients that read one stream of six seconds after the other")
 	flags.DurationVar(&o.pause, "pause", 40*time.Millisecond, "pause of a client between two JSON requests")
@@ -45,6 +47,9 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	if o.dir == "" || o.previous == "" || o.next == "" {
 		return errors.New("-dir, -previous and -next are required")
+	}
+	if o.steps, err = regexp.Compile(*only); err != nil {
+		return fmt.Errorf("-steps: %w", err)
 	}
 	if o.dir, err = filepath.Abs(o.dir); err != nil {
 		return fmt.Errorf("directory of the data: %w", err)
@@ -66,4 +71,5 @@ type options struct {
 	address, dir, chart, previous, next string
 	clients, streams                    int
 	pause                               time.Duration
+	steps                               *regexp.Regexp
 }

@@ -167,5 +167,5 @@ func (s *scenario) await(ctx context.Context, what string, done func() (bool, er
 		}
 		last = err
 	}
-	return fmt.Errorf("waited for %s in vain: %w", what, errors.Join(last, ctx.Err()))
+	return errors.Join(fmt.Errorf("waited for %s in vain", what), last, ctx.Err())
 }

@@ -68,6 +68,9 @@ func (s *scenario) play(ctx context.Context) error {
 		{name: "restore a backup", loaded: true, refuses: true, play: s.restoreBackup},
 		{name: "helm test", play: s.helmTest},
 	} {
+		if s.load != nil && !s.steps.MatchString(step.name) {
+			continue
+		}
 		f, err := s.playStep(ctx, step)
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
