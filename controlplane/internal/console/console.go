@@ -53,6 +53,7 @@ type Console struct {
 	sections  []kit.Section
 	templates map[string]*template.Template
 	static    *static
+	watch     *watch
 	handler   http.Handler
 }
 
@@ -72,6 +73,7 @@ func New(cfg Config) (*Console, error) {
 	if c.api, err = adminclient.New("http://admin", "", adminclient.WithHTTPClient(client)); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
+	c.watch = &watch{api: c.api, now: time.Now}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+c.static.prefix, c.static)
 	mux.HandleFunc("GET /console/sign-in", c.signInPage)
@@ -84,6 +86,7 @@ func New(cfg Config) (*Console, error) {
 			mux.HandleFunc(r.Pattern, c.serve(r))
 		}
 	}
+	mux.HandleFunc("POST /console/search", c.serve(kit.Route{Handle: c.search}))
 	mux.HandleFunc("GET /console/signed-in", c.serve(kit.Route{Handle: signedIn}))
 	mux.HandleFunc("GET /console/parts", c.serve(kit.Route{Handle: parts}))
 	mux.HandleFunc("/console/", c.serve(kit.Route{Handle: notFound}))

@@ -48,6 +48,7 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			}
 			c.render(w, r, max(page.Status, http.StatusOK), page.Template, &kit.Layout{
 				Title: page.Title, Crumbs: page.Crumbs, Command: page.Command, Data: page.Data, Session: session, Notice: notice,
+				Health: c.watch.health(in),
 			})
 		}
 	}

@@ -24,12 +24,14 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,7 +126,7 @@ type Layout struct {
 	Session                                  *signin.Session
 	Nav                                      []Section
 	Notice                                   *Notice
-	Banners                                  []Banner
+	Health                                   *Health
 	At                                       time.Time
 	Data                                     any
 }
@@ -132,6 +134,33 @@ type Layout struct {
 // May reports whether the person has a scope.
 func (l *Layout) May(scope string) bool {
 	return l.Session != nil && (scope == Any || l.Session.May(scope))
+}
+
+// ReadOnly reports whether the person can change nothing.
+func (l *Layout) ReadOnly() bool {
+	return l.Session != nil && !slices.ContainsFunc([]string{Operator, Cabinet, Credits, KeysReveal}, l.May)
+}
+
+// Health is the state of the system that every page shows to those who may observe it.
+type Health struct {
+	At      time.Time
+	Banners []Banner
+}
+
+// Sort puts what is worst first.
+func (h *Health) Sort() {
+	order := []string{"bad", "warn", "info"}
+	slices.SortStableFunc(h.Banners, func(a, b Banner) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Kind), slices.Index(order, b.Kind)), cmp.Compare(a.Text, b.Text))
+	})
+}
+
+// Kind is that of the worst banner, "good" without one.
+func (h *Health) Kind() string {
+	if len(h.Banners) == 0 {
+		return "good"
+	}
+	return h.Banners[0].Kind
 }
 
 // Banner is a message above every page.

@@ -51,6 +51,13 @@ addEventListener("click", async (event) => {
   }
 });
 
+async function openPalette() {
+  const palette = await import("./palette.js");
+  palette.open();
+}
+
+document.getElementById("search")?.addEventListener("click", openPalette);
+
 // openForm shows the form of a page in a dialog. A page without a form is opened instead.
 function openForm(link) {
   const request = new XMLHttpRequest();
@@ -78,7 +85,7 @@ function openForm(link) {
 // A form is sent once, however often its button is pressed. Back shows the page with the buttons as they were.
 addEventListener("submit", (event) => {
   const form = event.target;
-  if (form.method !== "post") return;
+  if (form.method !== "post" || form.matches(".search")) return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "yes";
 });
@@ -86,7 +93,7 @@ addEventListener("submit", (event) => {
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key === "k") {
     event.preventDefault();
-    document.getElementById("search")?.focus();
+    openPalette();
   }
 });
 
