@@ -297,6 +297,45 @@ func TestHealthHasBreakersAndCallsByRoute(t *testing.T) {
 	}
 }
 
+func TestMinutesAreDueAfterTheOthersHadTheirChance(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	s.pass(30 * time.Second)
+	s.Live = NewLive(func() time.Time { return s.now }) // began within a minute
+	p := s.proxy("one", 7, 0)
+	heard := func() {
+		for range 30 {
+			p.serve(answered, 1)
+			p.send(false)
+			s.pass(pulse.Interval)
+		}
+	}
+	due := func(want ...int) {
+		t.Helper()
+		var got []int
+		for _, m := range s.minutes() {
+			got = append(got, m.At.Minute())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("minutes due at %s (-want +got):\n%s", s.now.Format(time.TimeOnly), diff)
+		}
+	}
+	heard() // until 9:01:30
+	s.pass(-time.Second)
+	due()
+	s.pass(time.Second)
+	due(0)  // of which half a minute was heard
+	heard() // until 9:02:30
+	due(0, 1)
+	s.SetSessions([]Session{{7, "one"}, {8, "silent"}})
+	s.pass(33 * time.Second) // 9:03:03
+	due(0, 1)
+	s.pass(time.Second)
+	due(0, 1)
+	s.pass(16 * time.Second) // 9:03:20
+	due(0, 1, 2)
+}
+
 func TestAMinuteHasABoundedNumberOfRowsAndLosesNoCount(t *testing.T) {
 	t.Parallel()
 	p := newPeriod(time.Time{})

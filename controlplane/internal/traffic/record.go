@@ -14,9 +14,9 @@ const (
 	maxRows = 2000
 	// other is the outcome of rows that are added up because there were too many.
 	other = "other"
-	// dueAfter is how long after its end a minute is written. A control plane that has not heard every proxy lets others
-	// write first.
-	dueAfter, duePartial = 4 * time.Second, 20 * time.Second
+	// dueAfter is how long after its end a minute is written. A control plane that has not heard every proxy, or has not
+	// heard the whole minute because it has just started, lets others write first.
+	dueAfter, dueSilent, dueBegun = 4 * time.Second, 20 * time.Second, 30 * time.Second
 )
 
 // Row is what was counted of a series in a minute.
@@ -88,7 +88,8 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// minutes returns the minutes that are over and were heard whole, oldest first.
+// minutes returns the minutes that are over and were heard, oldest first. Of the minute in which it started, a control
+// plane that is alone writes what it has heard: the refusals would be lost otherwise.
 func (l *Live) minutes() []Minute {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +104,8 @@ func (l *Live) minutes() []Minute {
 				silent++
 			}
 		}
-		if len(p.Heard) == 0 || p.From.Before(heardFrom) || age < dueAfter || (silent > 0 && age < duePartial) {
+		switch {
+		case len(p.Heard) == 0, age < dueAfter, silent > 0 && age < dueSilent, p.From.Before(heardFrom) && age < dueBegun:
 			continue
 		}
 		m := Minute{At: p.From, Heard: len(p.Heard), Silent: silent, Rows: p.rows()}
