@@ -31,10 +31,13 @@ func TestSearchFindsObjectsAndPages(t *testing.T) {
 	w := setup(t)
 	a, k := w.account("Example Ltd")
 	b := w.signedIn(bootstrapToken)
-	for query, want := range map[string]string{"ample l": `href="/console/accounts/` + a.ID + `"`, "refus": `href="/console/refusals"`, "req_zz": "Nothing matches", "nothing": "Nothing matches"} {
+	for query, want := range map[string]string{"exam": `href="/console/accounts/` + a.ID + `"`, "refus": `href="/console/refusals"`, "req_zz": "Nothing matches", "nothing": "Nothing matches"} {
 		if answer, page := b.post("/console/search", "q", query); answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%q: got %d without %q: %s", query, answer.StatusCode, want, page)
 		}
+	}
+	if answer, page := b.post("/console/search", "q", k.Secret); answer.StatusCode != http.StatusOK || !strings.Contains(page, `href="/console/keys/`+k.ID+`"`) || strings.Contains(page, k.Secret) {
+		t.Errorf("the text of a key: got %d %s; want its page without the text", answer.StatusCode, page)
 	}
 	for _, id := range []string{a.ID, k.ID} {
 		if answer, _ := b.post("/console/search", "q", " "+id+" "); !strings.HasSuffix(answer.Header.Get("Location"), "/"+id) {

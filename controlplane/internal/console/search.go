@@ -8,9 +8,6 @@ import (
 	"modelgateway/controlplane/internal/console/view"
 )
 
-// maxFound bounds the results of each kind.
-const maxFound = 8
-
 type searchView struct {
 	Query  string
 	Groups []found
@@ -22,27 +19,28 @@ type found struct {
 	Links []kit.Link
 }
 
-// search finds pages, accounts, models and requests. It is a POST, because somebody may paste a secret, which must not be in
-// an address.
+// search finds pages and objects. It is a POST, because somebody may paste a secret, which must not be in an address.
 func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 	query := r.Text("q")
 	if to := view.Object(query); to != "" {
 		return kit.Go(to, nil)
 	}
 	v := &searchView{Query: query}
-	for _, part := range []func(*kit.Request, string) (found, error){c.findPages, findAccounts, findModels, findRequests} {
-		links, err := part(r, query)
+	if pages := c.findPages(r, query); len(pages.Links) > 0 {
+		v.Groups = append(v.Groups, pages)
+	}
+	if query != "" && r.May(kit.Read) {
+		answer, err := r.API.Search(r.Context(), &adminclient.SearchParams{Q: query})
 		if err != nil {
 			return nil, err
 		}
-		if len(links.Links) > 0 {
-			v.Groups = append(v.Groups, links)
-		}
+		v.Groups = append(v.Groups, group(answer.Value.Data)...)
 	}
 	return &kit.Page{Template: "search", Title: "Search", Data: v}, nil
 }
 
-func (c *Console) findPages(r *kit.Request, query string) (found, error) {
+// findPages returns the pages of the navigation whose name or section contains the text.
+func (c *Console) findPages(r *kit.Request, query string) found {
 	f := found{Name: "Pages"}
 	for _, section := range navigation(c.sections, r.Session, "") {
 		for _, item := range section.Items {
@@ -51,58 +49,43 @@ func (c *Console) findPages(r *kit.Request, query string) (found, error) {
 			}
 		}
 	}
-	return f, nil
+	return f
 }
 
-func findAccounts(r *kit.Request, query string) (found, error) {
-	f := found{Name: "Accounts"}
-	if query == "" || !r.May(kit.Read) {
-		return f, nil
-	}
-	answer, err := r.API.ListAccounts(r.Context(), &adminclient.ListAccountsParams{Query: &query, Limit: new(maxFound)})
-	if err != nil {
-		return f, err
-	}
-	for _, a := range answer.Value.Data {
-		text := a.Name
-		if a.ExternalID != nil {
-			text += " · " + *a.ExternalID
+// types are the kinds of results, in the order in which they are shown, with the first part of the address of their pages.
+var types = []struct {
+	Type       adminclient.SearchResultType
+	Name, Page string
+}{
+	{adminclient.SearchResultTypeAccount, "Accounts", "accounts"},
+	{adminclient.SearchResultTypeKey, "Keys", "keys"},
+	{adminclient.SearchResultTypeRequest, "Requests", "requests"},
+	{adminclient.SearchResultTypeVideoJob, "Video jobs", "video-jobs"},
+	{adminclient.SearchResultTypeModel, "Models", "models"},
+	{adminclient.SearchResultTypeProvider, "Providers", "providers"},
+}
+
+// group returns the results by kind.
+func group(results []adminclient.SearchResult) []found {
+	var all []found
+	for _, t := range types {
+		f := found{Name: t.Name}
+		for _, result := range results {
+			if result.Type != t.Type {
+				continue
+			}
+			text := result.ID
+			if result.Name != nil {
+				text = *result.Name + " · " + view.ShortID(result.ID)
+			}
+			if result.ExternalID != nil {
+				text += " · " + *result.ExternalID
+			}
+			f.Links = append(f.Links, kit.Link{Text: text, URL: kit.Path(t.Page, result.ID)})
 		}
-		f.Links = append(f.Links, kit.Link{Text: text, URL: kit.Path("accounts", a.ID)})
-	}
-	return f, nil
-}
-
-func findModels(r *kit.Request, query string) (found, error) {
-	f := found{Name: "Models"}
-	if query == "" || !r.May(kit.Read) {
-		return f, nil
-	}
-	answer, err := r.API.ListModels(r.Context(), &adminclient.ListModelsParams{Limit: new(500)})
-	if err != nil {
-		return f, err
-	}
-	for _, m := range answer.Value.Data {
-		if strings.Contains(strings.ToLower(m.ID), strings.ToLower(query)) && len(f.Links) < maxFound {
-			f.Links = append(f.Links, kit.Link{Text: m.ID, URL: kit.Path("models", m.ID)})
+		if len(f.Links) > 0 {
+			all = append(all, f)
 		}
 	}
-	return f, nil
-}
-
-func findRequests(r *kit.Request, query string) (found, error) {
-	f := found{Name: "Requests"}
-	if !strings.HasPrefix(query, "req_") || !r.May(kit.Read) {
-		return f, nil
-	}
-	answer, err := r.API.ListUsage(r.Context(), &adminclient.ListUsageParams{RequestIDPrefix: &query, Limit: new(maxFound)})
-	if adminclient.Code(err) == "invalid_input" {
-		return f, nil // the rest is not that of an id
-	} else if err != nil {
-		return f, err
-	}
-	for _, u := range answer.Value.Data {
-		f.Links = append(f.Links, kit.Link{Text: u.RequestID, URL: kit.Path("requests", u.RequestID)})
-	}
-	return f, nil
+	return all
 }

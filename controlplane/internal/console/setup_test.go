@@ -24,6 +24,7 @@ import (
 	"modelgateway/controlplane/internal/console"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
+	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
 	"modelgateway/controlplane/internal/idempotency"
 	"modelgateway/controlplane/internal/key"
@@ -36,6 +37,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/catalogstore"
 	"modelgateway/controlplane/internal/postgres/diagnosisstore"
 	"modelgateway/controlplane/internal/postgres/fleetstore"
+	"modelgateway/controlplane/internal/postgres/holdingstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
@@ -43,6 +45,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/quarantinestore"
 	"modelgateway/controlplane/internal/postgres/rotationstore"
+	"modelgateway/controlplane/internal/postgres/searchstore"
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/postgres/signinstore"
 	"modelgateway/controlplane/internal/postgres/statementstore"
@@ -53,6 +56,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/webhookstore"
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/controlplane/internal/rotation"
+	"modelgateway/controlplane/internal/search"
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/signin"
 	"modelgateway/controlplane/internal/statement"
@@ -72,6 +76,11 @@ type proxies struct{}
 
 func (proxies) Announce(context.Context, wire.KeyChange) (propagation.Confirmation, error) {
 	return propagation.Confirmation{Effective: true, ConfirmedBy: 2}, nil
+}
+
+// RunningBySession answers as proxies without running requests would.
+func (proxies) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
+	return nil, nil, nil
 }
 
 // world is a console in front of the real admin API, with a database of its own.
@@ -112,6 +121,7 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledge
 			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
+		Holdings: holding.NewService(holdingstore.New(db), proxies{}), Search: search.NewService(searchstore.New(db), []*apikey.Hasher{hasher}),
 		Ledger: books, LedgerChecks: checks,
 		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log}),
 		Usage:      usages,

@@ -29,6 +29,7 @@ func Section() kit.Section {
 				{Pattern: "GET /console/accounts/{id}/statement", Scope: kit.Read, Handle: accountStatement},
 				{Pattern: "GET /console/accounts/{id}/alerts", Scope: kit.Read, Handle: accountAlerts},
 				{Pattern: "GET /console/accounts/{id}/models", Scope: kit.Read, Handle: accountModels},
+				{Pattern: "GET /console/accounts/{id}/money", Scope: kit.Observe, Handle: accountPools},
 				{Pattern: "GET /console/accounts/{id}/changes", Scope: kit.Observe, Handle: accountChanges},
 				{Pattern: "GET /console/keys/{id}", Scope: kit.Read, Handle: showKey},
 				{Pattern: "GET /console/usage", Scope: kit.Read, Handle: showUsage},

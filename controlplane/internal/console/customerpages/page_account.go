@@ -24,6 +24,7 @@ var tabs = []struct{ end, text, scope string }{
 	{"statement", "Statement", kit.Read},
 	{"alerts", "Alerts", kit.Read},
 	{"models", "Models", kit.Read},
+	{"money", "Money in use", kit.Observe},
 	{"changes", "Changes", kit.Observe},
 }
 
