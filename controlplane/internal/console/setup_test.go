@@ -100,8 +100,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// newAPI returns the admin API, and the services that check its tokens and the ledger.
-func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledgercheck.Service) {
+// newAPI returns the admin API, the sessions of the console and the service that checks the ledger.
+func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledgercheck.Service) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	hasher, err := apikey.NewHasher([]byte("a pepper for the tests"))
@@ -115,6 +115,7 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledge
 		Store: ledgercheckstore.New(db), Ledger: books, Receipts: usages, NotifyFunc: func(context.Context, string, *ledger.Report) error { return nil },
 	})
 	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
+	sessions := signin.NewService(signin.Config{Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour})
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
@@ -130,6 +131,7 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledge
 		Quarantine: settle.NewQuarantine(quarantinestore.New(db), settle.New(settlestore.New(db), nil)),
 		Videos:     videostore.New(db),
 		Tokens:     tokens,
+		Sessions:   sessions,
 		Fleet:      fleetstore.New(db),
 		Applied:    fleet.NewWaiter(fleetstore.New(db), proxies{}, log),
 		Audit:      auditstore.New(db),
@@ -146,19 +148,16 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *admin.Service, *ledge
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	})
 	check(t, err)
-	return handler, tokens, checks
+	return handler, sessions, checks
 }
 
 func setup(t *testing.T) *world {
 	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)
-	api, tokens, checks := newAPI(t, db)
+	api, sessions, checks := newAPI(t, db)
 	pages, err := console.New(console.Config{
-		Sessions: signin.NewService(signin.Config{
-			Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour,
-		}),
-		API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
+		Sessions: sessions, API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
 	})
 	check(t, err)
 	mux := http.NewServeMux()

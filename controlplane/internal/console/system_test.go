@@ -30,7 +30,7 @@ func TestEveryPageOfTheSystemIsShown(t *testing.T) {
 		"/console/video-jobs?state=stuck": "No video job matches", "/console/webhooks": "receiver.example", "/console/webhooks/" + hook.ID: "No delivery matches",
 		"/console/webhooks/new": "operator.usage_quarantined", "/console/webhooks/" + hook.ID + "/edit": "Save", "/console/webhooks/" + hook.ID + "/delete": "confirm",
 		"/console/webhooks/" + hook.ID + "/secret": "86400", "/console/webhooks/" + hook.ID + "/test": "webhook.test", "/console/webhooks/" + hook.ID + "/redeliver": "since",
-		"/console/audit": "webhook.create", "/console/audit?action=token": "token.create", "/console/access": "somebody", "/console/access/new": "keys.reveal",
+		"/console/audit": "webhook.create", "/console/audit?action=token": "token.create", "/console/access": "People in the console", "/console/events": "No event matches", "/console/events?type=key.revoked": "No event matches", "/console/access/new": "keys.reveal",
 		"/console/access/" + id + "/revoke": "somebody", "/console/secrets": "No rotation has run", "/console/secrets/master-key/rotate": "m1", "/console/secrets/pepper/rotate": "pepper",
 		"/console/archive": "No month is closed yet", "/console/archive/2026-01/exported": "2026-01", "/console/settings": "USD", "/console/settings/edit": "Save",
 	} {
@@ -153,5 +153,32 @@ func TestThoseWhoObserveSeeNoControls(t *testing.T) {
 		if answer, page := b.post(path, "step", "do"); answer.StatusCode != http.StatusForbidden {
 			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
 		}
+	}
+}
+
+func TestSessionOfAnotherPersonIsEnded(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, token := w.token(adminclient.ScopeRead)
+	other, b := w.signedIn(token), w.signedIn(bootstrapToken)
+	list, err := w.api.ListConsoleSessions(t.Context(), nil)
+	check(t, err)
+	for _, s := range list.Value.Data {
+		if !strings.HasPrefix(s.Name, "somebody") {
+			continue
+		}
+		path := "/console/access/sessions/" + s.ID + "/end"
+		if answer, page := b.get(path); answer.StatusCode != http.StatusOK {
+			t.Errorf("got %d %s", answer.StatusCode, page)
+		}
+		if answer, page := b.post(path, "step", "do"); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("got %d %s", answer.StatusCode, page)
+		}
+	}
+	if answer, _ := other.get("/console/accounts"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("after its end the session gets %d", answer.StatusCode)
+	}
+	if answer, _ := b.get("/console/accounts"); answer.StatusCode != http.StatusOK {
+		t.Errorf("the own session gets %d", answer.StatusCode)
 	}
 }

@@ -30,9 +30,11 @@ func stateOf(t adminclient.Token, now time.Time) string {
 type accessView struct {
 	Tokens []tokenView
 	Pages  kit.Pages
+	// Sessions are those of people in the console, newest first; nil for those who may not see them.
+	Sessions *adminclient.ConsoleSessionList
 }
 
-// listTokens shows the admin tokens.
+// listTokens shows the admin tokens, and who has signed in to the console.
 func listTokens(r *kit.Request) (*kit.Page, error) {
 	answer, err := r.API.ListTokens(r.Context(), &adminclient.ListTokensParams{Cursor: kit.Cursor(r), Limit: new(kit.PageSize)})
 	if err != nil {
@@ -42,7 +44,15 @@ func listTokens(r *kit.Request) (*kit.Page, error) {
 	for _, t := range answer.Value.Data {
 		data.Tokens = append(data.Tokens, tokenView{t, stateOf(t, time.Now())})
 	}
-	return &kit.Page{Template: "access", Title: "Access", Command: "gwctl tokens list", Data: data}, nil
+	command := "gwctl tokens list"
+	if r.May(kit.Operator) {
+		sessions, err := r.API.ListConsoleSessions(r.Context(), &adminclient.ListConsoleSessionsParams{Limit: new(maxPage)})
+		if err != nil {
+			return nil, err
+		}
+		data.Sessions, command = sessions.Value, command+"\ngwctl console-sessions list"
+	}
+	return &kit.Page{Template: "access", Title: "Access", Command: command, Data: data}, nil
 }
 
 var scopes = []kit.Option{
@@ -139,6 +149,31 @@ func findToken(r *kit.Request, id string) (*adminclient.Token, error) {
 			return nil, kit.NotFound()
 		}
 	}
+}
+
+// endSession is the form that signs somebody out of the console.
+func endSession(r *kit.Request) (*kit.Form, error) {
+	answer, err := r.API.ListConsoleSessions(r.Context(), &adminclient.ListConsoleSessionsParams{Limit: new(maxPage)})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range answer.Value.Data {
+		if s.ID != r.PathValue("id") {
+			continue
+		}
+		return &kit.Form{
+			Title: "End the session of " + s.Name, Crumbs: accessCrumbs, Submit: "End session", Danger: true, Back: "/console/access",
+			Command: "gwctl console-sessions end " + s.ID,
+			Effects: []string{"The next page that it asks for is the one to sign in. Whoever it is may sign in again, unless the token is revoked or the provider refuses."},
+			Do: func(r *kit.Request, _ *kit.Input) (*kit.Page, error) {
+				if _, err := r.API.EndConsoleSession(r.Context(), s.ID); err != nil {
+					return nil, err
+				}
+				return kit.Go("/console/access", kit.Done("The session of "+s.Name+" has ended."))
+			},
+		}, nil
+	}
+	return nil, kit.NotFound()
 }
 
 // maxPage is the largest page of a list of the API.
