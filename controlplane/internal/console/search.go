@@ -39,12 +39,12 @@ func (c *Console) search(r *kit.Request) (*kit.Page, error) {
 	return &kit.Page{Template: "search", Title: "Search", Data: v}, nil
 }
 
-// findPages returns the pages of the navigation whose name or section contains the text.
+// findPages returns the pages of the navigation whose name contains the text.
 func (c *Console) findPages(r *kit.Request, query string) found {
 	f := found{Name: "Pages"}
 	for _, section := range navigation(c.sections, r.Session, "") {
 		for _, item := range section.Items {
-			if strings.Contains(strings.ToLower(item.Text+" "+section.Name), strings.ToLower(query)) {
+			if strings.Contains(strings.ToLower(item.Text), strings.ToLower(query)) {
 				f.Links = append(f.Links, item.Link)
 			}
 		}
