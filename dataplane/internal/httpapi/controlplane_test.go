@@ -38,6 +38,8 @@ type controlPlane struct {
 	onLeaseRequest func()
 	balance        wire.BalanceResponse
 	videos         map[string]event.Video
+	// onVideoGet is called with the account of a lookup, nil for nothing.
+	onVideoGet func(account string)
 	// onVideoCreate is called when a creation has been recorded, nil for nothing; createReplyLost leaves creations
 	// without a reply. refusal refuses them. backups has the backed-up states, backupsDown makes backups fail.
 	onVideoCreate                func()
@@ -204,6 +206,12 @@ func (p *controlPlane) BackUpVideo(_ context.Context, v *event.Video) error {
 
 // GetVideo implements videojob.Store.
 func (p *controlPlane) GetVideo(_ context.Context, q *event.VideoGetRequest) (*event.VideoResponse, error) {
+	p.mu.Lock()
+	wait := p.onVideoGet
+	p.mu.Unlock()
+	if wait != nil {
+		wait(q.AccountID)
+	}
 	return p.video(q.ID, q.AccountID, func(current *event.Video) (event.Video, string) { return *current, event.VideoDone })
 }
 

@@ -113,8 +113,8 @@ type Server struct {
 	models   modellist.Lists
 	balances *balance.Reader
 	tries    failover.Tries
-	// reading counts the large bodies that are being read, downloads those of videos.
-	reading, downloads bytebudget.PerAccount
+	// reading counts the large bodies that are being read, downloads those of videos, lookups those of video jobs.
+	reading, downloads, lookups bytebudget.PerAccount
 	// draining is set by Drain.
 	draining atomic.Bool
 }

@@ -46,12 +46,22 @@ const (
 	contentPath = "/v1/videos/:id/content"
 )
 
+// maxLookups bounds the video jobs that one account reads from the control plane at the same time. There they share a
+// queue with those of other accounts and of the pollers, who wait for at most so many of them.
+const maxLookups = 16
+
+var errLookups = apierr.New(http.StatusServiceUnavailable, apierr.ServiceUnavailable, "This account reads too many video jobs at the same time. Please try again.")
+
 // findVideo returns the job with the id in the path if it belongs to the account of the key.
 func (s *Server) findVideo(x *exchange, c echo.Context) (*event.Video, error) {
 	key, err := s.authenticateReader(x, c.Request())
 	if err != nil {
 		return nil, err
 	}
+	if !s.lookups.Enter(key.AccountID, maxLookups) {
+		return nil, errLookups
+	}
+	defer s.lookups.Leave(key.AccountID)
 	v, err := s.Videos.Find(c.Request().Context(), c.Param("id"), key.AccountID)
 	if errors.Is(err, videojob.ErrNotFound) {
 		return nil, errVideoNotFound

@@ -8,6 +8,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/ident"
 )
 
 const (
@@ -221,6 +223,51 @@ func TestVideoNeedsAvailableUnitsButNoSlotAndNoReservation(t *testing.T) {
 		if n := len(g.sims[0].received()); (n == 1) != (tt.want == 202) || len(g.plane.videos) != n {
 			t.Errorf("%s: %d calls, %d records", tt.name, n, len(g.plane.videos))
 		}
+	}
+}
+
+// Lookups share a queue in the control plane with those of all accounts and of the pollers that bill.
+func TestOneAccountsLookupsOfVideosAreBounded(t *testing.T) {
+	t.Parallel()
+	const most = 16
+	g := newGateway(t)
+	began, answer := make(chan struct{}, most), make(chan struct{})
+	release := sync.OnceFunc(func() { close(answer) })
+	defer release()
+	g.plane.set(func(p *controlPlane) {
+		p.onVideoGet = func(account string) {
+			if account == theAccount {
+				began <- struct{}{}
+				<-answer
+			}
+		}
+	})
+	id := "/v1/videos/" + ident.Video.New()
+	var all sync.WaitGroup
+	for range most {
+		all.Go(func() {
+			if got := g.send(http.MethodGet, id, ""); got.status != http.StatusNotFound {
+				t.Errorf("within the bound: got %d %s", got.status, got.body)
+			}
+		})
+	}
+	for range most {
+		<-began
+	}
+	for _, path := range []string{id, id + "/content"} {
+		if got := g.send(http.MethodGet, path, "").apiError(t); got.Status != 503 || got.RetryAfter != "1" {
+			t.Errorf("%s beyond the bound: got %+v; want 503", path, got)
+		}
+	}
+	g.plane.open("acc_2", 10, 10, 5)
+	other := "Bearer " + g.issue("key_2", "acc_2")
+	if got := g.send(http.MethodGet, id, "", "Authorization", other); got.status != http.StatusNotFound {
+		t.Errorf("another account: got %d %s", got.status, got.body)
+	}
+	release()
+	all.Wait()
+	if got := g.send(http.MethodGet, id, ""); got.status != http.StatusNotFound {
+		t.Errorf("afterwards: got %d %s", got.status, got.body)
 	}
 }
 
