@@ -1,0 +1,248 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+// catalog applies a catalog with a model, a provider and two credentials.
+func (w *world) catalog() {
+	w.t.Helper()
+	_, err := w.api.ApplyCatalog(w.t.Context(), nil, adminclient.CatalogDocument{
+		Currency: "USD",
+		Providers: []adminclient.CatalogProvider{{
+			ID: "acme", BaseURL: "https://api.example.com", Credentials: []adminclient.CatalogCredential{
+				{Name: "main", Secret: new("sk-acme-main")}, {Name: "backup", Secret: new("sk-acme-backup")},
+			},
+		}},
+		Models: []adminclient.CatalogModel{{
+			ID: "example-small", Type: adminclient.CatalogModelTypeText, Price: adminclient.CatalogPrice{Input: new("0.10"), Output: new("0.40")},
+			Params: &adminclient.CatalogParams{"chat": {"seed": {Policy: adminclient.CatalogParamPolicyDrop}}},
+			Routes: []adminclient.CatalogRoute{{ID: new("small-main"), Provider: "acme", UpstreamModel: "small-2026", Formats: []adminclient.CatalogRouteFormats{"chat"}}},
+		}},
+	})
+	check(w.t, err)
+}
+
+func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	for path, want := range map[string]string{
+		"/console/models": "0.40", "/console/models/example-small": "small-main", "/console/providers": "https://api.example.com",
+		"/console/providers/acme": "small-2026", "/console/catalog": "example-small", "/console/catalog/file": "example-small", "/console/maintenance": "Nothing is closed",
+		"/console/models/example-small/edit": "Review", "/console/models/example-small/price": "0.40", "/console/models/example-small/routes/small-main/edit": "small-2026",
+		"/console/providers/acme/edit": "https://api.example.com", "/console/providers/acme/credentials/new": "never shown again",
+		"/console/providers/acme/credentials/main/replace": "New secret", "/console/providers/acme/credentials/main/enable": "Disable main",
+		"/console/maintenance/close?scope=system": "the whole system", "/console/maintenance/close?scope=model&id=example-small": "refused with 503",
+	} {
+		answer, page := b.get(path)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("%s: got %d without %q: %s", path, answer.StatusCode, want, page)
+		}
+		if strings.Contains(page, "sk-acme") {
+			t.Errorf("%s shows a secret", path)
+		}
+	}
+	if answer, _ := b.get("/console/maintenance/close?scope=model&id=unknown"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("the form of an unknown model: got %d", answer.StatusCode)
+	}
+}
+
+func TestCatalogPagesHideControlsFromThoseWhoMayOnlyRead(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	_, token := w.token(adminclient.ScopeObserve)
+	b := w.signedIn(token)
+	for _, path := range []string{"/console/models", "/console/models/example-small", "/console/providers", "/console/providers/acme", "/console/maintenance"} {
+		answer, page := b.get(path)
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("%s: got %d", path, answer.StatusCode)
+		}
+		for _, control := range []string{"data-dialog", "/console/catalog", "scope=system"} {
+			if strings.Contains(page, control) {
+				t.Errorf("%s has %s", path, control)
+			}
+		}
+	}
+	for _, path := range []string{"/console/catalog", "/console/models/example-small/price", "/console/maintenance/close?scope=system"} {
+		if answer, _ := b.post(path); answer.StatusCode != http.StatusForbidden {
+			t.Errorf("POST %s: got %d", path, answer.StatusCode)
+		}
+	}
+}
+
+var hiddenField = regexp.MustCompile(`name="(if_match|idempotency_key)" value="([^"]*)"`)
+
+// hiddenFields returns the hidden fields of the form of a page.
+func hiddenFields(page string) (fields []string) {
+	for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
+		fields = append(fields, m[1], strings.ReplaceAll(m[2], "&#34;", `"`))
+	}
+	return fields
+}
+
+func TestApplyingTheCatalogDoesWhatTheReviewShowed(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	_, document := b.get("/console/catalog/file")
+	edited := strings.Replace(document, "0.10", "0.12", 1)
+	if edited == document {
+		t.Fatalf("the document has no price 0.10: %s", document)
+	}
+	answer, review := b.post("/console/catalog", "document", edited, "step", "review")
+	if answer.StatusCode != http.StatusOK || !strings.Contains(review, "Apply this change") {
+		t.Fatalf("review: got %d %s", answer.StatusCode, review)
+	}
+	price := func() string {
+		m, err := w.api.GetModel(t.Context(), "example-small")
+		check(t, err)
+		return *m.Value.Price.Input
+	}
+	if got := price(); got != "0.1" && got != "0.10" {
+		t.Fatalf("the review changed the price to %s", got)
+	}
+	answer, page := b.post("/console/catalog", append(hiddenFields(review), "document", edited, "step", "do")...)
+	if answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("apply: got %d %s", answer.StatusCode, page)
+	}
+	if got := price(); got != "0.12" {
+		t.Errorf("the price after applying: got %s", got)
+	}
+	if _, page := b.get("/console/catalog"); !strings.Contains(page, "One change was applied.") {
+		t.Errorf("the page does not tell what was applied: %s", page)
+	}
+}
+
+func TestApplyingAnOlderReviewShowsTheNewChangesInstead(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	_, document := b.get("/console/catalog/file")
+	edited := strings.Replace(document, "0.10", "0.12", 1)
+	_, review := b.post("/console/catalog", "document", edited, "step", "review")
+	_, err := w.api.UpdateProvider(t.Context(), "acme", nil, adminclient.CatalogProviderPatch{Name: new("Acme of another tab")})
+	check(t, err)
+	answer, page := b.post("/console/catalog", append(hiddenFields(review), "document", edited, "step", "do")...)
+	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "Acme of another tab") || !strings.Contains(page, "Apply these 2 changes") {
+		t.Fatalf("an older review: got %d %s", answer.StatusCode, page)
+	}
+	if m, err := w.api.GetModel(t.Context(), "example-small"); err != nil || *m.Value.Price.Input == "0.12" {
+		t.Errorf("the older review was applied: %v", err)
+	}
+}
+
+func TestCatalogPageDoesNotEchoSecretsAndShowsProblems(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	for _, document := range []string{
+		"currency: USD\nproviders: [{id: acme, base_url: \"https://api.example.com\", credentials: [{name: main, secret: hush-hush}]}]",
+		`{"currency": "USD", "providers": [{"id": "acme", "credentials": [{"name": "main", "secret": "hush-hush"}]}]}`,
+	} {
+		answer, page := b.post("/console/catalog", "document", document, "step", "review")
+		if answer.StatusCode != http.StatusSeeOther || strings.Contains(page, "hush-hush") {
+			t.Errorf("a document with a secret: got %d %s", answer.StatusCode, page)
+		}
+	}
+	answer, page := b.post("/console/catalog", "document", "currency: USD\nmodels: [{id: x, type: text, price: {input: much}}]", "step", "review")
+	if answer.StatusCode < 400 || answer.StatusCode > 499 || !strings.Contains(page, "input: much") {
+		t.Errorf("an invalid document: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestPriceIsReviewedAndSet(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	const path = "/console/models/example-small/price"
+	from := time.Now().UTC().AddDate(1, 0, 0)
+	_, form := b.get(path)
+	values := append(hiddenFields(form), "price", `{"input": "0.10", "output": "0.55"}`, "effective_from", from.Format("2006-01-02T15:04"))
+	_, page := b.post(path, append(values, "step", "review")...)
+	if !strings.Contains(page, "0.55 per 1M tokens") || !strings.Contains(page, from.Format("2006-01-02 15:04 UTC")) {
+		t.Errorf("the review does not tell the change: %s", page)
+	}
+	if answer, page := b.post(path, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("set: got %d %s", answer.StatusCode, page)
+	}
+	_, page = b.get("/console/models/example-small")
+	if !strings.Contains(page, "scheduled") || !strings.Contains(page, "0.55") {
+		t.Errorf("the model does not show the scheduled price: %s", page)
+	}
+	cancel := regexp.MustCompile(`/console/models/example-small/prices/[^"]+/cancel`).FindString(page)
+	if answer, page := b.post(cancel, "step", "do"); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("cancel %q: got %d %s", cancel, answer.StatusCode, page)
+	}
+	if _, page := b.get("/console/models/example-small"); strings.Contains(page, "0.55") {
+		t.Errorf("the cancelled price is still shown: %s", page)
+	}
+	if answer, page := b.post(path, "price", "{", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "cannot be read") {
+		t.Errorf("an invalid price: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestCredentialsAreAddedReplacedAndDisabledFromThePage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	const at = "/console/providers/acme/credentials/"
+	for _, step := range [][]string{
+		{at + "new", "name", "third", "secret", "hush"}, {at + "main/replace", "secret", "hush"}, {at + "main/enable"}, {at + "third/enable"},
+	} {
+		_, form := b.get(step[0])
+		if answer, page := b.post(step[0], append(append(hiddenFields(form), "step", "do"), step[1:]...)...); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("%v: got %d %s", step, answer.StatusCode, page)
+		}
+	}
+	if answer, page := b.post(at+"new", "step", "do", "name", "third", "secret", "hush"); answer.StatusCode != http.StatusBadRequest || strings.Contains(page, "hush") {
+		t.Errorf("a second credential of the name: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.post(at+"backup/enable", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "last enabled credential") {
+		t.Errorf("the last credential without its name: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	for _, query := range []string{"scope=model&id=example-small", "scope=provider&id=acme", "scope=system"} {
+		form := []string{"step", "do", "message", "back at noon"}
+		if query == "scope=system" {
+			form = append(form, "confirmation", "the whole system")
+		}
+		if answer, page := b.post("/console/maintenance/close?"+query, form...); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("close %s: got %d %s", query, answer.StatusCode, page)
+		}
+	}
+	if _, page := b.get("/console/maintenance"); strings.Count(page, "back at noon") != 4 {
+		t.Errorf("the page does not show three closed objects and the notice of the system: %s", page)
+	}
+	for _, query := range []string{"scope=model&id=example-small", "scope=provider&id=" + url.QueryEscape("acme"), "scope=system"} {
+		if answer, page := b.post("/console/maintenance/open?"+query, "step", "do"); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("open %s: got %d %s", query, answer.StatusCode, page)
+		}
+	}
+	if _, page := b.get("/console/maintenance"); strings.Contains(page, "badge warn") {
+		t.Errorf("something is still closed: %s", page)
+	}
+	if answer, page := b.post("/console/maintenance/close?scope=model&id=example-small", "step", "do", "until", "2001-01-01T00:00"); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("an end in the past: got %d %s", answer.StatusCode, page)
+	}
+}
