@@ -41,6 +41,8 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			http.Redirect(w, r, page.Location, http.StatusSeeOther)
 		case page.Download != nil:
 			send(w, page.Download)
+		case page.Stream != nil:
+			stream(w, page.Stream)
 		default:
 			notice := page.Notice
 			if notice == nil {
@@ -60,6 +62,25 @@ func send(w http.ResponseWriter, file *kit.Download) {
 	w.Header().Set("Content-Disposition", `attachment; filename="`+file.Name+`"`)
 	if err := file.CopyTo(&slowWriter{w, http.NewResponseController(w)}); err != nil {
 		panic(http.ErrAbortHandler)
+	}
+}
+
+// stream writes server-sent events as they come, until either side ends them.
+func stream(w http.ResponseWriter, events *kit.Stream) {
+	defer func() { _ = events.Body.Close() }()
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := &slowWriter{w, http.NewResponseController(w)}
+	part := make([]byte, 32<<10)
+	for {
+		n, err := events.Body.Read(part)
+		if n > 0 {
+			if _, failed := out.Write(part[:n]); failed != nil || out.control.Flush() != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
 	}
 }
 

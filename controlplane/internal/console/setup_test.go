@@ -65,6 +65,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
 )
@@ -81,6 +82,14 @@ func (proxies) Announce(context.Context, wire.KeyChange) (propagation.Confirmati
 // RunningBySession answers as proxies without running requests would.
 func (proxies) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
 	return nil, nil, nil
+}
+
+// Tail has one refused request whenever somebody watches.
+func (proxies) Tail(_ pulse.Tail, handle func(string, *pulse.Lines)) (ask func(pulse.Tail) error, stop func(), err error) {
+	return func(pulse.Tail) error {
+		handle("proxy-1", &pulse.Lines{Lines: []pulse.Line{{RequestID: "req_refused", Status: http.StatusPaymentRequired, Code: "insufficient_quota"}}})
+		return nil
+	}, func() {}, nil
 }
 
 // world is a console in front of the real admin API, with a database of its own.
@@ -143,6 +152,7 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: webhookstore.New(db), Vault: keys}),
 		Traffic:     traffic.NewLive(nil),
+		Tails:       traffic.NewTails(proxies{}, log, nil),
 		Past:        traffic.NewService(trafficstore.New(db), nil),
 		Idempotency: idempotency.New(idempotencystore.New(db), keys),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,

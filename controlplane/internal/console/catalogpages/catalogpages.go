@@ -25,6 +25,7 @@ func Section() kit.Section {
 			[]kit.Route{
 				{Pattern: "GET /console/models", Scope: kit.Read, Handle: listModels},
 				{Pattern: "GET /console/models/{id}", Scope: kit.Read, Handle: showModel},
+				{Pattern: "GET /console/models/{id}/prices", Scope: kit.Read, Handle: goToPrices},
 				{Pattern: "GET /console/providers", Scope: kit.Read, Handle: listProviders},
 				{Pattern: "GET /console/providers/{id}", Scope: kit.Read, Handle: showProvider},
 				{Pattern: "GET /console/catalog", Scope: kit.Operator, Handle: showEditor},

@@ -198,7 +198,9 @@ func cancelPrice(r *kit.Request) (*kit.Form, error) {
 	}
 	at := slices.IndexFunc(answer.Value.Data, func(v adminclient.PriceVersion) bool { return v.ID != nil && *v.ID == price })
 	if at < 0 {
-		return nil, &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{Title: "This price is not scheduled: it is in force, or was cancelled"}}
+		return nil, &adminclient.Error{StatusCode: http.StatusNotFound, Code: "not_found", Problem: adminclient.Problem{
+			Title: "This price is not scheduled: it is in force, or was cancelled",
+		}}
 	}
 	v := answer.Value.Data[at]
 	back := kit.Path("models", id)

@@ -91,7 +91,8 @@ func changeCatalog(r *kit.Request) (*kit.Page, error) {
 	if secrets.MatchString(document) {
 		// The answer would show the document, and with it the secret.
 		return kit.Go("/console/catalog", &kit.Notice{
-			Kind: "bad", Text: "The document has secrets of credentials, so nothing was done. Leave them out: a credential keeps its secret, and the page of its provider sets another.",
+			Kind: "bad", Text: "The document has secrets of credentials, so nothing was done. Leave them out: a credential keeps its secret, " +
+				"and the page of its provider sets another.",
 		})
 	}
 	v := &editorView{Document: document, Match: r.PostFormValue("if_match")}
@@ -177,7 +178,7 @@ func uploaded(r *kit.Request) (string, error) {
 	defer func() { _ = r.MultipartForm.RemoveAll() }()
 	file, head, err := r.FormFile("file")
 	if err != nil || head.Size == 0 {
-		return r.PostFormValue("document"), nil //nolint:nilerr // no file was chosen
+		return r.PostFormValue("document"), nil // no file was chosen
 	}
 	defer func() { _ = file.Close() }()
 	var text bytes.Buffer

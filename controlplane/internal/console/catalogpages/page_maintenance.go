@@ -83,7 +83,10 @@ func closeScope(r *kit.Request) (*kit.Form, error) {
 		Title: "Close " + t.name, Crumbs: maintenanceCrumbs, Submit: "Close " + cmp.Or(t.id, "the system"), Danger: true, Back: t.back, Command: t.command("maintain"),
 		Fields: []kit.Field{
 			{Name: "message", Label: "Message to refused clients", Hint: "Empty means that the service is under maintenance."},
-			{Name: "until", Label: "Until (UTC)", Kind: "datetime-local", Hint: "It opens by itself then, and clients are told when to retry. Empty means that it lasts until it is ended."},
+			{
+				Name: "until", Label: "Until (UTC)", Kind: "datetime-local",
+				Hint: "It opens by itself then, and clients are told when to retry. Empty means that it lasts until it is ended.",
+			},
 		},
 		Effects: []string{t.effect()},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {

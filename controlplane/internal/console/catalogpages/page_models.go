@@ -162,6 +162,11 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 	}, nil
 }
 
+// goToPrices leads to the prices of a model, to which receipts link.
+func goToPrices(r *kit.Request) (*kit.Page, error) {
+	return kit.Go(kit.Path("models", r.PathValue("id"))+"#prices", nil)
+}
+
 var modelCrumbs = []kit.Link{{Text: "Models", URL: "/console/models"}}
 
 func name(id *string) string {

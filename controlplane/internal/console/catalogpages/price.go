@@ -29,9 +29,19 @@ func (p *tokenPrices) lines(suffix string) []priceLine {
 		name   string
 		amount *adminclient.Money
 	}{
-		{"input", p.Input}, {"cached input", p.CachedInput}, {"cache write, 5 min", p.CacheWrite5M}, {"cache write, 30 min", p.CacheWrite30M},
-		{"cache write, 1 h", p.CacheWrite1H}, {"cache write, 12 h", p.CacheWrite12H}, {"cache write, other", p.CacheWriteOther},
-		{"output", p.Output}, {"reasoning", p.Reasoning}, {"audio in", p.AudioIn}, {"audio out", p.AudioOut}, {"image in", p.ImageIn}, {"image out", p.ImageOut},
+		{"input", p.Input},
+		{"cached input", p.CachedInput},
+		{"cache write, 5 min", p.CacheWrite5M},
+		{"cache write, 30 min", p.CacheWrite30M},
+		{"cache write, 1 h", p.CacheWrite1H},
+		{"cache write, 12 h", p.CacheWrite12H},
+		{"cache write, other", p.CacheWriteOther},
+		{"output", p.Output},
+		{"reasoning", p.Reasoning},
+		{"audio in", p.AudioIn},
+		{"audio out", p.AudioOut},
+		{"image in", p.ImageIn},
+		{"image out", p.ImageOut},
 	} {
 		if line.amount != nil {
 			all = append(all, priceLine{line.name + suffix, perTokens, *line.amount})
@@ -77,13 +87,13 @@ func priceLines(p *adminclient.CatalogPrice) []priceLine {
 func unitLines(name, per string, units []adminclient.CatalogUnitPrice) []priceLine {
 	var all []priceLine
 	for _, u := range units {
-		text := name
+		parts := []string{name}
 		for _, part := range []*string{u.Size, u.Quality} {
 			if part != nil && *part != "" {
-				text += ", " + *part
+				parts = append(parts, *part)
 			}
 		}
-		all = append(all, priceLine{text, per, u.Price})
+		all = append(all, priceLine{strings.Join(parts, ", "), per, u.Price})
 	}
 	return all
 }

@@ -110,7 +110,11 @@ type Page struct {
 	Notice   *Notice
 
 	Download *Download
+	Stream   *Stream
 }
+
+// Stream is a response that goes on: server-sent events for a live view.
+type Stream struct{ Body io.ReadCloser }
 
 // Download is a file that the browser stores.
 type Download struct {

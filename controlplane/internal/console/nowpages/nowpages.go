@@ -3,6 +3,7 @@ package nowpages
 
 import (
 	"embed"
+	"slices"
 
 	"modelgateway/controlplane/internal/console/kit"
 )
@@ -16,15 +17,20 @@ func Section() kit.Section {
 		Name: "Now", Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Overview", URL: "/console/"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Live", URL: "/console/live"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Requests", URL: "/console/requests"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Refusals", URL: "/console/refusals"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Routes", URL: "/console/routes"}, Scope: kit.Observe},
 		},
-		Routes: []kit.Route{
+		Routes: slices.Concat([]kit.Route{
 			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: overview},
 			{Pattern: "GET /console/requests", Scope: kit.Read, Handle: listRequests},
 			{Pattern: "GET /console/refusals", Scope: kit.Read, Handle: listRefusals},
 			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},
 			{Pattern: "GET /console/requests/{id}", Scope: kit.Read, Handle: showRequest},
-		},
+			{Pattern: "GET /console/live", Scope: kit.Observe, Handle: showLive},
+			{Pattern: "GET /console/live/stream", Scope: kit.Observe, Handle: streamLive},
+			{Pattern: "GET /console/routes", Scope: kit.Observe, Handle: showRoutes},
+		}, kit.FormRoutes("/console/routes/{id}/reset", kit.Operator, resetRoute)),
 	}
 }

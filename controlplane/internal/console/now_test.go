@@ -1,0 +1,63 @@
+package console_test
+
+import (
+	"bufio"
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+func TestLiveViewStreamsRequestsAsTheyEnd(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, token := w.token(adminclient.ScopeObserve)
+	b := w.signedIn(token)
+	if answer, page := b.get("/console/live?model=a%26b"); answer.StatusCode != http.StatusOK || !strings.Contains(page, `data-stream="/console/live/stream?model=a%26b"`) {
+		t.Errorf("the page: got %d %s", answer.StatusCode, page)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/console/live/stream", nil)
+	check(t, err)
+	answer, err := b.client.Do(r)
+	check(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	if got := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || got != "text/event-stream" {
+		t.Fatalf("the stream: got %d %s", answer.StatusCode, got)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "req_refused") {
+			return
+		}
+	}
+	t.Errorf("the stream ended without the request: %v", lines.Err())
+}
+
+func TestLiveViewRefusesAFilterThatIsNoStatus(t *testing.T) {
+	t.Parallel()
+	b := setup(t).signedIn(bootstrapToken)
+	for _, class := range []string{"x", "9"} {
+		if answer, page := b.get("/console/live/stream?status_class=" + class); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("status class %s: got %d %s", class, answer.StatusCode, page)
+		}
+	}
+}
+
+func TestRoutesAreNotShownAsHealthyWhileNoProxyIsHeard(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	answer, page := b.get("/console/routes")
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "small-main") || !strings.Contains(page, "0 of 0 proxies are heard") || !strings.Contains(page, "not known") {
+		t.Errorf("got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.get("/console/routes/small-main/reset"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "Reset the route") {
+		t.Errorf("the form: got %d %s", answer.StatusCode, page)
+	}
+	_, token := w.token(adminclient.ScopeRead)
+	if answer, _ := w.signedIn(token).get("/console/routes"); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("without the scope observe: got %d", answer.StatusCode)
+	}
+}
