@@ -354,6 +354,8 @@ create table usage_records (
     -- the ledger transaction; null if the request costs nothing
     transaction_id uuid,
     settled_at timestamptz not null default clock_timestamp(),
+    -- the routes that were tried or skipped; null if the first one served the request
+    attempts jsonb,
     primary key (request_id)
 ) partition by range (request_id);
 -- Most of the cost of settling a record is the cost of its indexes. There is no index by account: the records of an account

@@ -289,6 +289,13 @@ const (
 	RotationStateRunning RotationState = "running"
 )
 
+// Defines values for RouteAttemptResult.
+const (
+	RouteAttemptResultFailed  RouteAttemptResult = "failed"
+	RouteAttemptResultServed  RouteAttemptResult = "served"
+	RouteAttemptResultSkipped RouteAttemptResult = "skipped"
+)
+
 // Defines values for Scope.
 const (
 	ScopeCabinet    Scope = "cabinet"
@@ -2342,6 +2349,29 @@ type Rotation struct {
 // RotationState defines model for Rotation.State.
 type RotationState string
 
+// RouteAttempt defines model for RouteAttempt.
+type RouteAttempt struct {
+	// Class The error class of a failure, such as timeout or rate_limit.
+	Class *string `json:"class,omitempty"`
+
+	// Credential The name of the credential, unless it was deleted.
+	Credential   *string `json:"credential,omitempty"`
+	CredentialID *string `json:"credential_id,omitempty"`
+
+	// MS Milliseconds until the provider answered; of the last attempt since the begin of the request.
+	MS *int64 `json:"ms,omitempty"`
+
+	// Result A stream that broke off after its beginning counts as served; the status of the request says how it ended.
+	Result RouteAttemptResult `json:"result"`
+	Route  string             `json:"route"`
+
+	// Skipped Why the route was not called: `maintenance`, `breaker_open`, `cooldown`, `no_credential`, or `rate_limit` while other accounts have their turn.
+	Skipped *string `json:"skipped,omitempty"`
+}
+
+// RouteAttemptResult A stream that broke off after its beginning counts as served; the status of the request says how it ended.
+type RouteAttemptResult string
+
 // RouteCalls Calls since `counted_since`; absent if no proxy is heard.
 type RouteCalls struct {
 	Last5Minutes Calls `json:"last_5_minutes"`
@@ -2712,6 +2742,9 @@ type TransactionList struct {
 // UsageDetail defines model for UsageDetail.
 type UsageDetail struct {
 	AccountID string `json:"account_id"`
+
+	// Attempts The routes that were skipped, tried and used, in this order; empty if the first one served the request, and for videos.
+	Attempts []RouteAttempt `json:"attempts"`
 
 	// Corrections Corrections of the request, oldest first.
 	Corrections []Transaction `json:"corrections"`

@@ -34,6 +34,10 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 	b = jsonappend.NonZero(b, "max_input", u.MaxInput)
 	b = jsonappend.NonZero(b, "max_output", u.MaxOutput)
 	b = jsonappend.NonZero(b, "max_seconds", u.MaxSeconds)
+	if len(u.Attempts) > 0 {
+		b = append(b, `,"attempts":`...)
+		b = u.AppendAttempts(b)
+	}
 	b = jsonappend.NonEmpty(b, "trace", u.Trace)
 	return append(b, '}')
 }
@@ -41,6 +45,25 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 // AppendCounts appends u.Usage as encoding/json encodes it.
 func (u *Usage) AppendCounts(b []byte) []byte {
 	return append(u.Usage.AppendMembers(append(b, '{')), '}')
+}
+
+// AppendAttempts appends u.Attempts as encoding/json encodes it.
+func (u *Usage) AppendAttempts(b []byte) []byte {
+	b = append(b, '[')
+	for i := range u.Attempts {
+		a := &u.Attempts[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '{')
+		b = jsonappend.String(b, "route", a.Route)
+		b = jsonappend.NonEmpty(b, "credential", a.Credential)
+		b = jsonappend.NonEmpty(b, "class", a.Class)
+		b = jsonappend.NonEmpty(b, "skipped", a.Skipped)
+		b = jsonappend.NonZero(b, "ms", a.MS)
+		b = append(b, '}')
+	}
+	return append(b, ']')
 }
 
 // AppendJSON appends the batch as encoding/json encodes it. Each event must be

@@ -109,10 +109,42 @@ type Usage struct {
 	MaxInput   int64 `json:"max_input,omitempty"`
 	MaxOutput  int64 `json:"max_output,omitempty"`
 	MaxSeconds int64 `json:"max_seconds,omitempty"`
+	// Attempts are the routes that were tried or skipped, in their order; empty if the first one served the request.
+	Attempts []Attempt `json:"attempts,omitempty"`
 	// Trace is the context of the request's span (W3C traceparent), for that of the settlement; empty if it is not traced. It does
 	// not belong to the Fingerprint.
 	Trace string `json:"trace,omitempty"`
 }
+
+// Attempt is a route that was tried or skipped for a request.
+type Attempt struct {
+	Route string `json:"route"`
+	// Credential is the id of the credential that was used; empty if the route was skipped.
+	Credential string `json:"credential,omitempty"`
+	// Class is the error class of the provider's failure; empty if the route served the request or was skipped.
+	Class string `json:"class,omitempty"`
+	// Skipped is why the route was not called: one of the constants; empty if it was.
+	Skipped string `json:"skipped,omitempty"`
+	// MS is how long the provider took to answer, in milliseconds.
+	MS int64 `json:"ms,omitempty"`
+}
+
+// The reasons for which a route is skipped.
+const (
+	// SkippedMaintenance: its provider is closed.
+	SkippedMaintenance = "maintenance"
+	// SkippedBreaker: its circuit breaker is open, or another request probes it.
+	SkippedBreaker = "breaker_open"
+	// SkippedCooldown: the route, or each credential of its provider, has failed lately.
+	SkippedCooldown = "cooldown"
+	// SkippedNoCredential: its provider has no credential.
+	SkippedNoCredential = "no_credential" //nolint:gosec // G101: a reason, not a secret
+	// SkippedTurn: its provider limits the rate of calls, and other accounts have their turn.
+	SkippedTurn = "rate_limit"
+)
+
+// MaxAttempts bounds Attempts.
+const MaxAttempts = 10
 
 // Fingerprint returns a hash over the members that determine the charge. Two
 // events of one request with different fingerprints contradict each other. The

@@ -22,7 +22,7 @@ type field struct {
 	quoted    string
 	kind      reflect.Kind
 	omitEmpty bool
-	// within holds the members if the field is a struct.
+	// within holds the members if the field is a struct or a slice of structs.
 	within *fields
 }
 
@@ -41,6 +41,8 @@ func fieldsOf(t reflect.Type) *fields {
 			f.kind = reflect.Invalid // only its UnmarshalJSON can decode it
 		case f.kind == reflect.Struct:
 			f.within = fieldsOf(member.Type)
+		case f.kind == reflect.Slice && member.Type.Elem().Kind() == reflect.Struct:
+			f.within = fieldsOf(member.Type.Elem())
 		}
 		all.byName[name] = len(all.list)
 		all.list = append(all.list, f)
@@ -108,7 +110,29 @@ func (s *scanner) value(f *field, into reflect.Value) bool {
 		return ok
 	case reflect.Struct:
 		return s.object(f.within, into)
+	case reflect.Slice:
+		return f.within != nil && s.objects(f.within, into)
 	default:
 		return false
+	}
+}
+
+// objects decodes an array that is not empty into an empty slice of structs with these fields.
+func (s *scanner) objects(all *fields, into reflect.Value) bool {
+	if into.Len() > 0 || !s.skip("[") {
+		return false
+	}
+	for {
+		into.Grow(1)
+		into.SetLen(into.Len() + 1)
+		if !s.object(all, into.Index(into.Len()-1)) {
+			return false
+		}
+		if s.skip("]") {
+			return true
+		}
+		if !s.skip(",") {
+			return false
+		}
 	}
 }

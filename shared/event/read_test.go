@@ -23,6 +23,10 @@ func filled(t testing.TB, into reflect.Value, n int64) {
 			f.SetBool(true)
 		case reflect.Struct:
 			filled(t, f, n*100)
+		case reflect.Slice:
+			f.Set(reflect.MakeSlice(f.Type(), 2, 2))
+			filled(t, f.Index(0), n*100)
+			filled(t, f.Index(1), n*200)
 		default:
 			t.Fatalf("a member of kind %s: scanner and AppendCounts do not know it", f.Kind())
 		}
@@ -63,7 +67,7 @@ func TestScannerDecodesEverythingThatProxiesWrite(t *testing.T) {
 	if !reflect.DeepEqual(got, want) || session != 7 {
 		t.Errorf("session %d, events\n%+v; want\n%+v", session, got, want)
 	}
-	if got[0].Usage != full {
+	if !reflect.DeepEqual(got[0].Usage, full) {
 		t.Errorf("got\n%+v; want\n%+v", got[0].Usage, full)
 	}
 }

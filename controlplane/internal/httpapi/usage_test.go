@@ -37,7 +37,7 @@ func (b *bundle) proxy(name string) *proxy {
 }
 
 // report settles one finished request of a key and returns its id.
-func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet, u price.Usage) string {
+func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet, u price.Usage, attempts ...event.Attempt) string {
 	p.b.t.Helper()
 	cost, err := price.Cost(&u, &sheet)
 	check(p.b.t, err)
@@ -47,6 +47,7 @@ func (p *proxy) report(k *adminclient.IssuedKey, at time.Time, sheet price.Sheet
 		AccountID: k.AccountID, KeyID: k.ID, Model: "demo-chat", Format: "chat", Provider: "sim", Status: event.Completed, HTTPStatus: 200,
 		StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 1500, Usage: u, Rule: event.RuleReported,
 		PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit,
+		Attempts: attempts,
 	}
 	raw, err := json.Marshal(e)
 	check(p.b.t, err)
@@ -124,6 +125,37 @@ func TestUsageAndReceipt(t *testing.T) {
 	check(t, err)
 	if got := receipts.Value; got == nil || !got.OK || got.Compared != 1 {
 		t.Errorf("check of receipts: %s", receipts.Body)
+	}
+}
+
+func TestUsageShowsTheAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	k, p := b.key(b.account(1).ID, ""), b.proxy("p1")
+	var credential string
+	check(t, b.db.Pool().QueryRow(t.Context(), "select id from provider_credentials limit 1").Scan(&credential))
+	id := p.report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1},
+		event.Attempt{Route: "r1", Skipped: event.SkippedMaintenance}, event.Attempt{Route: "r2", Credential: credential, Class: "timeout", MS: 84},
+		event.Attempt{Route: "r3", Credential: "crd_gone", MS: 310})
+	r, err := answered(b.api.GetUsage(t.Context(), id))
+	check(t, err)
+	got := r.Value.Attempts
+	if len(got) != 3 || got[1].Credential == nil || *got[1].Credential == "" {
+		t.Fatalf("attempts: %s", r.Body)
+	}
+	want := []adminclient.RouteAttempt{
+		{Route: "r1", Result: adminclient.RouteAttemptResultSkipped, Skipped: new("maintenance")},
+		{Route: "r2", Result: adminclient.RouteAttemptResultFailed, CredentialID: &credential, Credential: got[1].Credential, Class: new("timeout"), MS: new(int64(84))},
+		{Route: "r3", Result: adminclient.RouteAttemptResultServed, CredentialID: new("crd_gone"), MS: new(int64(310))},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+	plain, err := answered(b.api.GetUsage(t.Context(), p.report(k, time.Now(), b.sheet("demo-chat"), price.Usage{Input: 1})))
+	check(t, err)
+	if len(plain.Value.Attempts) != 0 {
+		t.Errorf("a request that the first route served: %s", plain.Body)
 	}
 }
 

@@ -31,6 +31,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full.Usage = price.Usage{Input: 1, CacheWrite1h: 2, Images: 3, Size: "1x1", Quality: "hd"}
 	full.Rule, full.Estimated, full.PriceVersion, full.PriceMultiplier = event.RuleEstimated, true, 9, 1_250_000
 	full.Reservation, full.VideoJob = 11, "video_1"
+	full.Attempts = []event.Attempt{{Route: "rte_0", Credential: "crd_\"1", Class: "timeout", MS: 84}, {Route: "rte_2", Skipped: event.SkippedBreaker}}
 	free := c.event(s, 2, 0)
 	free.RequestID = ident.Request.Format(ident.NewAt(month))
 	if got := w.settle(db, full, free); got.Settled != 2 {
@@ -49,12 +50,17 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 		e := tt.event
 		counts, _ := json.Marshal(e.Usage)
 		fingerprint := e.Fingerprint()
+		var attempts any
+		if len(e.Attempts) > 0 {
+			text, _ := json.Marshal(e.Attempts)
+			_ = json.Unmarshal(text, &attempts)
+		}
 		want := map[string]any{
 			"table": "usage_records_" + tt.partition, "session_id": float64(e.Session), "model": e.Model, "format": e.Format, "provider": e.Provider,
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
-			"price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
+			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,
 		}
 		var got map[string]any

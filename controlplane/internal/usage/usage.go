@@ -70,6 +70,15 @@ type Record struct {
 	PriceMultiplier price.Multiplier
 	VideoJob        string
 	SettledAt       time.Time
+	// Attempts are the routes that were tried or skipped; empty if the first one served the request.
+	Attempts []Attempt
+}
+
+// Attempt is a route that was tried or skipped.
+type Attempt struct {
+	event.Attempt
+	// CredentialName is the name of the credential; empty in lists, or if it was deleted.
+	CredentialName string
 }
 
 // Receipt explains a charge: the sum of the lines at list prices, times the multiplier, is Cost.

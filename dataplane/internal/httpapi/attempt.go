@@ -44,11 +44,21 @@ func (g *generationRequest) Ready() error {
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
 	before := g.x.upstream
 	g.x.attempts++
+	g.x.calling = choice.Credential.ID
 	span := g.x.trace.Attempt(g.dialect.Format(), choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	err := g.call(choice, attempt)
 	span.End(failover.ReasonOf(err), g.x.usage)
 	g.server.Metrics.RecordUpstream(choice.Provider.ID, g.x.upstream-before)
+	g.x.calling = ""
+	if failure := failover.FailureOf(err); failure != nil {
+		g.x.noteAttempt(event.Attempt{Route: choice.ID, Credential: choice.Credential.ID, Class: failure.Class, MS: (g.x.upstream - before).Milliseconds()})
+	}
 	return err
+}
+
+// Skipped implements failover.Caller.
+func (g *generationRequest) Skipped(choice route.Choice, reason string) {
+	g.x.noteAttempt(event.Attempt{Route: choice.ID, Skipped: reason})
 }
 
 // call calls one provider and relays its answer to the client.

@@ -45,6 +45,10 @@ type exchange struct {
 	provider, route string
 	// attempts counts the calls of providers.
 	attempts int
+	// noted are the routes that were skipped or that failed; nil in nearly all requests. calling is the id of the
+	// credential of the call that is running.
+	noted   []event.Attempt
+	calling string
 	// usage is the usage event, nil until the outcome is recorded.
 	usage     *event.Usage
 	trace     *tracing.Request // nil if the request is not traced
@@ -71,6 +75,21 @@ func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 }
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
+
+// noteAttempt notes a route that was skipped or that failed, for the usage event.
+func (x *exchange) noteAttempt(a event.Attempt) {
+	if len(x.noted) < event.MaxAttempts-1 {
+		x.noted = append(x.noted, a)
+	}
+}
+
+// attemptsNoted returns the attempts of the usage event: nil if the first route serves the request.
+func (x *exchange) attemptsNoted() []event.Attempt {
+	if x.noted == nil || x.calling == "" {
+		return x.noted
+	}
+	return append(x.noted, event.Attempt{Route: x.route, Credential: x.calling, MS: x.firstByte.Milliseconds()})
+}
 
 // Unwrap lets http.ResponseController reach the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }

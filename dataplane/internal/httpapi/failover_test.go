@@ -323,6 +323,42 @@ func TestRejectedCredentialGetsACooldownAndAnotherIsUsed(t *testing.T) {
 	}
 }
 
+// The usage event says which routes were tried, and why the others were skipped. It says nothing if the first one serves.
+func TestUsageEventHasTheAttempts(t *testing.T) {
+	t.Parallel()
+	g := newGatewayWith(t, options{provider: func(i int, p *catalogkv.Provider) {
+		if i == 2 {
+			p.Maintenance = &catalogkv.Maintenance{}
+		}
+	}}, jsonAnswer(500, `{}`), jsonAnswer(200, chatJSON), jsonAnswer(200, chatJSON))
+	g.post("/v1/chat/completions", chatBody)
+	got := g.spool.next(t).Attempts
+	for i := range got {
+		got[i].MS = 0
+	}
+	want := []event.Attempt{
+		{Route: "rte_2_text", Skipped: event.SkippedMaintenance},
+		{Route: "rte_0_text", Credential: "crd_0", Class: "unavailable"},
+		{Route: "rte_1_text", Credential: "crd_1"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+
+	broken := newGateway(t, jsonAnswer(500, `{}`))
+	broken.post("/v1/chat/completions", chatBody)
+	if got := broken.spool.next(t).Attempts; len(got) != 1 || got[0].Class == "" || got[0].Skipped != "" {
+		t.Errorf("a request that no route serves has the attempts %+v", got)
+	}
+	whole := newGateway(t, jsonAnswer(200, chatJSON), jsonAnswer(200, chatJSON))
+	for _, body := range []string{chatBody, chatStreamBody} {
+		whole.post("/v1/chat/completions", body)
+		if got := whole.spool.next(t).Attempts; got != nil {
+			t.Errorf("a request that the first route serves has the attempts %+v", got)
+		}
+	}
+}
+
 func TestAtMostThreeRoutesAreTried(t *testing.T) {
 	t.Parallel()
 	broken := jsonAnswer(500, `{}`)

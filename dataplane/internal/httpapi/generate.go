@@ -104,6 +104,7 @@ func (g *generationRequest) finish(o outcome) {
 		if e.HTTPStatus = g.x.status; e.HTTPStatus == 0 {
 			e.HTTPStatus = o.answered
 		}
+		e.Attempts = g.x.attemptsNoted()
 		e.FinishedMS = time.Now().UnixMilli()
 		e.FirstByteMS = g.x.firstByte.Milliseconds()
 		if o.rule != event.RuleNone {

@@ -166,6 +166,9 @@ func (v *videoCreation) Call(choice route.Choice, _ *route.Attempt) error {
 	return nil
 }
 
+// Skipped implements failover.Caller. The event that charges a video is made when the video is ready, by any proxy, and has no attempts.
+func (v *videoCreation) Skipped(route.Choice, string) {}
+
 // isLost reports whether the answer of a provider was lost, so that it may have accepted the job, and notes it: no later
 // failure means that the provider does not have the job.
 func (v *videoCreation) isLost(err error) bool {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/catalog"
+	"modelgateway/shared/event"
 	"modelgateway/shared/wire"
 )
 
@@ -215,6 +216,28 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		})
 	}
 	return choices
+}
+
+// Skipped returns the routes that Order has left out of its choices, with the reasons.
+func (p *Picker) Skipped(routes []*catalog.Route, choices []Choice) []event.Attempt {
+	var skipped []event.Attempt
+	now := p.now()
+	for _, r := range routes {
+		if len(skipped) == event.MaxAttempts || slices.ContainsFunc(choices, func(c Choice) bool { return c.ID == r.ID }) {
+			continue
+		}
+		reason := event.SkippedCooldown
+		switch {
+		case r.Provider.Maintenance.Active(now):
+			reason = event.SkippedMaintenance
+		case !p.breakerAllows(r.ID, now):
+			reason = event.SkippedBreaker
+		case len(r.Provider.Credentials) == 0:
+			reason = event.SkippedNoCredential
+		}
+		skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: reason})
+	}
+	return skipped
 }
 
 // credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have

@@ -91,7 +91,8 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 	if err != nil {
 		return nil, err
 	}
-	return gen.GetUsage200JSONResponse{UsageRecord: view, Corrections: convert.All(corrections, transactionView), Receipt: gen.Receipt{
+	attempts := convert.All(record.Attempts, attemptView)
+	return gen.GetUsage200JSONResponse{UsageRecord: view, Attempts: attempts, Corrections: convert.All(corrections, transactionView), Receipt: gen.Receipt{
 		PriceVersion: receipt.PriceVersion, Currency: currency, ListCost: receipt.ListCost.String(),
 		PriceMultiplier: receipt.PriceMultiplier.String(), Cost: receipt.Cost.String(), Reservation: receipt.Reservation.String(),
 		Rule: receipt.Rule,
@@ -101,6 +102,23 @@ func (h *Handlers) GetUsage(ctx context.Context, _ *gen.Call, r gen.GetUsageRequ
 			}
 		}),
 	}}, nil
+}
+
+func attemptView(a *usage.Attempt) gen.RouteAttempt {
+	view := gen.RouteAttempt{
+		Route: a.Route, CredentialID: convert.Optional(a.Credential), Credential: convert.Optional(a.CredentialName),
+		Class: convert.Optional(a.Class), Skipped: convert.Optional(a.Skipped), Result: gen.RouteAttemptResultServed,
+	}
+	switch {
+	case a.Skipped != "":
+		view.Result = gen.RouteAttemptResultSkipped
+	case a.Class != "":
+		view.Result = gen.RouteAttemptResultFailed
+	}
+	if a.Skipped == "" {
+		view.MS = &a.MS
+	}
+	return view
 }
 
 func usageView(r *usage.Record) (gen.UsageRecord, error) {

@@ -20,4 +20,6 @@ type UsageWithReceipt struct {
 	UsageRecord
 	Receipt     Receipt       `json:"receipt"`
 	Corrections []Transaction `json:"corrections"`
+	// Attempts are the routes that were tried or skipped.
+	Attempts []RouteAttempt `json:"attempts"`
 }

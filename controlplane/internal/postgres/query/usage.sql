@@ -123,3 +123,6 @@ where key_id = @key_id and (sqlc.narg('account_id')::uuid is null or account_id 
     and request_id > @after and request_id < @ceiling and (@model::text = '' or model = @model)
 order by request_id
 limit @row_limit;
+
+-- name: CredentialNames :many
+select id, name from provider_credentials where id = any(@ids::text[]);

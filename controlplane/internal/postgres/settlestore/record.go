@@ -15,10 +15,10 @@ import (
 // recordCopy.append.
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job, fingerprint,
-	price_multiplier, transaction_id, settled_at) from stdin (format binary)`
+	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 27
+const recordFields = 28
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -78,7 +78,10 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	} else {
 		b = b.null() // records without a cost have no ledger transaction
 	}
-	return b.micros(microsOf(c.settledAt))
+	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
+		return b.null()
+	}
+	return b.jsonb(e.AppendAttempts)
 }
 
 // row is binary COPY data: each field is a length and bytes.

@@ -497,6 +497,7 @@ type UsageRecord struct {
 	Fingerprint       []byte
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
+	Attempts          []byte
 }
 
 type UsageWeekly struct {

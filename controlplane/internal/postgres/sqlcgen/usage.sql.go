@@ -67,8 +67,37 @@ func (q *Queries) CountKeys(ctx context.Context, accountID ident.UUID) (int64, e
 	return count, err
 }
 
+const credentialNames = `-- name: CredentialNames :many
+select id, name from provider_credentials where id = any($1::text[])
+`
+
+type CredentialNamesRow struct {
+	ID   string
+	Name string
+}
+
+func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]CredentialNamesRow, error) {
+	rows, err := q.db.Query(ctx, credentialNames, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CredentialNamesRow
+	for rows.Next() {
+		var i CredentialNamesRow
+		if err := rows.Scan(&i.ID, &i.Name); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -136,6 +165,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -148,7 +178,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id
@@ -208,6 +238,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -220,7 +251,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -275,6 +306,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -288,7 +320,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -338,6 +370,7 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -362,7 +395,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -398,12 +431,13 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Fingerprint,
 		&i.TransactionID,
 		&i.SettledAt,
+		&i.Attempts,
 	)
 	return i, err
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -499,6 +533,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -511,7 +546,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -566,6 +601,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}
@@ -578,7 +614,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
@@ -666,6 +702,7 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
+			&i.Attempts,
 		); err != nil {
 			return nil, err
 		}

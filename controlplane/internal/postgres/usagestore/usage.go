@@ -35,7 +35,28 @@ func (s *Store) Get(ctx context.Context, id usage.RequestID) (usage.Record, erro
 	if err != nil {
 		return usage.Record{}, postgres.NotFoundAs("get usage", err, usage.ErrNotFound)
 	}
-	return toUsage(&row)
+	record, err := toUsage(&row)
+	if err != nil || len(record.Attempts) == 0 {
+		return record, err
+	}
+	return record, s.nameCredentials(ctx, record.Attempts)
+}
+
+// nameCredentials sets the names of the credentials of attempts.
+func (s *Store) nameCredentials(ctx context.Context, attempts []usage.Attempt) error {
+	ids := make([]string, len(attempts))
+	for i := range attempts {
+		ids[i] = attempts[i].Credential
+	}
+	rows, err := s.db.Queries().CredentialNames(ctx, ids)
+	for _, r := range rows {
+		for i := range attempts {
+			if attempts[i].Credential == r.ID {
+				attempts[i].CredentialName = r.Name
+			}
+		}
+	}
+	return postgres.Translate("read the names of credentials", err)
 }
 
 // Count implements usage.Store.
@@ -85,6 +106,11 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 	}
 	if err := json.Unmarshal(row.Usage, &r.Usage); err != nil {
 		return usage.Record{}, fmt.Errorf("postgres: read usage of %s: %w", r.RequestID, err)
+	}
+	if row.Attempts != nil {
+		if err := json.Unmarshal(row.Attempts, &r.Attempts); err != nil {
+			return usage.Record{}, fmt.Errorf("postgres: read attempts of %s: %w", r.RequestID, err)
+		}
 	}
 	return r, nil
 }

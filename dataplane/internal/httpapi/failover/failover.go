@@ -12,6 +12,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/event"
 )
 
 // maxAttempts is the greatest number of routes that are attempted for one request.
@@ -26,6 +27,8 @@ type Caller interface {
 	// Call makes one attempt. A *provider.Failure says whether another route may serve the request; any other error
 	// ends the request.
 	Call(choice route.Choice, attempt *route.Attempt) error
+	// Skipped records that a route is not called. The reason is one of package event.
+	Skipped(choice route.Choice, reason string)
 }
 
 // Request is a request whose routes are tried.
@@ -66,11 +69,14 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		if !ok {
 			last = provider.NoTurnFailure(t.Picker.Cooldown(choice.ID))
 			rateLimited = last
+			caller.Skipped(choice, event.SkippedTurn)
 			continue
 		}
 		attempt, ok := t.Picker.Begin(choice.ID)
 		if !ok {
-			continue // the circuit breaker has opened since the routes were ordered, or another request is its probe
+			// The circuit breaker has opened since the routes were ordered, or another request is its probe.
+			caller.Skipped(choice, event.SkippedBreaker)
+			continue
 		}
 		if failed != "" {
 			t.Metrics.RecordFailover(failed, class)
