@@ -220,6 +220,7 @@ create table proxy_sessions (
     last_heartbeat_at timestamptz not null default clock_timestamp(),
     -- the proxy's report in its last heartbeat; refused credentials are objects with `credential` and `reason`
     applied_revision bigint not null,
+    heartbeat_number bigint not null default 0,
     catalog_revision bigint not null default 0,
     spool_capacity bigint not null default 0,
     spool_used bigint not null default 0,

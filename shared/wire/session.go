@@ -56,6 +56,11 @@ type HeartbeatRequest struct {
 	Started   int64 `json:"started,omitempty"`
 	SpoolUsed int64 `json:"spool_used"`
 	Draining  bool  `json:"draining,omitempty"`
+	// Number counts the heartbeats of the session: a late one with a smaller number fences nothing.
+	Number int64 `json:"number"`
+	// Expired means that the deadline of the session had passed when the heartbeat was sent: the proxy admits nothing, and
+	// ignores late responses to earlier heartbeats.
+	Expired bool `json:"expired,omitempty"`
 	// Refused lists every credential that its provider rejects now; each heartbeat has the whole list.
 	Refused []RefusedCredential `json:"refused,omitempty"`
 }

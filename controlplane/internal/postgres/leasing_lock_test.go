@@ -116,6 +116,49 @@ func TestSessionIsNotFencedDuringItsHeartbeat(t *testing.T) {
 	}
 }
 
+// A proxy whose heartbeats arrive and that gets no responses must not hold up a
+// change for as long as it sends them.
+func TestExpiredSessionThatLacksAChangeIsFencedByItsHeartbeat(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	c := w.customer(0, unlimited, 1)
+	s := w.session(store, "proxy")
+	rev := scalar[int64](w, "select revision from cluster_state")
+	number := int64(0)
+	renew := func(boot string, expired bool) wire.Status {
+		number++
+		reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{Session: s, BootID: boot, AppliedRevision: rev, Number: number, Expired: expired}, sessionLength, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply.Status
+	}
+	if got := renew("proxy", true); got != wire.Done {
+		t.Errorf("heartbeat of an expired session that lacks nothing: %s; want done", got)
+	}
+	w.exec(nextRev)
+	w.exec(addChange, c.account)
+	if got := renew("proxy", false); got != wire.Done {
+		t.Errorf("heartbeat of a valid session that lacks a change: %s; want done", got)
+	}
+	number -= 2
+	if got := renew("proxy", true); got != wire.Done {
+		t.Errorf("late heartbeat that was sent before an extension: %s; want done", got)
+	}
+	number++
+	renew("another process", true)
+	if got := waiting(t, store, rev+1); len(got) != 1 {
+		t.Errorf("the change waits for %+v; want the session", got)
+	}
+	if got := renew("proxy", true); got != wire.Fenced {
+		t.Errorf("heartbeat of an expired session that lacks a change: %s; want fenced", got)
+	}
+	if got := waiting(t, store, rev+1); len(got) != 0 {
+		t.Errorf("the change waits for %+v; want none", got)
+	}
+}
+
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)

@@ -90,6 +90,8 @@ type Client struct {
 	// heartbeatNow means that a heartbeat is sent as soon as none is outstanding.
 	heartbeatNow bool
 	heartbeat    *wire.HeartbeatRequest
+	// heartbeats is the number of the last heartbeat.
+	heartbeats int64
 	// session is the session that is current or being opened.
 	session    wire.SessionID
 	deadline   Instant
@@ -163,7 +165,10 @@ func (c *Client) Next(now Instant) Output {
 	case c.phase != active || c.heartbeat != nil:
 	case c.heartbeatNow || now.Mono >= c.at:
 		c.heartbeatNow = false
-		c.heartbeat = &wire.HeartbeatRequest{V: wire.Version, Session: c.session, BootID: c.bootID, AppliedRevision: c.changes.Applied()}
+		c.heartbeats++
+		c.heartbeat = &wire.HeartbeatRequest{
+			V: wire.Version, Session: c.session, BootID: c.bootID, Number: c.heartbeats, AppliedRevision: c.changes.Applied(), Expired: !now.Before(c.deadline),
+		}
 		out.Heartbeat = c.heartbeat
 	default:
 		out.Wake = c.at

@@ -34,6 +34,8 @@ type Record struct {
 	Remaining time.Duration
 	// AppliedRevision is the revision up to which its proxy has reported all changes as applied.
 	AppliedRevision int64
+	// HeartbeatNumber is the greatest number of a heartbeat of the session so far; only Heartbeat needs it.
+	HeartbeatNumber int64
 }
 
 // Remaining returns how long a session may still be valid. left is that time by
@@ -57,13 +59,23 @@ func (r *Record) CanReturn() bool { return r.State == Active || r.State == Fence
 func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 
 // Heartbeat extends the session and records the revision that its proxy has
-// applied. It returns false, and changes nothing, if the session has ended or
-// belongs to another process.
-func (r *Record) Heartbeat(h *wire.HeartbeatRequest, valid time.Duration) bool {
+// applied; revision is the newest one. It returns false, and extends nothing, if
+// the session has ended or belongs to another process.
+//
+// If the session has expired at its proxy and lacks a change, it is fenced: the
+// proxy admits nothing. Otherwise a proxy that gets no responses would hold up
+// every change as long as it sends heartbeats.
+func (r *Record) Heartbeat(h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
 	if r.BootID != h.BootID || !r.MayAdmit() {
 		return false
 	}
-	r.Remaining, r.AppliedRevision = valid, max(r.AppliedRevision, h.AppliedRevision)
+	newer := h.Number > r.HeartbeatNumber // otherwise the proxy may have been extended since it sent this one
+	r.AppliedRevision, r.HeartbeatNumber = max(r.AppliedRevision, h.AppliedRevision), max(r.HeartbeatNumber, h.Number)
+	if h.Expired && newer && r.AppliedRevision < revision {
+		r.State = Fenced
+		return false
+	}
+	r.Remaining = valid
 	return true
 }
 

@@ -55,7 +55,9 @@ type sessionRow struct {
 	state   session.State
 	until   time.Duration
 	applied int64
-	settled settlement.IntervalSet
+	// heartbeat is the greatest number of a heartbeat.
+	heartbeat int64
+	settled   settlement.IntervalSet
 	// closedByProxy means that the session was closed at its proxy's request, restored that its proxy reported it after a
 	// loss of commits.
 	closedByProxy, restored bool
@@ -117,13 +119,13 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 	if r == nil {
 		return &session.Record{ID: id}
 	}
-	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied}
+	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied, HeartbeatNumber: r.heartbeat}
 }
 
 // saveSession writes a session that has changed.
 func (d *database) saveSession(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
-	r.state, r.until, r.applied = t.State, now+t.Remaining, t.AppliedRevision
+	r.state, r.until, r.applied, r.heartbeat = t.State, now+t.Remaining, t.AppliedRevision, t.HeartbeatNumber
 }
 
 func (d *database) sessionRecords(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {

@@ -324,6 +324,30 @@ func grantMutations() []Mutation {
 
 func deadlineMutations() []Mutation {
 	return []Mutation{
+		{"a session is extended before its changes are applied", 60, func(r *Rules) {
+			r.HandleHeartbeat = func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, a *wire.HeartbeatResponse) {
+				without := *a
+				without.Changes, without.More = nil, false
+				_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, &without)
+				for _, c := range a.Changes {
+					p.after(p.w.between(0, sessionValid), func() { p.client.HandlePushed(c, func(wire.Ack) {}) })
+				}
+			}
+		}},
+		{"a late heartbeat fences a session that was extended since", 1500, func(r *Rules) {
+			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
+				t.HeartbeatNumber = h.Number - 1
+				return t.Heartbeat(h, revision, valid)
+			}
+		}},
+		{"a session that lacks a change is fenced before its deadline", 20, func(r *Rules) {
+			r.Profile = "stalls"
+			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
+				copied := *h
+				copied.Expired = true
+				return t.Heartbeat(&copied, revision, valid)
+			}
+		}},
 		{"the deadline counts from the response instead of the heartbeat", 4000, func(r *Rules) {
 			r.Profile = "stalls"
 			r.HandleRegistered = func(p *proxy, _ session.Instant, a *wire.RegisterResponse) {
@@ -380,6 +404,11 @@ func deadlineMutations() []Mutation {
 
 func sessionMutations() []Mutation {
 	return []Mutation{
+		{"a session that has expired at its proxy holds up changes", 20, func(r *Rules) {
+			r.ExtendSession = func(t *session.Record, h *wire.HeartbeatRequest, _ int64, valid time.Duration) bool {
+				return t.Heartbeat(h, 0, valid)
+			}
+		}},
 		{"a revocation does not wait for sessions", 150, func(r *Rules) {
 			r.BarrierDone = func(*session.Barrier) bool { return true }
 		}},
@@ -388,7 +417,7 @@ func sessionMutations() []Mutation {
 			r.Remaining = func(left, _, _ time.Duration) time.Duration { return left }
 		}},
 		{"a fenced session is extended and served", 20, func(r *Rules) {
-			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, valid time.Duration) bool {
+			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, _ int64, valid time.Duration) bool {
 				if t.State == 0 {
 					return false
 				}

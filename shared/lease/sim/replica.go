@@ -437,10 +437,12 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 	var answer wire.HeartbeatResponse
 	var t *session.Record
 	var at time.Duration
-	extended := false
+	extended, fenced := false, false
 	c.lockedTx("heartbeat", rows{beat: map[wire.SessionID]bool{r.Session: true}}, func(d *database) {
 		t, at = d.sessionRecord(r.Session, d.now(w)), d.now(w)
-		if extended = w.rules.ExtendSession(t, r, sessionValid); !extended {
+		before := t.State
+		if extended = w.rules.ExtendSession(t, r, d.mark.Revision, sessionValid); !extended {
+			fenced = t.State != before
 			answer = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
 			return
 		}
@@ -455,7 +457,10 @@ func (c *replica) heartbeat(r *wire.HeartbeatRequest, reply func(wire.HeartbeatR
 		}
 		answer.More = len(answer.Changes) == maxChanges
 	}, func(d *database) {
-		if extended {
+		if fenced {
+			w.stats.count("expired sessions fenced by their heartbeats")
+		}
+		if extended || fenced {
 			d.saveSession(t, at)
 		}
 	}, func(ok bool) {

@@ -29,7 +29,7 @@ type Rules struct {
 	MarkInserted      func(s *settlement.Batch, requests map[[16]byte]bool) []int
 	ResolveDuplicates func(s *settlement.Batch, settled map[[16]byte][32]byte)
 	CloseLeases       func(b *allocator.Allocator, s wire.SessionID)
-	ExtendSession     func(t *session.Record, r *wire.HeartbeatRequest, valid time.Duration) bool
+	ExtendSession     func(t *session.Record, r *wire.HeartbeatRequest, revision int64, valid time.Duration) bool
 	FenceSession      func(t *session.Record, margin time.Duration) bool
 	SessionExpired    func(t *session.Record, rest time.Duration) bool
 	CloseSession      func(t *session.Record, c *wire.CloseRequest, settled int64) bool

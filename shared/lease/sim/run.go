@@ -194,6 +194,8 @@ func (w *world) heal() {
 	w.probe()
 	w.checkEscrowAgain()
 	w.checkOutage()
+	w.runUntil(w.now + 2*sessionValid)
+	w.checkRevocationDelay()
 	for _, p := range w.proxies {
 		p.leave()
 	}

@@ -50,8 +50,10 @@ type world struct {
 	copies []*database
 	pgDown bool
 	// locks are the rows that open transactions have locked.
-	locks     map[rollback.CommitMarker]*lock
-	busDown   bool
+	locks   map[rollback.CommitMarker]*lock
+	busDown bool
+	// pushesCut means that no pushed message reaches a proxy.
+	pushesCut bool
 	bucket    bucket
 	stream    stream
 	replicas  []*replica
@@ -226,7 +228,7 @@ func (w *world) carry(from, to *actor, what string, deliver func()) {
 
 // push carries a message to a proxy that is no response to a request.
 func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
-	if to.pushesLostUntil > w.now && !w.healed {
+	if w.pushesCut || (to.pushesLostUntil > w.now && !w.healed) {
 		w.stats.count("pushes cut off")
 		return
 	}

@@ -55,17 +55,19 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		if err != nil {
 			return err
 		}
-		if !t.Heartbeat(r, valid) {
+		before := t.State
+		if !t.Heartbeat(r, state.Revision, valid) {
 			*reply = wire.HeartbeatResponse{V: wire.Version, Status: wire.Fenced}
-			return nil
+			return saveFencing(ctx, q, t, before)
 		}
 		refused, err := refusedOf(r)
 		if err != nil {
 			return err
 		}
 		err = q.ExtendSession(ctx, sqlcgen.ExtendSessionParams{
-			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, CatalogRevision: r.CatalogRevision,
-			Running: r.Running, Started: r.Started, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
+			ID: int64(t.ID), ValidSeconds: t.Remaining.Seconds(), AppliedRevision: t.AppliedRevision, HeartbeatNumber: t.HeartbeatNumber,
+			CatalogRevision: r.CatalogRevision,
+			Running:         r.Running, Started: r.Started, SpoolUsed: r.SpoolUsed, Draining: r.Draining, RefusedCredentials: refused,
 		})
 		if err != nil {
 			return fmt.Errorf("extend session: %w", err)
@@ -84,6 +86,17 @@ func (l *Store) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, valid t
 		return nil
 	})
 	return reply, postgres.Translate("extend session", err)
+}
+
+// saveFencing writes the state of a session that its heartbeat has fenced.
+func saveFencing(ctx context.Context, q *sqlcgen.Queries, t *session.Record, before session.State) error {
+	if t.State == before {
+		return nil
+	}
+	if err := q.FenceSessions(ctx, []int64{int64(t.ID)}); err != nil {
+		return fmt.Errorf("fence session: %w", err)
+	}
+	return nil
 }
 
 // maxReleased bounds the leases that one transaction releases: it locks their

@@ -80,5 +80,8 @@ func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
-	return &session.Record{ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds), AppliedRevision: r.AppliedRevision}, nil
+	return &session.Record{
+		ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds),
+		AppliedRevision: r.AppliedRevision, HeartbeatNumber: r.HeartbeatNumber,
+	}, nil
 }

@@ -118,7 +118,7 @@ returning id;
 
 -- name: LockSessionForHeartbeat :one
 -- Lease batches and settlement can share the session meanwhile.
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = @id
 for no key update;
@@ -126,7 +126,7 @@ for no key update;
 -- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => @valid_seconds::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = @applied_revision, catalog_revision = @catalog_revision, running = @running, started = greatest(started, @started), spool_used = @spool_used, draining = @draining,
+    applied_revision = @applied_revision, heartbeat_number = @heartbeat_number, catalog_revision = @catalog_revision, running = @running, started = greatest(started, @started), spool_used = @spool_used, draining = @draining,
     refused_credentials = @refused_credentials
 where id = @id;
 
@@ -154,7 +154,7 @@ from proxy_sessions s
 where s.id = @id;
 
 -- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = @id
 for update;

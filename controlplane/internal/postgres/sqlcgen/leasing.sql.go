@@ -224,14 +224,15 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 const extendSession = `-- name: ExtendSession :exec
 update proxy_sessions
 set valid_until = clock_timestamp() + make_interval(secs => $1::float8), last_heartbeat_at = clock_timestamp(),
-    applied_revision = $2, catalog_revision = $3, running = $4, started = greatest(started, $5), spool_used = $6, draining = $7,
-    refused_credentials = $8
-where id = $9
+    applied_revision = $2, heartbeat_number = $3, catalog_revision = $4, running = $5, started = greatest(started, $6), spool_used = $7, draining = $8,
+    refused_credentials = $9
+where id = $10
 `
 
 type ExtendSessionParams struct {
 	ValidSeconds       float64
 	AppliedRevision    int64
+	HeartbeatNumber    int64
 	CatalogRevision    int64
 	Running            int64
 	Started            int64
@@ -245,6 +246,7 @@ func (q *Queries) ExtendSession(ctx context.Context, arg ExtendSessionParams) er
 	_, err := q.db.Exec(ctx, extendSession,
 		arg.ValidSeconds,
 		arg.AppliedRevision,
+		arg.HeartbeatNumber,
 		arg.CatalogRevision,
 		arg.Running,
 		arg.Started,
@@ -732,7 +734,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 }
 
 const lockSession = `-- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = $1
 for update
@@ -743,6 +745,7 @@ type LockSessionRow struct {
 	State           int16
 	LeftSeconds     float64
 	AppliedRevision int64
+	HeartbeatNumber int64
 }
 
 func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, error) {
@@ -753,12 +756,13 @@ func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, er
 		&i.State,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
+		&i.HeartbeatNumber,
 	)
 	return i, err
 }
 
 const lockSessionForHeartbeat = `-- name: LockSessionForHeartbeat :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = $1
 for no key update
@@ -769,6 +773,7 @@ type LockSessionForHeartbeatRow struct {
 	State           int16
 	LeftSeconds     float64
 	AppliedRevision int64
+	HeartbeatNumber int64
 }
 
 // Lease batches and settlement can share the session meanwhile.
@@ -780,6 +785,7 @@ func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSe
 		&i.State,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
+		&i.HeartbeatNumber,
 	)
 	return i, err
 }

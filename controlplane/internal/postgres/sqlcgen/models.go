@@ -299,6 +299,7 @@ type ProxySession struct {
 	RegisteredAt       time.Time
 	LastHeartbeatAt    time.Time
 	AppliedRevision    int64
+	HeartbeatNumber    int64
 	CatalogRevision    int64
 	SpoolCapacity      int64
 	SpoolUsed          int64
