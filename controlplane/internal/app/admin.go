@@ -157,6 +157,15 @@ func (a *app) buildArchive(usages *usage.Service, jobs *jobs) *archive.Service {
 	return archives
 }
 
+// bootstrapTokens returns the admin tokens of the configuration.
+func (a *app) bootstrapTokens() (admin.BootstrapTokens, error) {
+	expires, err := a.cfg.Admin.BootstrapExpiry()
+	if err != nil {
+		return admin.BootstrapTokens{}, fmt.Errorf("admin.bootstrap_expires_at: %w", err)
+	}
+	return admin.BootstrapTokens{Texts: a.cfg.Admin.BootstrapToken.Lines(), ExpiresAt: expires}, nil
+}
+
 // buildAdminSide adds the outbox, the jobs and the admin API.
 func (a *app) buildAdminSide(ctx context.Context) error {
 	keys, err := readSecrets(&a.cfg.Secrets, a.findDataKey)
@@ -167,9 +176,9 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bootstrap := admin.BootstrapTokens{Texts: a.cfg.Admin.BootstrapToken.Lines()}
-	if bootstrap.ExpiresAt, err = a.cfg.Admin.BootstrapExpiry(); err != nil {
-		return fmt.Errorf("admin.bootstrap_expires_at: %w", err)
+	bootstrap, err := a.bootstrapTokens()
+	if err != nil {
+		return err
 	}
 	proxies, err := a.cfg.Admin.Proxies()
 	if err != nil {

@@ -272,26 +272,11 @@ func (c *Config) Validate() error {
 	v.Reject(c.NATS.URL == "", "nats.url is not set")
 	v.Reject(c.NATS.UsageMaxBytes < 0, "nats.usage_max_bytes is negative")
 	v.Reject(c.NATS.UsageKept < 2*time.Hour, "nats.usage_kept is shorter than 2h")
-	v.Reject(len(c.Secrets.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
-	for i, pepper := range c.Secrets.PreviousPeppers.Lines() {
-		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
-		v.Reject(pepper == string(c.Secrets.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
-	}
-	masterKeyID, masterKey := c.Secrets.CurrentMasterKey()
-	v.Reject(masterKeyID == "", "secrets.master_key_id is empty")
-	for _, key := range []struct {
-		name  string
-		value settings.Secret
-	}{{"fleet_key", c.Secrets.FleetKey}, {"master_key", masterKey}} {
-		_, err := key.value.Key()
-		v.Reject(err != nil, "secrets.%s: %v", key.name, err)
-	}
-	_, err := c.Secrets.MasterKeys()
-	v.Reject(err != nil && c.Secrets.PreviousMasterKeys != "", "%v", err)
+	c.Secrets.validate(&v)
 	for _, token := range c.Admin.BootstrapToken.Lines() {
 		v.Reject(len(token) < 16, "admin.bootstrap_token has fewer than 16 characters")
 	}
-	_, err = c.Admin.BootstrapExpiry()
+	_, err := c.Admin.BootstrapExpiry()
 	v.Reject(err != nil, "admin.bootstrap_expires_at: %v", err)
 	if err := c.Admin.TLS.Files().Validate(); err != nil {
 		v.Reject(true, "admin.tls: %v", err)
@@ -328,6 +313,26 @@ func (c *Config) Validate() error {
 		v.Reject(true, "tracing.endpoint: %v", err)
 	}
 	return v.Err()
+}
+
+// validate rejects missing and invalid secrets.
+func (s *Secrets) validate(v *settings.Validator) {
+	v.Reject(len(s.Pepper) < 16, "secrets.pepper has fewer than 16 bytes")
+	for i, pepper := range s.PreviousPeppers.Lines() {
+		v.Reject(len(pepper) < 16, "line %d of secrets.previous_peppers has fewer than 16 bytes", i+1)
+		v.Reject(pepper == string(s.Pepper), "line %d of secrets.previous_peppers is the same as secrets.pepper", i+1)
+	}
+	masterKeyID, masterKey := s.CurrentMasterKey()
+	v.Reject(masterKeyID == "", "secrets.master_key_id is empty")
+	for _, key := range []struct {
+		name  string
+		value settings.Secret
+	}{{"fleet_key", s.FleetKey}, {"master_key", masterKey}} {
+		_, err := key.value.Key()
+		v.Reject(err != nil, "secrets.%s: %v", key.name, err)
+	}
+	_, err := s.MasterKeys()
+	v.Reject(err != nil && s.PreviousMasterKeys != "", "%v", err)
 }
 
 // CurrentMasterKey returns the id of the master key and the key in base64. An id in the text of the
