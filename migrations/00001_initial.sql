@@ -1138,7 +1138,8 @@ create table commit_markers (
 );
 
 -- +goose Down
-drop table console_sessions, console_sign_ins, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
+drop function keep_traffic_partitions(timestamptz);
+drop table traffic_coverage, traffic_minutes, traffic_hours, traffic_refusals, console_sessions, console_sign_ins, commit_markers, replicas, rotations, data_keys, idempotency_keys, audit_log, audit_archives, admin_tokens, webhook_attempts,
     webhook_deliveries, webhook_events, webhook_secrets, webhook_endpoints, outbox, video_jobs, model_grants, routes, scheduled_prices,
     model_prices, models, provider_credentials, providers, quarantine, ledger_check_sums, ledger_check_state, ledger_checks, usage_daily_models, usage_weekly;
 drop function update_rollups(usage_daily[]);
@@ -1147,4 +1148,5 @@ drop table usage_daily, usage_months, usage_records, ledger_entries, ledger_tran
 drop function remove_archived_audit(bigint), check_audit_archived(), gen_delivery_id(), drop_usage_month(date), close_usage_month(date), usage_kept_from(), usage_highest(),
     usage_lowest(), ensure_usage_partitions(timestamptz, timestamptz), check_ledger_sums(), reject_unrevoke(), oldest_transaction(), oldest_writer(),
     hours_left(bigint, bigint, bigint, timestamptz), uuid_day(uuid), uuid_floor(timestamptz), reject_change();
-drop aggregate bigint_sum(bigint);
+drop aggregate bigint_array_sum(bigint[]), bigint_sum(bigint);
+drop function bigint_array_add(bigint[], bigint[]);

@@ -206,8 +206,6 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	videos := videostore.New(a.adminDB)
 	quarantine := settle.NewQuarantine(quarantinestore.New(a.adminDB), newSettler(a.adminDB))
 	jobs.every("update_refused_credentials", 2*time.Second, webhookstore.New(a.adminDB).UpdateRefusedCredentials)
-	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
-	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)
 	rotations, err := a.buildRotation(ctx, keys, jobs)
 	if err != nil {
 		return err
@@ -219,7 +217,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	fleets := fleetstore.New(a.adminDB)
 	a.watchFleet(fleets, jobs)
 	accounts := accountstore.New(a.adminDB)
-	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
+	a.addMetricJobs(jobs, quarantine, videos, accounts)
 	a.components.Add("jobs",
 		func(ctx context.Context) error { jobs.start(ctx); return nil },
 		func(context.Context) error { jobs.stop(); return nil })
@@ -251,6 +249,13 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	}
 	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
+}
+
+// addMetricJobs adds the jobs that read what metrics show.
+func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *videostore.Store, accounts *accountstore.Store) {
+	jobs.every("quarantine_metrics", 15*time.Second, settle.NewQuarantineMetrics(quarantine, a.registry).Update)
+	jobs.every("video_job_metrics", 15*time.Second, videojob.NewJobMetrics(videos, a.registry).Update)
+	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
 }
 
 func (a *app) newKeys(keys *secrets) *key.Service {
