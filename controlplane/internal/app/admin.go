@@ -218,9 +218,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	a.watchFleet(fleets, jobs)
 	accounts := accountstore.New(a.adminDB)
 	a.addMetricJobs(jobs, quarantine, videos, accounts)
-	a.components.Add("jobs",
-		func(ctx context.Context) error { jobs.start(ctx); return nil },
-		func(context.Context) error { jobs.stop(); return nil })
+	a.components.Add("jobs", func(ctx context.Context) error { jobs.start(ctx); return nil }, func(context.Context) error { jobs.stop(); return nil })
 	tokens := admin.NewService(tokenstore.New(a.adminDB), bootstrap, verifier)
 	sessions, err := a.newSessions(tokens)
 	if err != nil {
