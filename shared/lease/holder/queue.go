@@ -164,7 +164,7 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 	if request != q.holder.request {
 		return false
 	}
-	if r.Status == wire.Wait || answers(request, r) { // a control plane works on the request
+	if answers(request, r) || r.Status == wire.Wait && !q.closed { // a control plane works on the request
 		q.response.failingSince.Store(0)
 		q.failing = false
 	}
@@ -183,7 +183,7 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 // a replica may just be restarting. The lease request is repeated all the same,
 // because an earlier attempt may have been granted.
 func (q *Queue) RequestFailed(now time.Duration, request *wire.LeaseRequest) {
-	if request != q.holder.request {
+	if request != q.holder.request || q.closed { // a closed queue waits for no decision
 		return
 	}
 	if q.failing = now-q.response.failed(now) >= q.timing.DecisionTimeout; q.failing {

@@ -9,7 +9,10 @@ import (
 const seedsInTest = 300
 
 // regressions are seeds that once found a fault, by its name.
-var regressions = map[string]uint64{"a late heartbeat that was sent after the deadline": 367}
+var regressions = map[string]uint64{
+	"a late heartbeat that was sent after the deadline": 367,
+	"a late failure of a queue that is closed":          4303,
+}
 
 // Every change of the protocol must pass this test. It also checks that the seeds
 // contain every kind of fault.
