@@ -12,7 +12,27 @@ import (
 	"modelgateway/scripts/e2e/rig"
 )
 
-func TestMain(m *testing.M) { os.Exit(rig.Main(m, rig.Options{ControlPlanes: 2})) }
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	before := startFront()
+	defer before.Close()
+	identities, err := provider.start()
+	if err != nil {
+		panic(err)
+	}
+	defer identities.Close()
+	defer func() {
+		if chromium.stop != nil {
+			chromium.stop()
+		}
+	}()
+	return rig.Main(m, rig.Options{ControlPlanes: 2, ControlSettings: []string{
+		"MGW_CONSOLE_BASE_URL=" + front.url, "MGW_CONSOLE_TOKEN_SIGN_IN=yes", "MGW_CONSOLE_ENVIRONMENT=demo",
+		"MGW_CONSOLE_OIDC_CLIENT_ID=console", "MGW_ADMIN_OIDC_ISSUER=" + provider.url, "MGW_ADMIN_OIDC_AUDIENCE=console",
+		"MGW_ADMIN_OIDC_CLAIM=groups", "MGW_ADMIN_OIDC_SCOPE_MAPPING=on-call=observe",
+	}})
+}
 
 var filling sync.Once
 
@@ -20,6 +40,7 @@ var filling sync.Once
 func filled(t *testing.T) *rig.Rig {
 	t.Helper()
 	r := rig.Get(t)
+	setTargets(r.State().AdminURLs)
 	filling.Do(func() {
 		var out bytes.Buffer
 		d, err := demo.New(demo.Config{State: r.State(), PerDay: 40, Out: &out})

@@ -1,0 +1,139 @@
+package browser
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+var clearCache = network.ClearBrowserCache()
+
+// axe returns the program with the rules of accessibility, which make test/browser installs.
+func axe(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "axe", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		missing := t.Skipf
+		if os.Getenv("CI") != "" && os.Getenv("OFFLINE") == "" {
+			missing = t.Fatalf
+		}
+		missing("needs axe-core (scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js): %v", err)
+	}
+	return string(text)
+}
+
+// serious returns the violations of a page that keep people from using it.
+const serious = `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations
+	.filter((v) => v.impact === "serious" || v.impact === "critical")
+	.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + n.any.concat(n.all).map((c) => c.message).join("; ")).join(" | ")))`
+
+func scheme(name string) chromedp.Action {
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}})
+}
+
+func TestPagesAreForEveryone(t *testing.T) {
+	rules := axe(t)
+	all := pages(t)
+	b := open(t)
+	b.signIn(filled(t).AdminToken())
+	known := map[string]bool{}
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		if all[kind].status != http.StatusOK || all[kind].file {
+			continue
+		}
+		for _, width := range []int64{1280, 390} {
+			b.run(chromedp.EmulateViewport(width, 900))
+			b.visit(all[kind].path)
+			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > width {
+				t.Errorf("%s is %d pixels wide at %d", all[kind].path, wide, width)
+			}
+			b.run(chromedp.Evaluate(rules, nil))
+			for _, colours := range []string{"light", "dark"} {
+				b.run(scheme(colours))
+				for _, violation := range eval[[]string](b, serious) {
+					if known[violation] {
+						continue // another page has the same
+					}
+					known[violation] = true
+					t.Errorf("%s, %s, %d: %s", all[kind].path, colours, width, violation)
+				}
+			}
+		}
+	}
+}
+
+// focus describes the element that has the focus, and whether people can see that it has. Within a field for a time, the
+// browser itself marks the part that has it.
+const focus = `(() => {
+	const e = document.activeElement;
+	if (!e || e === document.body) return "";
+	const s = getComputedStyle(e), box = e.getBoundingClientRect();
+	const shown = (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== "none" || e.type === "datetime-local";
+	e.dataset.reached = "yes";
+	return (shown && box.width > 0 && box.height > 0 ? "visible " : "hidden ") + e.outerHTML.slice(0, 120);
+})()`
+
+// unreached are the controls that people see and that have not had the focus.
+const unreached = `[...document.querySelectorAll('a[href], button, input:not([type="hidden"]), select, textarea, summary')]
+	.filter((e) => !e.disabled && e.checkVisibility({visibilityProperty: true}) && !e.dataset.reached && e.tabIndex >= 0)
+	.map((e) => e.outerHTML.slice(0, 120))`
+
+// maxTabs bounds the controls of a page.
+const maxTabs = 400
+
+func TestEveryControlHasTheFocusByKeyboard(t *testing.T) {
+	b := open(t)
+	b.signIn(filled(t).AdminToken())
+	for _, path := range []string{"/console/", "/console/accounts", "/console/accounts/new", "/console/requests"} {
+		b.visit(path)
+		for range maxTabs {
+			b.run(chromedp.KeyEvent(kb.Tab))
+			at := eval[string](b, focus)
+			if strings.HasPrefix(at, "hidden") {
+				t.Errorf("%s: the focus cannot be seen on %s", path, at)
+			}
+			if at == "" || len(eval[[]string](b, unreached)) == 0 {
+				break
+			}
+		}
+		for _, control := range eval[[]string](b, unreached) {
+			t.Errorf("%s: the keyboard does not reach %s", path, control)
+		}
+	}
+	b.visit("/console/accounts")
+	b.run(chromedp.Focus(`nav a[href="/console/requests"]`, chromedp.ByQuery))
+	b.load(chromedp.KeyEvent(kb.Enter))
+	if b.at() != "/console/requests" {
+		t.Errorf("Enter on a link leads to %s", b.at())
+	}
+}
+
+func TestPagesWorkWithoutJavaScript(t *testing.T) {
+	b := open(t)
+	b.run(emulation.SetScriptExecutionDisabled(true))
+	if status := b.signIn(filled(t).AdminToken()); status != http.StatusOK || b.at() != "/console/" {
+		t.Fatalf("signing in: got %d at %s", status, b.at())
+	}
+	b.load(chromedp.Click(`nav a[href="/console/accounts"]`, chromedp.ByQuery))
+	b.load(chromedp.Click(`main a[href^="/console/accounts/acc_"]`, chromedp.ByQuery))
+	if !strings.HasPrefix(b.at(), "/console/accounts/acc_") {
+		t.Errorf("a row of the list leads to %s", b.at())
+	}
+	b.visit("/console/accounts")
+	b.load(chromedp.Click(`main a[href^="/console/accounts/new"]`, chromedp.ByQuery))
+	name := fmt.Sprintf("Without JavaScript %d", os.Getpid())
+	b.load(chromedp.SetValue(`main input[name="name"]`, name, chromedp.ByQuery), chromedp.Submit(`main input[name="name"]`, chromedp.ByQuery))
+	if text := b.text(); !strings.HasPrefix(b.at(), "/console/accounts/acc_") || !strings.Contains(text, name) {
+		t.Errorf("the form leads to %s: %q", b.at(), text)
+	}
+}

@@ -1,0 +1,240 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
+	"github.com/chromedp/chromedp"
+)
+
+var chromium struct {
+	once sync.Once
+	ctx  context.Context //nolint:containedctx // the browser of all tests
+	stop context.CancelFunc
+	err  error
+}
+
+// names are the commands of Chromium on different systems.
+var names = []string{"chromium", "chromium-browser", "google-chrome"}
+
+// startChromium starts the browser of all tests, or skips the test where there is none.
+func startChromium(t *testing.T) context.Context {
+	t.Helper()
+	path := ""
+	for _, name := range names {
+		if found, err := exec.LookPath(name); err == nil {
+			path = found
+			break
+		}
+	}
+	if path == "" {
+		missing := t.Skipf
+		if os.Getenv("CI") != "" {
+			missing = t.Fatalf
+		}
+		missing("needs Chromium: none of %s is in PATH (make test/browser installs Debian's)", strings.Join(names, ", "))
+	}
+	chromium.once.Do(func() {
+		options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+			chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(startLimit),
+			chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true),
+			chromedp.Flag("disable-gpu", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("disable-features", "Translate,OptimizationHints,MediaRouter"))
+		allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		chromium.ctx, _ = chromedp.NewContext(allocated)
+		chromium.stop = stop
+		chromium.err = chromedp.Run(chromium.ctx)
+	})
+	if chromium.err != nil {
+		t.Fatalf("Chromium does not start: %v", chromium.err)
+	}
+	return chromium.ctx
+}
+
+// A tab is a tab of a browser of its own, with its own cookies. It notes the requests and what the browser complains about.
+type tab struct {
+	t    *testing.T
+	ctx  context.Context //nolint:containedctx // chromedp finds the tab in it
+	base string
+	// browser is the context in which tabs share their cookies.
+	browser cdp.BrowserContextID
+
+	mu       sync.Mutex
+	faults   []string
+	requests []*request
+	byID     map[network.RequestID]*request
+}
+
+// request is a request of a tab.
+type request struct {
+	url, kind string
+	status    int64
+	// bytes is the size on the wire, with headers; zero from the cache.
+	bytes float64
+}
+
+// open opens a tab in a browser context of its own.
+func open(t *testing.T) *tab {
+	t.Helper()
+	filled(t)
+	browser := chromedp.FromContext(startChromium(t)).Browser
+	inBrowser := cdp.WithExecutor(chromium.ctx, browser)
+	own, err := target.CreateBrowserContext().WithDisposeOnDetach(true).Do(inBrowser)
+	if err != nil {
+		t.Fatalf("open a browser: %v", err)
+	}
+	return openIn(t, own)
+}
+
+// another opens a further tab of the same browser.
+func (b *tab) another() *tab { return openIn(b.t, b.browser) }
+
+// openIn opens a tab in a window of its own: Chromium has no window in a new browser context.
+func openIn(t *testing.T, in cdp.BrowserContextID) *tab {
+	t.Helper()
+	browser := cdp.WithExecutor(chromium.ctx, chromedp.FromContext(chromium.ctx).Browser)
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(in).WithNewWindow(true).Do(browser)
+	if err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
+	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
+	t.Cleanup(closeTab)
+	b := watch(t, ctx)
+	b.browser = in
+	return b
+}
+
+func watch(t *testing.T, ctx context.Context) *tab {
+	t.Helper()
+	b := &tab{t: t, ctx: ctx, base: front.url, byID: map[network.RequestID]*request{}}
+	chromedp.ListenTarget(ctx, b.note)
+	if err := chromedp.Run(ctx, log.Enable(), network.Enable(), page.Enable(), chromedp.EmulateViewport(1280, 900)); err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
+	return b
+}
+
+func (b *tab) note(happened any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	fault := func(format string, args ...any) { b.faults = append(b.faults, fmt.Sprintf(format, args...)) }
+	switch e := happened.(type) {
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning || e.Type == runtime.APITypeAssert {
+			for _, arg := range e.Args {
+				fault("console.%s %s %s", e.Type, arg.Value, arg.Description)
+			}
+		}
+	case *runtime.EventExceptionThrown:
+		fault("%s", e.ExceptionDetails.Error())
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.LevelError || e.Entry.Level == log.LevelWarning {
+			fault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
+		}
+	case *network.EventRequestWillBeSent:
+		r := &request{url: e.Request.URL, kind: string(e.Type)}
+		b.requests, b.byID[e.RequestID] = append(b.requests, r), r
+	case *network.EventResponseReceived:
+		if r := b.byID[e.RequestID]; r != nil {
+			r.status = e.Response.Status
+		}
+	case *network.EventLoadingFinished:
+		if r := b.byID[e.RequestID]; r != nil {
+			r.bytes = e.EncodedDataLength
+		}
+	}
+}
+
+// taken returns the faults and requests since the last call.
+func (b *tab) taken() (faults []string, requests []request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	faults = b.faults
+	for _, r := range b.requests {
+		requests = append(requests, *r)
+	}
+	b.faults, b.requests = nil, nil
+	return faults, requests
+}
+
+// run does actions, and fails the test if one of them fails.
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, actionLimit)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		b.t.Fatalf("at %s: %v", b.at(), err)
+	}
+}
+
+// at returns the path and query of the page.
+func (b *tab) at() string {
+	var at string
+	if chromedp.Run(b.ctx, chromedp.Location(&at)) != nil {
+		return "?"
+	}
+	return strings.TrimPrefix(at, b.base)
+}
+
+// visit opens a page and returns its status.
+func (b *tab) visit(path string) int64 {
+	b.t.Helper()
+	return b.load(chromedp.Navigate(b.base + path))
+}
+
+// load does actions that open a page and returns the page's status.
+func (b *tab) load(actions ...chromedp.Action) int64 {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, actionLimit)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, actions...)
+	if err != nil {
+		b.t.Fatalf("at %s: %v", b.at(), err)
+	}
+	if response == nil {
+		return 0 // from the history
+	}
+	return response.Status
+}
+
+// eval evaluates an expression in the page.
+func eval[T any](b *tab, expression string) T {
+	b.t.Helper()
+	var value T
+	b.run(chromedp.Evaluate(expression, &value, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	return value
+}
+
+// text returns the text of the page as people see it.
+func (b *tab) text() string {
+	b.t.Helper()
+	return eval[string](b, "document.body.innerText")
+}
+
+// signIn signs in with a token and returns the status of the page after it.
+func (b *tab) signIn(token string) int64 {
+	b.t.Helper()
+	b.visit("/console/sign-in")
+	return b.load(chromedp.SetValue("#token", token, chromedp.ByID), chromedp.Submit("#token", chromedp.ByID))
+}
+
+// origin returns the scheme and host of a URL.
+func origin(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return text
+	}
+	return u.Scheme + "://" + u.Host
+}
