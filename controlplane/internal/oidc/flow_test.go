@@ -106,6 +106,35 @@ func TestFlowReturnsThePersonOfACode(t *testing.T) {
 	}
 }
 
+func TestManyPeopleCanSignInAtOnce(t *testing.T) {
+	t.Parallel()
+	const verifier = "a verifier of the browser that is long enough for S256"
+	p := &codeProvider{t: t, key: rs256(t, "k1"), claims: claims{"aud": "console", "nonce": "the nonce"}}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	p.url = server.URL
+	cfg := config("")
+	cfg.Issuer = server.URL
+	flow, err := oidc.NewFlow(oidc.FlowConfig{Config: cfg, ClientID: "console", RedirectURL: "https://console.example/callback"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		text, err := flow.URL(t.Context(), "the state", "the nonce", verifier)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.challenge, p.used = u.Query().Get("code_challenge"), false
+		if _, err := flow.Exchange(t.Context(), "the code", "the nonce", verifier); err != nil {
+			t.Fatalf("sign-in %d: %v", n+1, err)
+		}
+	}
+}
+
 func TestFlowIsUnavailableWithoutItsProvider(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())

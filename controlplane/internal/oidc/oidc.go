@@ -99,8 +99,9 @@ func isSecure(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
 }
 
-// limitedTransport fails requests to the provider beyond a rate, and those without TLS: whoever answers them could sign
-// tokens. The discovery document may name any address.
+// limitedTransport fails fetches from the provider beyond a rate, and all requests without TLS: whoever answers them could
+// sign tokens. The discovery document may name any address. The exchange of a code, a POST, is no fetch: there is one for
+// each sign-in that was begun, and many people may sign in at once.
 type limitedTransport struct {
 	// next is nil for the default transport.
 	next    http.RoundTripper
@@ -117,7 +118,7 @@ func (l *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isSecure(r.URL) {
 		return nil, errNoTLS
 	}
-	if !l.fetches.Allow() {
+	if r.Method == http.MethodGet && !l.fetches.Allow() {
 		return nil, errTooManyFetches
 	}
 	next := l.next
