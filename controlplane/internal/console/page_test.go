@@ -65,3 +65,16 @@ func TestPersonSeesOnlyWhatTheScopesAllow(t *testing.T) {
 		t.Errorf("without the scope observe: got %d %s; want an overview without the diagnosis", answer.StatusCode, text)
 	}
 }
+
+func TestPagesAreCompressedForBrowsersThatTakeIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t).signedIn(bootstrapToken)
+	plain, text := b.send(http.MethodGet, "/console/accounts", nil, http.Header{"Accept-Encoding": {"identity"}})
+	packed, compressed := b.send(http.MethodGet, "/console/accounts", nil, http.Header{"Accept-Encoding": {"gzip"}})
+	if plain.Header.Get("Content-Encoding") != "" || !strings.Contains(text, "<html") {
+		t.Errorf("without compression: got %q %.40q", plain.Header.Get("Content-Encoding"), text)
+	}
+	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" || 2*len(compressed) > len(text) {
+		t.Errorf("with compression: got %v and %d bytes for %d", packed.Header, len(compressed), len(text))
+	}
+}

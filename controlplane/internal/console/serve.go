@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"net/http"
 	"net/url"
@@ -172,8 +173,17 @@ func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, nam
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Vary", "Accept-Encoding")
+	if !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		w.WriteHeader(status)
+		_, _ = text.WriteTo(w)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
 	w.WriteHeader(status)
-	_, _ = text.WriteTo(w)
+	z := gzip.NewWriter(w)
+	_, _ = text.WriteTo(z)
+	_ = z.Close() // a browser that has gone needs nothing
 }
 
 // navigation returns the sections and pages that the person may see.
