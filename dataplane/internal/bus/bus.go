@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/shared/certfile"
 	"modelgateway/shared/event"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
@@ -56,6 +57,7 @@ type Bus struct {
 	nc       *nats.Conn
 	js       jetstream.JetStream
 	log      *slog.Logger
+	server   *certfile.Peer
 	proxy    string // its name
 	handlers Handlers
 	// Tests change these.
@@ -91,6 +93,14 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	if cfg.CertFile != "" {
 		options = append(options, nats.ClientCert(cfg.CertFile, cfg.KeyFile))
 	}
+	server := &certfile.Peer{}
+	options = append(options, func(o *nats.Options) error {
+		if o.TLSConfig == nil { // with one, the client takes the longer jitter of TLS, also for a connection without TLS
+			o.ReconnectJitterTLS = o.ReconnectJitter
+		}
+		o.TLSConfig = server.Watch(o.TLSConfig)
+		return nil
+	})
 	nc, err := nats.Connect(cfg.URL, append(options, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("bus: connect: %w", err)
@@ -103,7 +113,7 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: create JetStream client: %w", err)
 	}
-	return &Bus{nc: nc, js: js, log: log, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
+	return &Bus{nc: nc, js: js, log: log, server: server, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
 // Connected reports whether there is a connection to NATS.
@@ -112,13 +122,14 @@ func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 // Reconnects returns how many times a lost connection was made again.
 func (b *Bus) Reconnects() uint64 { return b.nc.Stats().Reconnects }
 
-// CertificateExpiry returns the time at which the certificate of the connected server expires, or an error without TLS.
+// CertificateExpiry returns the time at which the certificate of the server expires, or an error without TLS. It does not use
+// nats.Conn.TLSConnectionState, which reads the state of the connection without its lock.
 func (b *Bus) CertificateExpiry() (time.Time, error) {
-	state, err := b.nc.TLSConnectionState()
+	at, err := b.server.Expiry()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("bus: %w", err)
 	}
-	return state.PeerCertificates[0].NotAfter, nil // a server always has one
+	return at, nil
 }
 
 // Subscribe subscribes to the messages for every proxy and sets the handlers. It
