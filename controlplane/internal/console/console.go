@@ -54,6 +54,7 @@ type Console struct {
 	templates map[string]*template.Template
 	static    *static
 	watch     *watch
+	outage    outage
 	handler   http.Handler
 }
 

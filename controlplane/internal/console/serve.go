@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
@@ -34,6 +35,9 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			return
 		}
 		page, err := at.Handle(in)
+		if err == nil {
+			c.outage.over()
+		}
 		switch {
 		case err != nil:
 			c.fail(w, r, session, err)
@@ -136,11 +140,39 @@ type failure struct {
 	RequestID     string
 	// Retry is set if the request may succeed later.
 	Retry bool
+	// Since is when the database answered no more; nil if it does.
+	Since *time.Time
+}
+
+// outage knows since when this control plane has no answer of the database. It is safe for concurrent use.
+type outage struct {
+	mu    sync.Mutex
+	since *time.Time
+}
+
+// began notes a request that the database did not answer, and returns when the first one was.
+func (o *outage) began(now time.Time) *time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.since == nil {
+		o.since = &now
+	}
+	return o.since
+}
+
+// over notes that the database has answered.
+func (o *outage) over() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.since = nil
 }
 
 // fail shows the page of an error. session may be nil.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.Session, err error) {
 	shown := failure{Status: http.StatusServiceUnavailable, Title: "The control plane cannot answer at the moment", Retry: true}
+	if gone := r.Context().Err() != nil; !gone && (session == nil || adminclient.Code(err) == "database_unavailable") { // without it there is no session
+		shown.Since = c.outage.began(time.Now())
+	}
 	if e, ok := errors.AsType[*adminclient.Error](err); ok {
 		shown = failure{Status: e.StatusCode, Title: e.Problem.Title, Fields: e.Problem.Errors, Retry: e.StatusCode >= http.StatusInternalServerError}
 		if e.Problem.Detail != nil {

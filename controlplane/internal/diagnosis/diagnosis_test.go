@@ -100,6 +100,7 @@ func TestFactsGiveFindings(t *testing.T) {
 		want  string
 	}{
 		{"new installation", func(w *world) { w.fleet.CatalogRev, w.fleet.Proxies[0].CatalogRev = 0, 0 }, "failure proxies catalog"},
+		{"no key or account has changed yet", func(w *world) { w.fleet.Rev = 0 }, ""},
 		{"old server", func(w *world) { w.postgres.Version = 140010 }, "failure postgres version"},
 		{"standby", func(w *world) { w.postgres.InRecovery = true }, "failure postgres primary"},
 		{"old schema", func(w *world) { w.postgres.Migration = 8 }, "failure postgres migrations"},

@@ -50,9 +50,9 @@ func checkFleet(f *fleet.Fleet) []Finding {
 			continue
 		}
 		builds[d.Build] = true
-		add.check(d.AppliedRev < f.Rev, Warning, "applied_revision", d.Name, fmt.Sprintf("keys and accounts at %d of %d", d.AppliedRev, f.Rev),
+		add.check(d.AppliedRev < f.Rev, Warning, "applied_revision", d.Name, progress("keys and accounts", d.AppliedRev, f.Rev),
 			"The proxy has not confirmed the newest change yet.", "Repeat the diagnosis in a few seconds. If the finding remains, check the log of the proxy.")
-		add.check(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, fmt.Sprintf("catalog at %d of %d", d.CatalogRev, f.CatalogRev),
+		add.check(d.CatalogRev < f.CatalogRev, Warning, "catalog_revision", d.Name, progress("catalog", d.CatalogRev, f.CatalogRev),
 			"The proxy uses an older catalog.", "Repeat the diagnosis in a few seconds. If the finding remains, see the check `outbox` and the log of the proxy.")
 		add.add(spool(d))
 	}
@@ -68,6 +68,15 @@ func checkFleet(f *fleet.Fleet) []Finding {
 	names := slices.Sorted(maps.Keys(builds))
 	add.check(len(names) > 1, Warning, "versions", "", strings.Join(names, ", "), "Proxies of several versions are running.", "Finish the update.")
 	return add.findings
+}
+
+// progress tells how far a proxy is. It may have confirmed more than the latest change of keys and accounts, because the
+// catalog has the same sequence of revisions.
+func progress(of string, applied, latest int64) string {
+	if applied >= latest {
+		return fmt.Sprintf("%s at revision %d, the latest", of, latest)
+	}
+	return fmt.Sprintf("%s at revision %d; the latest is %d", of, applied, latest)
 }
 
 func spool(d *fleet.Proxy) Finding {

@@ -16,10 +16,26 @@ var kinds = []struct {
 	// Started is set for those that a person starts.
 	Started bool
 }{
-	{adminclient.LedgerCheckKindChanged, "What has changed", "What was written since the last check. It runs every minute.", false},
+	{adminclient.LedgerCheckKindChanged, "New records", "Every record written since the last check. It runs every minute.", false},
 	{adminclient.LedgerCheckKindRecent, "All but old usage", "Every invariant, without usage records of earlier days. It runs every hour.", false},
 	{adminclient.LedgerCheckKindAll, "Everything", "Every invariant of ledger, pools and usage. It may run for minutes.", true},
 	{adminclient.LedgerCheckKindReceipts, "Receipts", "Every receipt is computed again from its price sheet. It may run for minutes.", true},
+}
+
+// nameOf returns the name of a kind of check.
+func nameOf(kind adminclient.LedgerCheckKind) string {
+	for _, k := range kinds {
+		if k.Kind == kind {
+			return k.Name
+		}
+	}
+	return string(kind)
+}
+
+// runView is a run with the name of its kind.
+type runView struct {
+	adminclient.LedgerCheckRun
+	Name string
 }
 
 // last is the last run of a kind of check; Run is nil if there is none.
@@ -36,7 +52,7 @@ type checksView struct {
 	From  string
 	// To is the last day, which is included.
 	To   string
-	List *adminclient.LedgerCheckRunList
+	Runs []runView
 	// Kind is the kind of the listed runs; empty for all.
 	Kind   string
 	Pages  kit.Pages
@@ -76,7 +92,10 @@ func showChecks(r *kit.Request) (*kit.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.Books, v.List, v.Pages = books.Value, runs.Value, kit.PagesOf(r, runs.Value.NextCursor)
+	for _, run := range runs.Value.Data {
+		v.Runs = append(v.Runs, runView{run, nameOf(run.Kind)})
+	}
+	v.Books, v.Pages = books.Value, kit.PagesOf(r, runs.Value.NextCursor)
 	v.Export = "/console/money/export?" + kit.Query("from", v.From, "to", after)
 	return &kit.Page{
 		Template: "money", Title: "Money check", Data: v,
@@ -103,7 +122,8 @@ func showRun(r *kit.Request) (*kit.Page, error) {
 		return nil, err
 	}
 	return &kit.Page{
-		Template: "money_run", Title: "Check of the ledger", Crumbs: above, Data: answer.Value, Command: "gwctl ledger-checks get " + answer.Value.ID,
+		Template: "money_run", Title: "Check of the ledger", Crumbs: above, Data: &runView{*answer.Value, nameOf(answer.Value.Kind)},
+		Command: "gwctl ledger-checks get " + answer.Value.ID,
 	}, nil
 }
 

@@ -16,11 +16,36 @@ type areaView struct {
 	Findings []adminclient.Finding
 }
 
+// problem is a finding that is not ok, with the page that shows more about it; nil if there is none.
+type problem struct {
+	adminclient.Finding
+	Place *kit.Link
+}
+
+// places are the pages about what checks look at: by area, or by area and check.
+var places = map[string]kit.Link{
+	"catalog": {Text: "Providers", URL: "/console/providers"}, "catalog usable_route": {Text: "Models", URL: "/console/models"},
+	"catalog tool_price": {Text: "Models", URL: "/console/models"}, "catalog calls": {Text: "Routes", URL: "/console/routes"},
+	"catalog served": {Text: "Routes", URL: "/console/routes"}, "ledger": {Text: "Money check", URL: "/console/money"},
+	"postgres quarantine": {Text: "Quarantine", URL: "/console/quarantine"}, "proxies": {Text: "Fleet", URL: "/console/proxies"},
+	"proxies catalog": {Text: "Models", URL: "/console/models"}, "proxies credentials": {Text: "Providers", URL: "/console/providers"},
+	"secrets": {Text: "Secrets", URL: "/console/secrets"},
+}
+
+func newProblem(f adminclient.Finding) problem {
+	for _, name := range []string{string(f.Area) + " " + f.Check, string(f.Area)} {
+		if place, ok := places[name]; ok {
+			return problem{f, &place}
+		}
+	}
+	return problem{Finding: f}
+}
+
 type diagnosisView struct {
 	*adminclient.Diagnosis
 	Areas []areaView
 	// Problems are the findings that are not ok, failures first; Areas has the others.
-	Problems []adminclient.Finding
+	Problems []problem
 	// Text is the diagnosis for a ticket.
 	Text string
 }
@@ -36,7 +61,7 @@ func showDiagnosis(r *kit.Request) (*kit.Page, error) {
 	data := &diagnosisView{Diagnosis: answer.Value, Text: diagnosisText(answer.Value)}
 	for _, f := range answer.Value.Findings {
 		if f.Status != adminclient.FindingStatusOK {
-			data.Problems = append(data.Problems, f)
+			data.Problems = append(data.Problems, newProblem(f))
 			continue
 		}
 		at := slices.IndexFunc(data.Areas, func(a areaView) bool { return a.Name == f.Area })
@@ -46,7 +71,7 @@ func showDiagnosis(r *kit.Request) (*kit.Page, error) {
 		}
 		data.Areas[at].Findings = append(data.Areas[at].Findings, f)
 	}
-	slices.SortStableFunc(data.Problems, func(x, y adminclient.Finding) int { return cmp.Compare(severity[x.Status], severity[y.Status]) })
+	slices.SortStableFunc(data.Problems, func(x, y problem) int { return cmp.Compare(severity[x.Status], severity[y.Status]) })
 	return &kit.Page{Template: "diagnosis", Title: "Diagnosis", Command: "gwctl doctor", Data: data}, nil
 }
 

@@ -14,8 +14,8 @@ type proxyView struct {
 	adminclient.Proxy
 	// Behind and CatalogBehind count the revisions that it has not applied.
 	Behind, CatalogBehind int64
-	// Left is the time until its session ends, unless it is renewed; negative if it has ended.
-	Left time.Duration
+	// Left is the share of its session's time that is left, unless it is renewed; empty if it has ended.
+	Left []view.Part
 	// Spool has the used and the free places; empty if the proxy has not reported its capacity.
 	Spool []view.Part
 	// SpoolShare is the percentage of the places that are used; -1 if unknown.
@@ -27,7 +27,7 @@ type proxyView struct {
 func proxyOf(p adminclient.Proxy, fleet *adminclient.Fleet, now time.Time) proxyView {
 	v := proxyView{
 		Proxy: p, Behind: max(fleet.Revision-p.AppliedRevision, 0), CatalogBehind: max(fleet.CatalogRevision-p.CatalogRevision, 0),
-		Left: p.ValidUntil.Sub(now), SpoolShare: -1,
+		Left: left(p, now), SpoolShare: -1,
 	}
 	if p.SpoolCapacity > 0 {
 		used, rest := strconv.FormatInt(p.SpoolUsed, 10), strconv.FormatInt(max(p.SpoolCapacity-p.SpoolUsed, 0), 10)
@@ -42,6 +42,19 @@ func proxyOf(p adminclient.Proxy, fleet *adminclient.Fleet, now time.Time) proxy
 		}
 	}
 	return v
+}
+
+// left returns the bar of the time that a session has until it ends. Little is left if renewals are missing.
+func left(p adminclient.Proxy, now time.Time) []view.Part {
+	whole, rest := p.ValidUntil.Sub(p.RenewedAt), p.ValidUntil.Sub(now)
+	if p.State != adminclient.ProxyStateActive || rest <= 0 || whole < rest {
+		return nil
+	}
+	kind := "left"
+	if rest < whole/3 {
+		kind = "short"
+	}
+	return view.Bar(view.Part{Kind: kind, Text: strconv.FormatInt(rest.Milliseconds(), 10)}, view.Part{Kind: "rest", Text: strconv.FormatInt((whole - rest).Milliseconds(), 10)})
 }
 
 // fleetView is the data of the page Fleet.

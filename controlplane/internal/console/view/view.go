@@ -19,7 +19,7 @@ type Badge struct{ Kind, Word string }
 var states = map[string]string{
 	"ok": "good", "active": "good", "completed": "good", "enabled": "good", "live": "good", "closed": "good", "settled": "good", "delivered": "good",
 	"suspended": "warn", "warning": "warn", "pending": "warn", "running": "info", "draining": "warn", "queued": "info", "in_progress": "info",
-	"half_open": "warn", "client_gone": "warn", "cancelled": "warn", "disabled": "idle", "revoked": "idle", "expired": "idle", "fenced": "warn",
+	"expiring": "warn", "half_open": "warn", "client_gone": "warn", "cancelled": "warn", "disabled": "idle", "revoked": "idle", "expired": "idle", "fenced": "warn",
 	"failure": "bad", "failed": "bad", "open": "bad", "unknown": "bad", "stuck": "bad", "refused": "bad",
 }
 
