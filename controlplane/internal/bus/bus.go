@@ -36,6 +36,9 @@ type Config struct {
 	// usage stays in it; zero means the default.
 	UsageMaxBytes int64
 	UsageKept     time.Duration
+	// GatherTime is the least time between the beginnings of two settlements, unless a full batch of messages waits. An event
+	// that comes after a pause is settled at once. Zero means a quarter of a second.
+	GatherTime time.Duration
 	// Name identifies this replica in the server's list of connections.
 	Name string
 }

@@ -253,6 +253,36 @@ func TestTwoReplicasSettleUsageOnce(t *testing.T) {
 
 // The creation is recorded, so that the proxies publish their unsettled events
 // again, which are settled once.
+func TestMessagesShareASettlement(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	marks := p.subscribeWatermarks()
+	registry := prometheus.NewRegistry()
+	p.connect(bus.Config{GatherTime: time.Hour}).ConsumeUsage(settle.New(settlestore.New(p.db), nil), registry, nil)
+	p.publish(p.usage(1)) // after a pause, it is settled at once
+	p.awaitWatermark(marks, 1)
+	const full = 64 // messages; a full batch does not wait
+	for seq := int64(2); seq < 2+full; seq++ {
+		p.publish(p.usage(seq))
+	}
+	p.awaitWatermark(marks, 1+full)
+	p.wantSettled(10 * (1 + full))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != "mgw_settlement_batch_seconds" {
+			continue
+		}
+		if n := family.GetMetric()[0].GetHistogram().GetSampleCount(); n != 2 {
+			t.Errorf("%d messages were settled in %d settlements; want 2", 1+full, n)
+		}
+		return
+	}
+	t.Error("settlements are not counted")
+}
+
 func TestDeletedUsageStreamIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
