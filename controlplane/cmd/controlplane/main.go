@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/shared/platform/buildinfo"
+	"modelgateway/shared/platform/heap"
 )
 
 // release is set by the linker for a release build.
@@ -113,6 +114,9 @@ func runServe(cmd *cobra.Command) error {
 	if checkOnly, _ := cmd.Flags().GetBool(checkFlag); checkOnly { // the flag exists
 		fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
 		return nil
+	}
+	if os.Getenv("GOGC") == "" {
+		heap.Tune()
 	}
 	return app.Run(cmd.Context(), cfg, os.Stderr, buildinfo.Version(release))
 }

@@ -29,6 +29,7 @@ import (
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/certfile"
+	"modelgateway/shared/platform/heap"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/logbuffer"
 	"modelgateway/shared/platform/ops"
@@ -97,6 +98,7 @@ type app struct {
 
 // build connects to the servers and adds every component in start order.
 func (a *app) build(ctx context.Context) error {
+	a.components.AddTask("memory", heap.Trim)
 	for _, step := range []func(context.Context) error{
 		a.buildDatabase, a.buildOps, a.buildProxySide, a.buildAdminSide,
 	} {

@@ -14,8 +14,8 @@ import (
 
 	"modelgateway/dataplane/internal/app"
 	"modelgateway/dataplane/internal/config"
-	"modelgateway/dataplane/internal/heap"
 	"modelgateway/shared/platform/buildinfo"
+	"modelgateway/shared/platform/heap"
 )
 
 // release is set by the linker for a release build.

@@ -1,7 +1,7 @@
 // Package heap sets how often the garbage collector runs, and returns memory to the system after a burst.
 //
-// A constant GOGC allows garbage in proportion to the live heap. A proxy's live heap is a few megabytes at one time and a
-// hundred at another, so any constant either costs processor time for a small heap or much memory for a large one.
+// A constant GOGC allows garbage in proportion to the live heap. The live heap of a plane is a few megabytes at one time and
+// a hundred at another, so any constant either costs processor time for a small heap or much memory for a large one.
 package heap
 
 import (
