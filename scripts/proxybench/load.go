@@ -18,6 +18,22 @@ type Target struct {
 	Name, BaseURL, Key string
 	// PID is the process that is measured.
 	PID int
+	// Parts are other processes that work for the requests of the target.
+	Parts []Part
+}
+
+// Part is a process that works for the requests of a target.
+type Part struct {
+	Name string
+	PID  int
+	// Children adds its child processes.
+	Children bool
+}
+
+// PartCPU is the CPU time of a part per unit.
+type PartCPU struct {
+	Name string
+	CPU  time.Duration
 }
 
 // Scenario is a kind of load.
@@ -51,6 +67,7 @@ func Scenarios() []Scenario {
 	return []Scenario{
 		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
 		JSON(),
+		{Name: "JSON, 5,000 requests/s", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64, Rate: 5000},
 		{Name: "JSON, 500 requests/s", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64, Rate: 500},
 		{Name: "stream, burst of 100 events", Unit: "event", PerRequest: eventsPerStream, Stream: true, Prompt: 1000, Conns: 16},
 		{Name: "JSON, 1 MB prompt", Unit: "request", PerRequest: 1, Prompt: 1_000_000, Conns: 8, Peak: true},
@@ -63,12 +80,14 @@ type Result struct {
 	CPU time.Duration
 	// Requests counts the complete answers, Failures the others. Err is the first error.
 	Requests, Failures int64
-	Err                error
+	Err                error `json:"-"`
 	// Peak is the peak memory of the process, in bytes.
 	Peak int64
 	// P99 is the time within which 99 % of the answers came, from when their requests were due. Only a load with a rate
 	// has it.
 	P99 time.Duration
+	// Parts are the CPU times per unit of the parts of the target.
+	Parts []PartCPU
 }
 
 // warmUp is the duration of the load before a measurement.
@@ -94,7 +113,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	pause(ctx, warmUp)
 	l.latencies() // those of the warm-up do not count
 	requests, failures := l.complete.Load(), l.failures.Load()
-	cpu, err := cpuTime(t.PID)
+	before, err := t.cpuTimes()
 	if err != nil {
 		return Result{}, err
 	}
@@ -105,7 +124,7 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		case <-ctx.Done():
 		}
 	}
-	after, err := cpuTime(t.PID)
+	after, err := t.cpuTimes()
 	if err != nil {
 		return Result{}, err
 	}
@@ -116,9 +135,31 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 	requests = l.complete.Load() - requests
 	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak, P99: l.latencies().Quantile(.99)}
 	if requests > 0 && !s.Memory {
-		r.CPU = (after - cpu) / time.Duration(requests*int64(s.PerRequest))
+		units := time.Duration(requests * int64(s.PerRequest))
+		r.CPU = (after[0] - before[0]) / units
+		for i, part := range t.Parts {
+			r.Parts = append(r.Parts, PartCPU{part.Name, (after[i+1] - before[i+1]) / units})
+		}
 	}
 	return r, ctx.Err()
+}
+
+// cpuTimes returns the CPU times of the process of the target and of its parts.
+func (t *Target) cpuTimes() ([]time.Duration, error) {
+	own, err := cpuTime(t.PID)
+	all := []time.Duration{own}
+	for _, part := range t.Parts {
+		if err != nil {
+			return nil, err
+		}
+		measure := cpuTime
+		if part.Children {
+			measure = familyTime
+		}
+		own, err = measure(part.PID)
+		all = append(all, own)
+	}
+	return all, err
 }
 
 func pause(ctx context.Context, d time.Duration) {

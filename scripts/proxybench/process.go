@@ -34,6 +34,54 @@ func cpuTime(pid int) (time.Duration, error) {
 	return total, nil
 }
 
+// familyTime returns the CPU time of a process and of its child processes, those included
+// that have ended.
+func familyTime(pid int) (time.Duration, error) {
+	total, err := cpuTime(pid)
+	if err != nil {
+		return 0, err
+	}
+	_, ended, err := processStat(pid)
+	if err != nil {
+		return 0, err
+	}
+	total += ended
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, fmt.Errorf("list processes: %w", err)
+	}
+	for _, folder := range all {
+		child, _ := strconv.Atoi(filepath.Base(folder))
+		parent, _, err := processStat(child)
+		if err != nil || parent != pid {
+			continue // it is of others, or has ended
+		}
+		if own, err := cpuTime(child); err == nil {
+			total += own
+		}
+	}
+	return total, nil
+}
+
+// processStat returns the parent of a process and the CPU time of its ended children.
+func processStat(pid int) (parent int, ended time.Duration, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, fmt.Errorf("read process: %w", err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ") // the name before may contain anything
+	fields := strings.Fields(after)
+	if len(fields) < 15 {
+		return 0, 0, fmt.Errorf("the state of process %d has %d fields", pid, len(fields))
+	}
+	parent, err = strconv.Atoi(fields[1])
+	for _, field := range fields[13:15] {
+		ticks, parseErr := strconv.ParseInt(field, 10, 64)
+		ended, err = ended+time.Duration(ticks)*10*time.Millisecond, errors.Join(err, parseErr)
+	}
+	return parent, ended, err
+}
+
 // resetPeak resets the kernel's record of the peak memory of a process.
 func resetPeak(pid int) error {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {

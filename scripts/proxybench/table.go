@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,8 +45,32 @@ func (t *Table) Write(out io.Writer) {
 			}
 			fmt.Fprintf(out, " %.2f |\n", median(r.results[len(r.results)-1], f.of)/median(r.results[0], f.of))
 		}
+		t.writeParts(out, &r)
 	}
 }
+
+// writeParts writes the CPU time of the parts of the last target, and its sum.
+func (t *Table) writeParts(out io.Writer, r *row) {
+	write := func(name string, of func(Result) float64) {
+		fmt.Fprintf(out, "| %s, %s, per %s |%s %.1f µs | |\n", r.scenario.Name, name, r.scenario.Unit,
+			strings.Repeat(" |", len(t.targets)-1), median(r.results[len(r.results)-1], of))
+	}
+	results := r.results[len(r.results)-1]
+	parts := results[0].Parts
+	for i := range parts {
+		write(parts[i].Name, func(r Result) float64 { return microseconds(r.Parts[i].CPU) })
+	}
+	if len(parts) > 0 {
+		write("all other parts", func(r Result) (sum float64) {
+			for _, part := range r.Parts {
+				sum += microseconds(part.CPU)
+			}
+			return sum
+		})
+	}
+}
+
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // figure is one figure of a result.
 type figure struct {
@@ -56,7 +81,7 @@ type figure struct {
 // figures returns the figures of a scenario that the table has.
 func (s *Scenario) figures() (all []figure) {
 	if !s.Memory {
-		all = append(all, figure{"per " + s.Unit, "µs", func(r Result) float64 { return float64(r.CPU) / float64(time.Microsecond) }})
+		all = append(all, figure{"per " + s.Unit, "µs", func(r Result) float64 { return microseconds(r.CPU) }})
 	}
 	if s.Rate > 0 {
 		all = append(all, figure{"p99", "ms", func(r Result) float64 { return float64(r.P99) / float64(time.Millisecond) }})

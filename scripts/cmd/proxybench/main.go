@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -37,6 +38,8 @@ type options struct {
 	apart bool
 	// traces compares a proxy that traces every request with one that traces none.
 	traces bool
+	// only is a part of the names of the scenarios that are measured.
+	only string
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
 }
@@ -45,10 +48,12 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
-	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"collector\" of traces, \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
+	flag.StringVar(&o.child, "child", "",
+		"internal: run as a child process, \"provider\", \"load\", \"collector\" of traces, \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
 	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
 	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
 	flag.BoolVar(&o.traces, "traces", false, "compare a data plane that traces every request with one that traces none, instead of the plain proxy")
+	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
 	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -64,6 +69,9 @@ func run(ctx context.Context, o options) error {
 	if o.child != "" {
 		if url, ok := strings.CutPrefix(o.child, "flood="); ok {
 			return flood(ctx, url)
+		}
+		if o.child == loader {
+			return measureForParent(ctx)
 		}
 		return serve(ctx, o.child)
 	}
@@ -104,7 +112,7 @@ func run(ctx context.Context, o options) error {
 	}
 	targets := []proxybench.Target{
 		{Name: "plain proxy", BaseURL: plain.url, Key: plainKey, PID: plain.cmd.Process.Pid},
-		{Name: "gateway", BaseURL: state.BaseURL, Key: state.APIKey, PID: state.PIDs[devstack.DataPlaneName(0)]},
+		{Name: "gateway", BaseURL: state.BaseURL, Key: state.APIKey, PID: state.PIDs[devstack.DataPlaneName(0)], Parts: parts(&state)},
 	}
 	if o.hold {
 		for _, t := range targets {
@@ -113,7 +121,7 @@ func run(ctx context.Context, o options) error {
 		<-ctx.Done()
 		return nil
 	}
-	return measure(ctx, o, targets, proxybench.Scenarios())
+	return measure(ctx, o, targets, slices.DeleteFunc(proxybench.Scenarios(), func(s proxybench.Scenario) bool { return !strings.Contains(s.Name, o.only) }))
 }
 
 func measure(ctx context.Context, o options, targets []proxybench.Target, scenarios []proxybench.Scenario) error {
@@ -122,7 +130,7 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 		return err
 	}
 	for _, t := range targets {
-		if _, err := proxybench.Measure(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
+		if _, err := measureApart(ctx, proxybench.JSON(), t, warmUpTime); err != nil {
 			return err
 		}
 	}
@@ -130,7 +138,7 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 		results := make([][]proxybench.Result, len(targets))
 		for range o.rounds {
 			for i, t := range targets {
-				r, err := proxybench.Measure(ctx, s, t, o.each)
+				r, err := measureApart(ctx, s, t, o.each)
 				if err != nil {
 					return err
 				}
@@ -141,6 +149,10 @@ func measure(ctx context.Context, o options, targets []proxybench.Target, scenar
 			}
 		}
 		table.Add(s, results)
+	}
+	if o.only != "" {
+		table.Write(os.Stdout)
+		return nil
 	}
 	if err := addIdle(ctx, table, targets, "a minute after the last load", time.Minute); err != nil {
 		return err
