@@ -95,6 +95,17 @@ test/browser: ## the console in Chromium: sign-in, policy, accessibility, keyboa
 	@$(with_browser)
 	@go test -count=1 -timeout 20m -v $(TESTFLAGS) ./scripts/e2e/browser
 
+# Needs a running stack (make run) that make demo has filled.
+.PHONY: screenshots
+screenshots: ## make the pictures of the console in the documents (docs/images) from the demo
+	@scripts/need.sh chromium chromium
+	@go run ./scripts/cmd/screenshots
+
+.PHONY: screenshots/parts
+screenshots/parts: ## take over how the parts of the console look now, after looking at the pictures in scripts/e2e/browser/testdata
+	@scripts/need.sh chromium chromium
+	@go test -count=1 -run TestPartsLookAsTheyDid ./scripts/e2e/browser -update
+
 # The newest versions of agents and frameworks are large downloads, so make test has only
 # the clients whose packages it needs anyway.
 .PHONY: test/clients

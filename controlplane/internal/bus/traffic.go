@@ -27,6 +27,10 @@ func (b *Bus) ServeTraffic(receive func(*pulse.Report)) error {
 				b.log.Warn("report under the name of another proxy was dropped", slog.String("proxy", proxy), slog.String("name", r.Proxy))
 				return
 			}
+			if err := r.Check(); err != nil {
+				b.log.Warn("implausible report of a proxy was dropped", slog.String("proxy", r.Proxy), slog.Any("error", err))
+				return
+			}
 			receive(r)
 		})
 	})

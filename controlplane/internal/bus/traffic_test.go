@@ -32,6 +32,7 @@ func TestReportsOfEveryProxyReachEveryReplica(t *testing.T) {
 	}
 	send(pulse.Report{V: 1, Proxy: "other", Process: "under the name of another"})
 	send(pulse.Report{V: 1, Proxy: "proxy", Process: strings.Repeat("too large ", pulse.MaxReport/10)})
+	send(pulse.Report{V: 1, Proxy: "proxy", Process: "lies", Totals: []pulse.Total{{Series: pulse.Series{Measure: pulse.Requests, Code: "\x00"}, N: 1}}})
 	send(pulse.Report{V: 1, Proxy: "proxy", Process: "good"})
 	for range 2 {
 		if r := <-received; r.Process != "good" {

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,35 @@ func TestCookieOpensNothingButTheConsole(t *testing.T) {
 	for _, path := range []string{"/admin/v1/whoami", "/admin/v1/accounts", "/admin/v1/tokens"} {
 		if answer, _ := b.get(path); answer.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s with the cookie: got %d; want 401", path, answer.StatusCode)
+		}
+	}
+}
+
+func TestAnyNameOfABrowserSignsIn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, agent := range []string{"\xff\xfe", strings.Repeat("a", 199) + "éé", "<script>alert(1)</script>"} {
+		b := w.browser()
+		form := url.Values{"token": {bootstrapToken}}
+		if answer, page := b.send(http.MethodPost, "/console/sign-in", form, http.Header{"User-Agent": {agent}}); answer.StatusCode != http.StatusSeeOther {
+			t.Errorf("%.20q: got %d %s", agent, answer.StatusCode, page)
+		}
+	}
+	if _, page := w.signedIn(bootstrapToken).get("/console/access"); strings.Contains(page, "<script>alert") || !strings.Contains(page, "&lt;script&gt;alert") {
+		t.Error("the page does not escape the name of a browser")
+	}
+}
+
+func TestSignInReturnsToPagesOfTheConsoleOnly(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, to := range []string{
+		"//evil.example", `/\evil.example`, `\\evil.example`, "https://evil.example/console/", "https:/console/", "/console/../admin/v1/accounts", "/%2f%2fevil.example",
+		"/console/%2e%2e//evil.example", "/console/\tx", "javascript:alert(1)", "/consoles/", "/console/..%2f..%2f//evil.example",
+	} {
+		answer, _ := w.browser().post("/console/sign-in", "token", bootstrapToken, "return_to", to)
+		if at := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || at != "/console/" {
+			t.Errorf("%q: got %d to %q", to, answer.StatusCode, at)
 		}
 	}
 }

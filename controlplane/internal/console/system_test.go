@@ -19,14 +19,18 @@ func (w *world) webhook() *adminclient.Webhook {
 func TestEveryPageOfTheSystemIsShown(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
-	_, err := w.pool.Exec(t.Context(), `insert into proxy_sessions (name, boot_id, build, valid_until, applied_revision, spool_capacity, spool_used)
-		values ('proxy-7', 'b-7', 'v1', now() + interval '20 s', 0, 1000, 250)`)
+	w.catalog()
+	_, err := w.pool.Exec(t.Context(), `insert into proxy_sessions (name, boot_id, build, valid_until, applied_revision, spool_capacity, spool_used, refused_credentials)
+		select 'proxy-7', 'b-7', 'v1', now() + interval '20 s', 0, 1000, 250, jsonb_build_array(jsonb_build_object('credential', id, 'reason', 'key_rejected'))
+		from provider_credentials where name = 'main'`)
+	check(t, err)
+	_, err = w.pool.Exec(t.Context(), `update provider_credentials set refused_at = now(), refused_reason = 'key_rejected' where name = 'main'`)
 	check(t, err)
 	hook := w.webhook()
 	id, _ := w.token(adminclient.ScopeRead)
 	b := w.signedIn(bootstrapToken)
 	for path, want := range map[string]string{
-		"/console/proxies": "proxy-7", "/console/proxies/1": "25 % used", "/console/diagnosis": "As text, for a ticket", "/console/video-jobs": "No video job matches",
+		"/console/proxies": "key rejected", "/console/proxies/1": "25 % used", "/console/diagnosis": "As text, for a ticket", "/console/video-jobs": "No video job matches",
 		"/console/video-jobs?state=stuck": "No video job matches", "/console/webhooks": "receiver.example", "/console/webhooks/" + hook.ID: "No delivery matches",
 		"/console/webhooks/new": "operator.usage_quarantined", "/console/webhooks/" + hook.ID + "/edit": "Save", "/console/webhooks/" + hook.ID + "/delete": "confirm",
 		"/console/webhooks/" + hook.ID + "/secret": "86400", "/console/webhooks/" + hook.ID + "/test": "webhook.test", "/console/webhooks/" + hook.ID + "/redeliver": "since",

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"modelgateway/controlplane/internal/admin"
@@ -181,7 +182,7 @@ func (s *Service) open(ctx context.Context, p admin.Principal, token *admin.Hash
 	secret := random()
 	session := &Session{
 		ID: ID(ident.New()), Name: p.Name, Scopes: p.Scopes, Method: p.Method, TokenHash: token, Address: from.Address.String(),
-		Agent: from.Agent[:min(len(from.Agent), maxAgent)], Principal: p,
+		Agent: strings.ToValidUTF8(from.Agent[:min(len(from.Agent), maxAgent)], ""), Principal: p,
 	}
 	if err := s.cfg.Store.Create(actingAs(ctx, p), session, hashOf(secret), s.cfg.Length); err != nil {
 		return nil, "", err

@@ -80,6 +80,7 @@ func (l *Live) Receive(r *pulse.Report) {
 				p.settled = now.Add(time.Minute)
 			}
 		}
+		l.forget()
 		l.processes[r.Process] = p
 	}
 	p.Report, p.heard = *r, now
@@ -87,12 +88,7 @@ func (l *Live) Receive(r *pulse.Report) {
 	for i := range r.Totals {
 		if difference := p.count(&r.Totals[i], now); difference != nil {
 			for _, period := range periods {
-				sum := period.Sums[r.Totals[i].Series]
-				if sum == nil {
-					sum = &Sum{}
-					period.Sums[r.Totals[i].Series] = sum
-				}
-				sum.add(difference)
+				period.sum(r.Totals[i].Series).add(difference)
 			}
 		}
 	}
@@ -107,6 +103,20 @@ func (l *Live) Receive(r *pulse.Report) {
 	}
 	l.countRefusals(now, r)
 	p.Totals, p.Breakers, p.Refusals = nil, nil, nil
+}
+
+// forget makes room for one more process. The caller holds the lock.
+func (l *Live) forget() {
+	if len(l.processes) < maxProcesses {
+		return
+	}
+	oldest := ""
+	for id, p := range l.processes {
+		if oldest == "" || p.heard.Before(l.processes[oldest].heard) {
+			oldest = id
+		}
+	}
+	delete(l.processes, oldest)
 }
 
 // count takes a total and returns what has been counted since the last one; nil if that is unknown or nothing.

@@ -355,3 +355,32 @@ func TestAMinuteHasABoundedNumberOfRowsAndLosesNoCount(t *testing.T) {
 		t.Errorf("%v are left; want %d attempts and one token", left, want)
 	}
 }
+
+func TestProxyThatSendsEverNewNamesTakesBoundedMemory(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	for i := range maxProcesses + 10 {
+		name := strconv.Itoa(i)
+		r := pulse.Report{V: 1, Proxy: "proxy", Process: name, Totals: []pulse.Total{{Series: pulse.Series{Measure: pulse.Requests, Code: name}, N: 1}}}
+		for j := range 5 {
+			r.Refusals = append(r.Refusals, pulse.Refusal{Code: name + "/" + strconv.Itoa(j), Status: 402, N: 1})
+		}
+		s.Receive(&r)
+	}
+	if n := len(s.processes); n != maxProcesses {
+		t.Errorf("%d processes are kept", n)
+	}
+	period := s.short.at(s.now)
+	counted := int64(0)
+	period.Each(pulse.Requests, func(_ pulse.Series, sum *Sum) { counted += sum.N })
+	if n := len(period.Sums); n > maxPeriodSeries+1 || counted != maxProcesses+10 {
+		t.Errorf("%d series are kept, with %d requests", n, counted)
+	}
+	refusals := int64(0)
+	for _, r := range s.refusals[s.now.Truncate(time.Minute)] {
+		refusals += r.N
+	}
+	if n := len(s.refusals[s.now.Truncate(time.Minute)]); n > maxRefusals+1 || refusals != 5*(maxProcesses+10) {
+		t.Errorf("%d refusals are kept, with %d requests", n, refusals)
+	}
+}

@@ -57,6 +57,10 @@ func (l *Live) countRefusals(now time.Time, r *pulse.Report) {
 		q := &r.Refusals[i]
 		key := RefusalKey{q.Account, q.Key, q.Code, q.Status, q.Other}
 		known := counts[key]
+		if known == nil && len(counts) >= maxRefusals {
+			key = RefusalKey{Status: q.Status, Other: true}
+			known = counts[key]
+		}
 		if known == nil {
 			known = &Refusal{RefusalKey: key}
 			counts[key] = known

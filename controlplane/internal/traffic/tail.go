@@ -133,6 +133,10 @@ func (t *Tail) receive(proxy string, l *pulse.Lines) {
 	}
 	t.dropped += l.Dropped
 	for i := range l.Lines {
+		if !l.Lines[i].Plausible() {
+			t.dropped++
+			continue
+		}
 		if t.taken >= pulse.MaxLines || len(t.lines) >= maxWaiting {
 			t.dropped += int64(len(l.Lines) - i)
 			break

@@ -18,6 +18,10 @@ const (
 	forgetAfter = 15 * time.Minute
 	// maxSeries bounds the series of one process. A proxy has a few thousand at most.
 	maxSeries = 20_000
+	// maxPeriodSeries bounds the series of a period, maxProcesses the processes, and maxRefusals the refusals of a minute.
+	// Further series and refusals are counted together, and the process that was silent longest is forgotten. No fleet
+	// reaches them: they bound the memory that a proxy takes which sends ever new names.
+	maxPeriodSeries, maxProcesses, maxRefusals = 5000, 5000, 20_000
 )
 
 // Sum is what was counted of a series in a period.
@@ -95,6 +99,20 @@ type Period struct {
 	Heard map[string]int64
 }
 
+// sum returns the sum of a series, of which there are not too many.
+func (p *Period) sum(series pulse.Series) *Sum {
+	known := p.Sums[series]
+	if known == nil && len(p.Sums) >= maxPeriodSeries {
+		series = pulse.Series{Measure: series.Measure, Outcome: other}
+		known = p.Sums[series]
+	}
+	if known == nil {
+		known = &Sum{}
+		p.Sums[series] = known
+	}
+	return known
+}
+
 // Each calls add for every series of a measure.
 func (p *Period) Each(m pulse.Measure, add func(pulse.Series, *Sum)) {
 	for series, sum := range p.Sums {
@@ -107,12 +125,7 @@ func (p *Period) Each(m pulse.Measure, add func(pulse.Series, *Sum)) {
 // merge adds what another period has counted.
 func (p *Period) merge(other *Period) {
 	for series, sum := range other.Sums {
-		known := p.Sums[series]
-		if known == nil {
-			known = &Sum{}
-			p.Sums[series] = known
-		}
-		known.add(sum)
+		p.sum(series).add(sum)
 	}
 	maps.Copy(p.Heard, other.Heard)
 }

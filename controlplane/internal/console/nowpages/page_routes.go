@@ -30,6 +30,8 @@ type routesView struct {
 	*adminclient.RoutesHealth
 	Proxies []string
 	Rows    []routeHealthRow
+	// Unheard are the proxies that are silent.
+	Unheard []adminclient.TrafficProxy
 }
 
 // showRoutes shows the circuit breaker of each route at each proxy.
@@ -51,6 +53,9 @@ func showRoutes(r *kit.Request) (*kit.Page, error) {
 	for _, p := range now.Value.Proxies {
 		data.Proxies = append(data.Proxies, p.Name)
 		silent[p.Name] = p.Silent
+		if p.Silent {
+			data.Unheard = append(data.Unheard, p)
+		}
 	}
 	for _, route := range answer.Value.Data {
 		for _, b := range route.Breakers {
