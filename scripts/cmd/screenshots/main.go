@@ -44,7 +44,6 @@ var shots = []shot{
 	{"overview-dark", 1280, 860, true, page("/console/")},
 	{"request-light", 1280, 800, false, lastRequest},
 	{"account-dark", 1280, 800, true, firstAccount},
-	{"routes-light", 1280, 620, false, page("/console/routes")},
 	{"diagnosis-narrow-dark", 390, 800, true, page("/console/diagnosis")},
 }
 
