@@ -283,6 +283,14 @@ const (
 	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
 )
 
+// Defines values for RequestExplanationOutcome.
+const (
+	RequestExplanationOutcomeDiffers RequestExplanationOutcome = "differs"
+	RequestExplanationOutcomeRefused RequestExplanationOutcome = "refused"
+	RequestExplanationOutcomeSent    RequestExplanationOutcome = "sent"
+	RequestExplanationOutcomeUnknown RequestExplanationOutcome = "unknown"
+)
+
 // Defines values for RotationState.
 const (
 	RotationStateDone    RotationState = "done"
@@ -378,6 +386,15 @@ const (
 // Defines values for WaitFor.
 const (
 	WaitForApplied WaitFor = "applied"
+)
+
+// Defines values for ExplainRequestParamsFormat.
+const (
+	ExplainRequestParamsFormatChat      ExplainRequestParamsFormat = "chat"
+	ExplainRequestParamsFormatImages    ExplainRequestParamsFormat = "images"
+	ExplainRequestParamsFormatMessages  ExplainRequestParamsFormat = "messages"
+	ExplainRequestParamsFormatResponses ExplainRequestParamsFormat = "responses"
+	ExplainRequestParamsFormatVideos    ExplainRequestParamsFormat = "videos"
 )
 
 // Defines values for GetTrafficSeriesParamsMeasure.
@@ -1441,6 +1458,79 @@ type EventOrder string
 // as refused any more. Each is sent at most once an hour for a credential.
 type EventType string
 
+// ExplainedNeed Amounts are money; of `slots` they are counts.
+type ExplainedNeed struct {
+	// Available What is not reserved by running requests; absent if the pool is unlimited.
+	Available *string  `json:"available,omitempty"`
+	Enough    bool     `json:"enough"`
+	Pool      PoolKind `json:"pool"`
+
+	// Reserved What running requests reserve.
+	Reserved  *string `json:"reserved,omitempty"`
+	Unlimited bool    `json:"unlimited"`
+	Wanted    string  `json:"wanted"`
+}
+
+// ExplainedPrice defines model for ExplainedPrice.
+type ExplainedPrice struct {
+	// InputTokens The estimated length of the prompt.
+	InputTokens int64 `json:"input_tokens"`
+
+	// Multiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
+	//
+	//
+	// Examples: 0.85
+	Multiplier Multiplier `json:"multiplier"`
+
+	// Reservation What would be held while the request runs; 0 for a video.
+	//
+	// Examples: 12.34
+	Reservation Money `json:"reservation"`
+
+	// Version The price version in force.
+	Version int64 `json:"version"`
+}
+
+// ExplainedRefusal defines model for ExplainedRefusal.
+type ExplainedRefusal struct {
+	// Code Its error code.
+	Code    *string `json:"code,omitempty"`
+	Message string  `json:"message"`
+
+	// Param The parameter that the answer names.
+	Param *string `json:"param,omitempty"`
+
+	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests.
+	Reason *string `json:"reason,omitempty"`
+
+	// RetryAfter The seconds of its Retry-After.
+	RetryAfter *int64 `json:"retry_after,omitempty"`
+
+	// Status The HTTP status of the answer.
+	Status int `json:"status"`
+
+	// Step The check that refuses it: `key`, `system_maintenance`, `body`, `model`, `model_maintenance`, `parameters`, `admission` or `routes`.
+	Step string `json:"step"`
+}
+
+// ExplainedRoute defines model for ExplainedRoute.
+type ExplainedRoute struct {
+	// CredentialID The credential that would be used.
+	CredentialID *string `json:"credential_id,omitempty"`
+	Priority     int     `json:"priority"`
+	ProviderID   string  `json:"provider_id"`
+	Route        string  `json:"route"`
+
+	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of every credential,
+	// `no_credential`, `disabled`, `provider_disabled`, `parameters` (it refuses one, or others offer more of the tools), or
+	// `beyond_attempts` (three routes come before it).
+	Skipped       *string `json:"skipped,omitempty"`
+	UpstreamModel string  `json:"upstream_model"`
+	Weight        int     `json:"weight"`
+}
+
 // ExportFormat defines model for ExportFormat.
 type ExportFormat string
 
@@ -1929,6 +2019,15 @@ type Metadata map[string]string
 // Examples: {"demo-chat":"0.7"}
 type ModelMultipliers map[string]Multiplier
 
+// ModelVisibility Why the account sees the model or not: it must exist, be enabled, be public or granted, and have a route for the format.
+type ModelVisibility struct {
+	Enabled        bool `json:"enabled"`
+	Exists         bool `json:"exists"`
+	Granted        bool `json:"granted"`
+	Public         bool `json:"public"`
+	SupportsFormat bool `json:"supports_format"`
+}
+
 // Money A decimal in the account's currency.
 //
 // Examples: 12.34
@@ -2116,6 +2215,18 @@ type Proxy struct {
 	ValidUntil time.Time `json:"valid_until"`
 }
 
+// ProxyExplanation defines model for ProxyExplanation.
+type ProxyExplanation struct {
+	CatalogRevision int64  `json:"catalog_revision"`
+	Proxy           string `json:"proxy"`
+
+	// Refusals Every check that refuses the request, in their order; the client gets the first. Empty: the first route is called.
+	Refusals []ExplainedRefusal `json:"refusals"`
+
+	// Routes The routes of the model for the format: those that would be tried, in their order, then those that are left out.
+	Routes []ExplainedRoute `json:"routes"`
+}
+
 // ProxyState A closed session is listed while it has left unsettled usage.
 type ProxyState string
 
@@ -2272,6 +2383,42 @@ type RefusedCredential struct {
 
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
 type RefusedCredentialReason string
+
+// RequestExplanation defines model for RequestExplanation.
+type RequestExplanation struct {
+	AccountID string    `json:"account_id"`
+	At        time.Time `json:"at"`
+	Currency  *string   `json:"currency,omitempty"`
+	Format    string    `json:"format"`
+	KeyID     *string   `json:"key_id,omitempty"`
+	Model     string    `json:"model"`
+
+	// Needs What the request needs; empty if the price is not known.
+	Needs []ExplainedNeed `json:"needs"`
+
+	// Outcome `sent`: every proxy that answered would send the request to a provider. `refused`: each would answer with the same status and
+	// code. `differs`: they would do different things, see `proxies`. `unknown`: no proxy answered.
+	Outcome RequestExplanationOutcome `json:"outcome"`
+
+	// Price Absent if every proxy refuses the request before its price is known.
+	Price *ExplainedPrice `json:"price,omitempty"`
+
+	// Proxies The proxies that answered, by name.
+	Proxies []ProxyExplanation `json:"proxies"`
+
+	// Refusal The answer that the client would get, if `outcome` is `refused`.
+	Refusal *ExplainedRefusal `json:"refusal,omitempty"`
+
+	// Silent The names of the proxies that did not answer.
+	Silent []string `json:"silent"`
+
+	// Visibility Why the account sees the model or not: it must exist, be enabled, be public or granted, and have a route for the format.
+	Visibility ModelVisibility `json:"visibility"`
+}
+
+// RequestExplanationOutcome `sent`: every proxy that answered would send the request to a provider. `refused`: each would answer with the same status and
+// code. `differs`: they would do different things, see `proxies`. `unknown`: no proxy answered.
+type RequestExplanationOutcome string
 
 // RequestLine defines model for RequestLine.
 type RequestLine struct {
@@ -3739,6 +3886,39 @@ type ListRefusalsParams struct {
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// ExplainRequestParams defines parameters for ExplainRequest.
+type ExplainRequestParams struct {
+	// AccountID The account; not necessary with `key_id`.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID The key. Without one, the request is of a key without a spend limit.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model The name of the model in the request.
+	Model string `form:"model" json:"model"`
+
+	// Format The endpoint.
+	Format *ExplainRequestParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Stream Whether a stream is asked for.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// MaxTokens The output limit of the request.
+	MaxTokens *int64 `form:"max_tokens,omitempty" json:"max_tokens,omitempty"`
+
+	// N The number of choices or images.
+	N *int64 `form:"n,omitempty" json:"n,omitempty"`
+
+	// InputTokens The length of the prompt. Without it the prompt is as short as can be.
+	InputTokens *int64 `form:"input_tokens,omitempty" json:"input_tokens,omitempty"`
+
+	// Parameters Further members of the body as a JSON object, such as `{"temperature":0.2}`; at most 4096 bytes.
+	Parameters *string `form:"parameters,omitempty" json:"parameters,omitempty"`
+}
+
+// ExplainRequestParamsFormat defines parameters for ExplainRequest.
+type ExplainRequestParamsFormat string
+
 // TailRequestsParams defines parameters for TailRequests.
 type TailRequestsParams struct {
 	// AccountID Only of this account.
@@ -4840,6 +5020,22 @@ func (c *Client) ReleaseQuarantined(ctx context.Context, quarantineID Quarantine
 func (c *Client) ListRefusals(ctx context.Context, params *ListRefusalsParams, options ...CallOption) (*Response[RefusalList], error) {
 	return do[RefusalList](ctx, c, call{
 		method: http.MethodGet, path: "/admin/v1/refusals", params: params,
+	}, options)
+}
+
+// ExplainRequest: Explain what would happen to a request now
+//
+// Every proxy makes the checks of such a request with its own catalog, circuit breakers and cooldowns, as it does for real ones, and
+// says what the client would get. Nothing is reserved, no provider is called, and nothing is recorded. Whether the money is enough is
+// judged by what the pools have after the idle units of proxies came back.
+//
+// State an account or one of its keys. `parameters` replaces members of the body that is made from the other parameters, so that
+// any request can be described; do not send prompts.
+//
+// GET /admin/v1/requests/explain
+func (c *Client) ExplainRequest(ctx context.Context, params *ExplainRequestParams, options ...CallOption) (*Response[RequestExplanation], error) {
+	return do[RequestExplanation](ctx, c, call{
+		method: http.MethodGet, path: "/admin/v1/requests/explain", params: params,
 	}, options)
 }
 

@@ -92,7 +92,7 @@ func dataPlane(name, token string) User {
 		},
 		Subscribe: []string{
 			subject.ProxyInbox + "." + token + ".>",
-			subject.KeyChange, subject.Reserved, subject.Describe, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 		},
 	}
 	for _, request := range requests {
@@ -108,7 +108,7 @@ func ForControlPlane() User {
 	u := User{
 		Name: ControlPlane,
 		Publish: []string{
-			subject.KeyChange, subject.Reserved, subject.Describe, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
 			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
 			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,

@@ -35,6 +35,10 @@ const Reserved = "mgw.reserved"
 // reply on Answer.
 const Describe = "mgw.describe"
 
+// Explain asks every proxy how it would answer a request. The proxies reply on
+// Answer.
+const Explain = "mgw.explain"
+
 // Pulse is the report of a proxy about what it does, sent with From to every
 // replica of the control plane. Nobody replies.
 const Pulse = "mgw.pulse"

@@ -10,6 +10,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
@@ -224,13 +225,15 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	holdings := holding.NewService(holdingstore.New(a.adminDB), a.leasing)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
 			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 		}),
 		Keys:   a.newKeys(&keys),
 		Ledger: books, LedgerChecks: checks, Sessions: sessions, Catalog: catalogs, Usage: usages, Archive: archives,
-		Holdings: holding.NewService(holdingstore.New(a.adminDB), a.leasing), Search: search.NewService(searchstore.New(a.adminDB), keys.hashers),
+		Holdings: holdings, Explainer: &explain.Service{Store: leasestore.New(a.adminDB), Holdings: holdings, Catalog: catalogs, Proxies: a.leasing},
+		Search:     search.NewService(searchstore.New(a.adminDB), keys.hashers),
 		Statements: statement.NewService(statementstore.New(a.adminDB)),
 		Tokens:     tokens, TrustedProxies: proxies,
 		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,

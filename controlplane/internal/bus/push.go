@@ -46,6 +46,11 @@ func (b *Bus) AskReserved(_ context.Context, q wire.ReservedRequest, answers fun
 	return requestAll(b, subject.Reserved, q, answers)
 }
 
+// AskExplain implements leasing.Pusher.
+func (b *Bus) AskExplain(_ context.Context, q wire.ExplainRequest, answers func(proxy string, a wire.ExplainResponse)) (stop func(), err error) {
+	return requestAll(b, subject.Explain, q, answers)
+}
+
 // requestAll sends a request to every proxy, and calls handle for each response
 // and the proxy that it comes from, until stop is called.
 func requestAll[R any](b *Bus, name string, request any, handle func(proxy string, response R)) (stop func(), err error) {

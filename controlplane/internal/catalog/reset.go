@@ -28,6 +28,9 @@ func (s *Service) ResetRoute(ctx context.Context, id string) (int64, error) {
 	return applied.After.Rev, nil
 }
 
+// State returns the catalog as it is stored.
+func (s *Service) State(ctx context.Context) (*State, error) { return s.cfg.Store.Load(ctx) }
+
 // Routes returns all routes, by model and id.
 func (s *Service) Routes(ctx context.Context) ([]ModelRoute, error) {
 	state, err := s.cfg.Store.Load(ctx)

@@ -23,6 +23,7 @@ import (
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/console"
 	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
@@ -40,6 +41,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/holdingstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
@@ -84,6 +86,24 @@ func (proxies) RunningBySession(context.Context, string) (map[wire.SessionID]map
 	return nil, nil, nil
 }
 
+// Explain answers as two proxies would: the breaker of the first route is open on one of them, and the balance is spent.
+func (proxies) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.SessionID]wire.ExplainResponse, []string, error) {
+	answers := map[wire.SessionID]wire.ExplainResponse{}
+	for i, skipped := range []string{"", "breaker_open"} {
+		routes := []wire.ExplainRoute{
+			{Route: "rte_a", Provider: "backup", UpstreamModel: "u", Priority: 1, Weight: 1, Credential: "crd_a"},
+			{Route: "rte_b", Provider: "sim", UpstreamModel: "u", Weight: 1, Skipped: skipped},
+		}
+		answers[wire.SessionID(i)] = wire.ExplainResponse{
+			V: 1, Session: wire.SessionID(i), Name: "proxy-" + string(rune('1'+i)), CatalogRevision: 7, PriceVersion: 12, PriceMultiplier: 1_500_000, InputTokens: q.InputTokens,
+			Reservation: 1_300_000, Needs: []wire.Need{{Pool: q.Record.BalancePool, Kind: wire.Balance, Amount: 1_300_000}, {Pool: q.Record.SlotsPool, Kind: wire.Slots, Amount: 1}},
+			Refusals: []wire.ExplainRefusal{{Step: wire.ExplainAdmission, Status: http.StatusPaymentRequired, Code: "insufficient_quota", Message: "The balance is exhausted.", Reason: wire.BalanceSpent}},
+			Routes:   routes,
+		}
+	}
+	return answers, []string{"proxy-3"}, nil
+}
+
 // Tail has one refused request whenever somebody watches.
 func (proxies) Tail(_ pulse.Tail, handle func(string, *pulse.Lines)) (ask func(pulse.Tail) error, stop func(), err error) {
 	return func(pulse.Tail) error {
@@ -125,15 +145,18 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 	})
 	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
 	sessions := signin.NewService(signin.Config{Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour})
+	holdings := holding.NewService(holdingstore.New(db), proxies{})
+	catalogs := catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log})
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
 			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
 			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
 		}),
-		Holdings: holding.NewService(holdingstore.New(db), proxies{}), Search: search.NewService(searchstore.New(db), []*apikey.Hasher{hasher}),
+		Explainer: &explain.Service{Store: leasestore.New(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
+		Holdings:  holdings, Search: search.NewService(searchstore.New(db), []*apikey.Hasher{hasher}),
 		Ledger: books, LedgerChecks: checks,
-		Catalog:    catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log}),
+		Catalog:    catalogs,
 		Usage:      usages,
 		Archive:    archive.New(archive.Config{Store: archivestore.New(db)}),
 		Statements: statement.NewService(statementstore.New(db)),

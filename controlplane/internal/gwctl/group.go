@@ -20,6 +20,7 @@ var groups = map[string]string{ //nolint:gosec // G101: help texts
 	"prices":           "Prices of models: past, current and scheduled",
 	"providers":        "Providers",
 	"quarantine":       "Usage events that could not be settled",
+	"requests":         "Requests: those that end now, and an explanation of one that might come",
 	"usage-months":     "Closed months of usage, and whether they were exported",
 	"routes":           "Routes from models to providers",
 	"settings":         "System-wide settings",

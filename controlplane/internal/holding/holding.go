@@ -32,6 +32,17 @@ func (p *Pool) Outstanding() (sum int64) {
 	return sum
 }
 
+// Idle returns the units that proxies hold and no running request reserves. Those of a proxy that did not answer are not
+// among them.
+func (p *Pool) Idle() (sum int64) {
+	for i := range p.Leases {
+		if l := &p.Leases[i]; l.Running != nil {
+			sum += l.Outstanding - *l.Running
+		}
+	}
+	return sum
+}
+
 // Lease is what one session of a proxy holds of a pool.
 type Lease struct {
 	Session int64
@@ -85,12 +96,37 @@ type Page struct {
 // Pools returns pools of an account.
 func (s *Service) Pools(ctx context.Context, id account.ID, after wire.PoolID, limit int) (Page, error) {
 	pools, err := s.store.Pools(ctx, id, after, limit)
-	if err != nil || s.proxies == nil {
-		return Page{Pools: pools}, err
+	if err != nil {
+		return Page{}, err
+	}
+	silent, err := s.setRunning(ctx, id, pools)
+	return Page{pools, silent}, err
+}
+
+// Of returns some pools of an account; those that it does not have are left out.
+func (s *Service) Of(ctx context.Context, id account.ID, ids []wire.PoolID) ([]Pool, error) {
+	var pools []Pool
+	for _, wanted := range ids {
+		found, err := s.store.Pools(ctx, id, wanted-1, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 1 && found[0].ID == wanted {
+			pools = append(pools, found[0])
+		}
+	}
+	_, err := s.setRunning(ctx, id, pools)
+	return pools, err
+}
+
+// setRunning asks the proxies what running requests reserve. It returns the names of those that did not answer.
+func (s *Service) setRunning(ctx context.Context, id account.ID, pools []Pool) (silent []string, err error) {
+	if s.proxies == nil {
+		return nil, nil
 	}
 	reserved, silent, err := s.proxies.RunningBySession(ctx, id.String())
 	if err != nil {
-		return Page{}, err
+		return nil, err
 	}
 	for i := range pools {
 		p := &pools[i]
@@ -102,5 +138,5 @@ func (s *Service) Pools(ctx context.Context, id account.ID, after wire.PoolID, l
 			}
 		}
 	}
-	return Page{pools, silent}, nil
+	return silent, nil
 }

@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/audit"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi/accountapi"
@@ -73,6 +74,7 @@ type Config struct {
 	Traffic     *traffic.Live
 	Tails       *traffic.Tails
 	Past        *traffic.Service
+	Explainer   *explain.Service
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping   <-chan struct{}
 	Log        *slog.Logger
@@ -124,7 +126,7 @@ func newServer(cfg *Config) *server {
 			Sessions: cfg.Sessions, Finder: cfg.Search,
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,
 		},
-		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Catalog: cfg.Catalog, Fleet: cfg.Fleet, Stopping: cfg.Stopping},
+		trafficHandlers{Live: cfg.Traffic, Tails: cfg.Tails, Past: cfg.Past, Catalog: cfg.Catalog, Fleet: cfg.Fleet, Explainer: cfg.Explainer, Stopping: cfg.Stopping},
 		webhookHandlers{Webhooks: cfg.Webhooks},
 	}
 }

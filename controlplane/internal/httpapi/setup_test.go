@@ -20,6 +20,7 @@ import (
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/diagnosis"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi"
@@ -37,6 +38,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/holdingstore"
 	"modelgateway/controlplane/internal/postgres/idempotencystore"
 	"modelgateway/controlplane/internal/postgres/keystore"
+	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/ledgercheckstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/postgres/pgtest"
@@ -107,6 +109,9 @@ type bundle struct {
 	// running is what the proxies report about running requests, and silent are those that do not answer.
 	running map[wire.SessionID]map[wire.PoolID]int64
 	silent  []string
+	// explained are the answers of proxies that explain a request; asked is the last question.
+	explained map[wire.SessionID]wire.ExplainResponse
+	asked     *wire.ExplainRequest
 	// notified are the kinds of checks that found differences.
 	notified []string
 	// verifier, if set, verifies tokens of an identity provider.
@@ -116,6 +121,12 @@ type bundle struct {
 // RunningBySession implements holding.Proxies.
 func (b *bundle) RunningBySession(context.Context, string) (map[wire.SessionID]map[wire.PoolID]int64, []string, error) {
 	return b.running, b.silent, nil
+}
+
+// Explain implements explain.Proxies.
+func (b *bundle) Explain(_ context.Context, q *wire.ExplainRequest) (map[wire.SessionID]wire.ExplainResponse, []string, error) {
+	b.asked = q
+	return b.explained, b.silent, nil
 }
 
 // logs records the log.
@@ -205,6 +216,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		Stopping:    stopped(),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	}
+	cfg.Explainer = &explain.Service{Store: leasestore.New(b.db), Holdings: cfg.Holdings, Catalog: cfg.Catalog, Proxies: b}
 	b.sessions = signin.NewService(signin.Config{Store: signinstore.New(b.db), Tokens: cfg.Tokens, ByToken: true, Idle: time.Hour, Length: time.Hour})
 	cfg.Sessions = b.sessions
 	for _, set := range others {

@@ -25,6 +25,8 @@ type Pusher interface {
 	// AskReserved asks every proxy what the running requests of an account reserve. answers receives each answer,
 	// with the name of the proxy that sent it, until stop is called.
 	AskReserved(ctx context.Context, q wire.ReservedRequest, answers func(proxy string, a wire.ReservedResponse)) (stop func(), err error)
+	// AskExplain asks every proxy how it would answer a request. answers is as for AskReserved.
+	AskExplain(ctx context.Context, q wire.ExplainRequest, answers func(proxy string, a wire.ExplainResponse)) (stop func(), err error)
 	// RecordRevocation records a revocation outside of Postgres, so that it survives a loss of commits. A revocation
 	// counts as confirmed only when it is recorded.
 	RecordRevocation(ctx context.Context, c wire.KeyChange) error

@@ -34,6 +34,10 @@ func (p *fakePusher) AskReserved(context.Context, wire.ReservedRequest, func(str
 	return nil, errPush
 }
 
+func (p *fakePusher) AskExplain(context.Context, wire.ExplainRequest, func(string, wire.ExplainResponse)) (func(), error) {
+	return nil, errPush
+}
+
 func (p *fakePusher) Push(_ context.Context, _ wire.KeyChange, acks func(string, wire.Ack)) (func(), error) {
 	if p.fails != nil {
 		return nil, p.fails

@@ -59,16 +59,35 @@ func (s *Service) reserved(ctx context.Context, account string) (sum map[wire.Po
 // reserve, by session and pool. It returns what they reported, and the names of the
 // proxies that did not answer.
 func (s *Service) RunningBySession(ctx context.Context, account string) (reported map[wire.SessionID]map[wire.PoolID]int64, silent []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reservedWait)
+	defer cancel()
+	answers, silent, err := ask(ctx, s, func(a *wire.ReservedResponse) wire.SessionID { return a.Session },
+		func(answer func(string, wire.ReservedResponse)) (func(), error) {
+			return s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, answer)
+		})
+	if err != nil {
+		return nil, nil, err
+	}
+	reported = map[wire.SessionID]map[wire.PoolID]int64{}
+	for session, a := range answers {
+		reported[session] = a.Reserved
+	}
+	return reported, silent, nil
+}
+
+// ask asks the live proxies and waits for their answers, until ctx ends. It returns the answers by session,
+// and the names of the proxies that did not answer. sessionOf returns the session of an answer; send sends the question.
+func ask[R any](ctx context.Context, s *Service, sessionOf func(*R) wire.SessionID, send func(answer func(proxy string, a R)) (stop func(), err error)) (
+	answered map[wire.SessionID]R, silent []string, err error,
+) {
 	live, err := s.store.LiveSessions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	waiting := maps.Clone(live)
-	ctx, cancel := context.WithTimeout(ctx, reservedWait)
-	defer cancel()
-	answers := make(chan wire.ReservedResponse, len(live)+1)
-	stop, err := s.pusher.AskReserved(ctx, wire.ReservedRequest{V: wire.Version, Account: account}, func(proxy string, a wire.ReservedResponse) {
-		if live[a.Session] != proxy {
+	answers := make(chan R, len(live)+1)
+	stop, err := send(func(proxy string, a R) {
+		if live[sessionOf(&a)] != proxy {
 			return // another proxy cannot speak for the session
 		}
 		select {
@@ -80,19 +99,33 @@ func (s *Service) RunningBySession(ctx context.Context, account string) (reporte
 		return nil, nil, err
 	}
 	defer stop()
-	reported = map[wire.SessionID]map[wire.PoolID]int64{}
+	answered = map[wire.SessionID]R{}
 	for len(waiting) > 0 {
 		select {
 		case a := <-answers:
-			if _, waits := waiting[a.Session]; waits {
-				delete(waiting, a.Session)
-				reported[a.Session] = a.Reserved
+			if _, waits := waiting[sessionOf(&a)]; waits {
+				delete(waiting, sessionOf(&a))
+				answered[sessionOf(&a)] = a
 			}
 		case <-ctx.Done():
-			return reported, slices.Sorted(maps.Values(waiting)), nil
+			return answered, slices.Sorted(maps.Values(waiting)), nil
 		}
 	}
-	return reported, nil, nil
+	return answered, nil, nil
+}
+
+// explainWait is how long the proxies may take to explain a request.
+const explainWait = 2 * time.Second
+
+// Explain asks the live proxies how they would answer a request now. It returns their answers, and the names of the
+// proxies that did not answer.
+func (s *Service) Explain(ctx context.Context, q *wire.ExplainRequest) (answers map[wire.SessionID]wire.ExplainResponse, silent []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, explainWait)
+	defer cancel()
+	return ask(ctx, s, func(a *wire.ExplainResponse) wire.SessionID { return a.Session },
+		func(answer func(string, wire.ExplainResponse)) (func(), error) {
+			return s.pusher.AskExplain(ctx, *q, answer)
+		})
 }
 
 // Running returns the units of an account's pool that running requests reserve.

@@ -184,8 +184,8 @@ type Request struct {
 	Event event.Usage
 }
 
-// appendNeeds appends the needs of the request.
-func (r *Request) appendNeeds(needs []wire.Need) []wire.Need {
+// AppendNeeds appends the needs of the request.
+func (r *Request) AppendNeeds(needs []wire.Need) []wire.Need {
 	amount := max(int64(r.ExpectedCost), 1)
 	needs = append(needs, wire.Need{Pool: r.Key.BalancePool, Kind: wire.Balance, Amount: amount})
 	if r.Key.LimitPool != 0 {
@@ -246,7 +246,7 @@ var errStaleKey = fmt.Errorf("%w: the key's record changed", ErrUnavailable)
 // errStaleKey. The order of the steps is part of the protocol.
 func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, error) {
 	res := &Reservation{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
-	res.needs = r.appendNeeds(res.room[:0])
+	res.needs = r.AppendNeeds(res.room[:0])
 	entry := holder.AdmissionGate{GateChecks: res}
 	switch outcome, err := entry.Before(); outcome {
 	case holder.Admitted:
@@ -325,6 +325,20 @@ func (a *Admission) Check(ctx context.Context, key *auth.Key) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	return nil
+}
+
+// Ready reports whether a request could be decided now: it returns ErrUnavailable without a valid session, or if the
+// spool is full.
+func (a *Admission) Ready() error {
+	if s := a.sessions.Current(); s == nil || !s.Valid() {
+		return fmt.Errorf("%w: no session", ErrUnavailable)
+	}
+	unit, err := a.spool.Reserve()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	unit.Release()
 	return nil
 }
 

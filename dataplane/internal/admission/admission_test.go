@@ -203,7 +203,7 @@ func TestNeedsOfARequest(t *testing.T) {
 		{"minimum", free, []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1}}},
 	}
 	for _, tt := range tests {
-		if diff := cmp.Diff(tt.want, tt.request.appendNeeds(nil)); diff != "" {
+		if diff := cmp.Diff(tt.want, tt.request.AppendNeeds(nil)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
@@ -247,7 +247,7 @@ func TestLeaseRequestIsRepeatedAfterALateHeartbeat(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
 			defer close(lost)
-			cp.decideRequest(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{asked.appendNeeds(nil)}})
+			cp.decideRequest(&wire.LeaseRequest{Session: 1, Number: 1, Needs: [][]wire.Need{asked.AppendNeeds(nil)}})
 		}()
 		<-lost
 		p.line.silent.Store(true)

@@ -142,7 +142,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	c := &lifecycle.Components{Log: log}
 	addBasics(c, cfg, o, probes, events, failed)
 	c.Add("NATS", func(context.Context) error {
-		return subscribe(nats, events, keeper, admit, tails, describer(secrets.description(cfg.Name), probes, picker, models))
+		return subscribe(nats, events, keeper, admit, tails, api.Explain, describer(secrets.description(cfg.Name), probes, picker, models))
 	}, func(context.Context) error {
 		tails.Close()
 		nats.Close()
@@ -299,8 +299,20 @@ func openSecrets(cfg *config.Secrets) (*secrets, error) {
 
 // subscribe subscribes to the messages that the control plane sends: those for this process, and the watermarks of
 // earlier sessions whose usage is not settled.
-func subscribe(nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails, describe func() wire.DescribeResponse) error {
+func subscribe(
+	nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails,
+	explain func(*wire.ExplainRequest) wire.ExplainResponse, describe func() wire.DescribeResponse,
+) error {
 	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
+	handlers.Explain = func(q *wire.ExplainRequest) (wire.ExplainResponse, bool) {
+		s := keeper.Current()
+		if s == nil {
+			return wire.ExplainResponse{}, false
+		}
+		explained := explain(q)
+		explained.Session, explained.Name = s.ID, nats.Name()
+		return explained, true
+	}
 	handlers.Tail = func(q pulse.Tail, send func(pulse.Lines)) { tails.Follow(q, send) }
 	handlers.Reserved = func(q wire.ReservedRequest) (wire.ReservedResponse, bool) {
 		s := keeper.Current()

@@ -162,7 +162,7 @@ func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	}, log, reg)
 	p.admit = admission.New(p.keeper, anyKey{}, spoolCapacity{p.spool}, p.nats, admission.NewMetrics(reg), log)
 	p.publisher = spool.NewPublisher(p.spool, p.nats, log, reg)
-	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, tail.New(), func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
+	if err := subscribe(p.nats, p.spool, p.keeper, p.admit, tail.New(), func(*wire.ExplainRequest) wire.ExplainResponse { return wire.ExplainResponse{} }, func() wire.DescribeResponse { return wire.DescribeResponse{} }); err != nil {
 		t.Fatal(err)
 	}
 	p.publisher.Start(t.Context())

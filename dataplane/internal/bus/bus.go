@@ -48,6 +48,8 @@ type Handlers struct {
 	// not reply.
 	Reserved func(q wire.ReservedRequest) (wire.ReservedResponse, bool)
 	Describe func() (wire.DescribeResponse, bool)
+	// Explain returns how a request would be answered, or false without a session.
+	Explain func(q *wire.ExplainRequest) (wire.ExplainResponse, bool)
 	// Tail opens or renews a tail of finished requests. It calls send from any goroutine until the tail ends.
 	Tail func(q pulse.Tail, send func(pulse.Lines))
 }
@@ -116,6 +118,9 @@ func Connect(cfg Config, log *slog.Logger) (*Bus, error) {
 	return &Bus{nc: nc, js: js, log: log, server: server, proxy: cfg.Name, bucketCheckInterval: bucketCheckInterval, fetchTimeout: fetchTimeout}, nil
 }
 
+// Name returns the name of the proxy.
+func (b *Bus) Name() string { return b.proxy }
+
 // Connected reports whether there is a connection to NATS.
 func (b *Bus) Connected() bool { return b.nc.IsConnected() }
 
@@ -163,6 +168,16 @@ func (b *Bus) Subscribe(h Handlers) error {
 	})
 	if err != nil {
 		return fmt.Errorf("bus: subscribe to requests for descriptions: %w", err)
+	}
+	_, err = b.nc.Subscribe(subject.Explain, func(m *nats.Msg) {
+		handle(b, m, func(q *wire.ExplainRequest) {
+			if explained, ok := h.Explain(q); ok {
+				b.reply(m, explained)
+			}
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("bus: subscribe to requests for explanations: %w", err)
 	}
 	_, err = b.nc.Subscribe(subject.Tail, func(m *nats.Msg) {
 		handle(b, m, func(q *pulse.Tail) { h.Tail(*q, func(l pulse.Lines) { b.reply(m, l) }) })

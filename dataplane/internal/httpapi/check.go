@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -14,37 +13,15 @@ import (
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/httpapi/upload"
-	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
 
-// keyText returns the API key from either of its headers. present reports whether a client sent either header, even an
-// empty one.
-func keyText(h http.Header) (text string, present bool) {
-	authorization, bearer := h["Authorization"], ""
-	if len(authorization) > 0 {
-		scheme, rest, _ := strings.Cut(authorization[0], " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			bearer = strings.TrimSpace(rest)
-		}
-	}
-	plain, hasPlain := h["X-Api-Key"]
-	switch {
-	case bearer != "":
-		return bearer, true
-	case hasPlain:
-		return strings.TrimSpace(plain[0]), true
-	default:
-		return "", len(authorization) > 0
-	}
-}
-
 // authenticate returns the API key of the request, which it also sets in the exchange.
 func (s *Server) authenticate(x *exchange, r *http.Request) (*auth.Key, error) {
-	text, _ := keyText(r.Header)
+	text, _ := auth.KeyText(r.Header)
 	key, err := s.Keys.Lookup(r.Context(), text)
 	if err != nil {
 		return nil, fmt.Errorf("look up key: %w", err)
@@ -144,22 +121,6 @@ func (x *exchange) AdmitLarge() error {
 
 // LargeDone implements upload.Gate.
 func (x *exchange) LargeDone() { x.server.reading.Leave(x.key.AccountID) }
-
-// invalidBody is the error for a body that is not a valid JSON object.
-func invalidBody(err error) *apierr.Error {
-	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").WithCause(err)
-	var duplicate *jsonspan.DuplicateError
-	var syntax *jsonspan.SyntaxError
-	switch {
-	case errors.As(err, &duplicate):
-		e.Message, e.Param = "The request body contains the member '"+duplicate.Path+"' more than once.", duplicate.Path
-	case errors.As(err, &syntax):
-		e.Message = fmt.Sprintf("The request body is not a valid JSON object: %s at byte %d.", syntax.Msg, syntax.Offset)
-	default:
-		e.Message = "The request body is not a valid JSON object."
-	}
-	return e
-}
 
 // findModel returns the model if it exists, is visible to the account and supports the endpoint's format. It sets the
 // model in the exchange.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"modelgateway/dataplane/internal/auth"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
@@ -17,7 +18,7 @@ import (
 func (s *Server) listModels(c echo.Context) error {
 	x := exchangeOf(c)
 	key := &wire.KeyRecord{}
-	if _, present := keyText(c.Request().Header); present {
+	if _, present := auth.KeyText(c.Request().Header); present {
 		sent, err := s.authenticateReader(x, c.Request())
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
 )
@@ -74,7 +75,7 @@ type parsedRequest struct {
 // and then the object.
 func (r *receivedRequest) parse(object *jsonspan.Object) (parsedRequest, error) {
 	if err := object.Parse(r.body.Bytes()); err != nil {
-		return parsedRequest{}, invalidBody(err)
+		return parsedRequest{}, upload.NotJSON(err)
 	}
 	if err := r.body.Hold(object.Held()); err != nil {
 		return parsedRequest{}, err
@@ -105,32 +106,44 @@ type pricedRequest struct {
 // price checks the model, then the parameters, then the price.
 func (r *parsedRequest) price() (pricedRequest, error) {
 	p := pricedRequest{parsedRequest: *r}
-	var err error
-	// A client may take long to send the body. Entries that were removed from the catalog meanwhile must not be used.
-	if p.pricedCatalog, err = r.server.refreshCatalog(r.initialCatalog); err != nil {
-		return p, err
-	}
-	if p.model, err = r.server.findModel(r.x, r.key, p.pricedCatalog, r.request.Model, r.dialect.Format()); err != nil {
+	if err := p.find(); err != nil {
 		return p, err
 	}
 	if err := checkMaintenance(p.model.Maintenance, r.x.started); err != nil {
 		return p, err
 	}
-	sheet := p.model.PriceAt(r.x.started)
-	if sheet == nil {
-		return p, errNoRoute // a model without a price cannot be called
+	return p, p.quoted()
+}
+
+// find finds the model in the newest catalog.
+func (p *pricedRequest) find() error {
+	var err error
+	// A client may take long to send the body. Entries that were removed from the catalog meanwhile must not be used.
+	if p.pricedCatalog, err = p.server.refreshCatalog(p.initialCatalog); err != nil {
+		return err
 	}
-	p.sheet = sheet.WithMultiplier(r.key.Multiplier(p.model.ID))
-	p.policy = r.server.policies.OfModel(p.pricedCatalog, p.model, r.dialect)
+	p.model, err = p.server.findModel(p.x, p.key, p.pricedCatalog, p.request.Model, p.dialect.Format())
+	return err
+}
+
+// quoted checks parameters and price, and sets the routes that accept the parameters.
+func (p *pricedRequest) quoted() error {
+	sheet := p.model.PriceAt(p.x.started)
+	if sheet == nil {
+		return errNoRoute // a model without a price cannot be called
+	}
+	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
+	p.policy = p.server.policies.OfModel(p.pricedCatalog, p.model, p.dialect)
 	candidates, refused := p.checkParameters()
 	if refused != nil {
-		return p, refused
+		return refused
 	}
 	p.candidates = candidates
+	var err error
 	if p.quote, err = quote.Of(p.dialect.Format(), p.request, p.model, p.sheet, p.pricedCatalog.Settings.ImageInputTokens); err != nil {
-		return p, apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
+		return apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "The request is too large to be priced.").WithCause(err)
 	}
-	return p, nil
+	return nil
 }
 
 // refreshCatalog returns the newest catalog. It fails if maintenance has begun since the known snapshot.
@@ -194,7 +207,16 @@ func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *
 
 // admit waits for the reservation and a slot. The caller releases the reservation.
 func (p *pricedRequest) admit() (*admission.Reservation, error) {
-	return p.acquire(admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: true, Event: p.usageEvent()})
+	q := p.admission()
+	q.Event = p.usageEvent()
+	return p.acquire(q)
+}
+
+// admission returns what the request asks of the admission, without its event. A request for a video reserves nothing and
+// has no slot.
+func (p *pricedRequest) admission() admission.Request {
+	video := p.dialect.Format() == catalogkv.Videos
+	return admission.Request{Key: p.key, ExpectedCost: p.quote.Reserve, Slot: !video}
 }
 
 // acquire asks for an admission, within a span.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/httpapi/failover"
 	"modelgateway/dataplane/internal/jsonspan"
@@ -78,7 +77,7 @@ func (r *receivedRequest) parseVideo(object *jsonspan.Object) (parsedRequest, er
 
 // admitVideo checks that the account's balance and the key limit have units left. It reserves nothing.
 func (p *pricedRequest) admitVideo() error {
-	reservation, err := p.acquire(admission.Request{Key: p.key, Event: p.usageEvent()})
+	reservation, err := p.admit()
 	if err != nil {
 		return err
 	}

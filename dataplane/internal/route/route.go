@@ -226,18 +226,25 @@ func (p *Picker) Skipped(routes []*catalog.Route, choices []Choice) []event.Atte
 		if len(skipped) == event.MaxAttempts || slices.ContainsFunc(choices, func(c Choice) bool { return c.ID == r.ID }) {
 			continue
 		}
-		reason := event.SkippedCooldown
-		switch {
-		case r.Provider.Maintenance.Active(now):
-			reason = event.SkippedMaintenance
-		case !p.breakerAllows(r.ID, now):
-			reason = event.SkippedBreaker
-		case len(r.Provider.Credentials) == 0:
-			reason = event.SkippedNoCredential
-		}
-		skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: reason})
+		skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: p.whySkipped(r, now)})
 	}
 	return skipped
+}
+
+// WhySkipped returns the reason for which Order has left out a route, one of package event.
+func (p *Picker) WhySkipped(r *catalog.Route) string { return p.whySkipped(r, p.now()) }
+
+func (p *Picker) whySkipped(r *catalog.Route, now time.Time) string {
+	switch {
+	case r.Provider.Maintenance.Active(now):
+		return event.SkippedMaintenance
+	case !p.breakerAllows(r.ID, now):
+		return event.SkippedBreaker
+	case len(r.Provider.Credentials) == 0:
+		return event.SkippedNoCredential
+	default:
+		return event.SkippedCooldown
+	}
 }
 
 // credential chooses a provider's credential for an account: always the same one while it has no cooldown. If all have

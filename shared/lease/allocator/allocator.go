@@ -168,6 +168,13 @@ func (a *Allocator) decide(needs []wire.Need, taken map[wire.PoolID]int64) (wors
 	return worst, preventable
 }
 
+// Judge returns the decision about the needs of one request with the pools as they are, as Decide makes it when no units
+// can come back.
+func (a *Allocator) Judge(needs []wire.Need) wire.Decision {
+	d, _ := a.decide(needs, nil)
+	return d
+}
+
 // exceedsTotals reports whether a request that is granted in full would exceed what a pool or a lease can hold. A need that
 // a limited pool refuses anyway does not count.
 func (a *Allocator) exceedsTotals(request *wire.LeaseRequest) bool {

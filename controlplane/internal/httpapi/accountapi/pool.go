@@ -8,7 +8,6 @@ import (
 	"modelgateway/controlplane/internal/holding"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
-	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
 
@@ -45,16 +44,10 @@ func (h *Handlers) ListAccountPools(ctx context.Context, _ *gen.Call, r gen.List
 	return gen.ListAccountPools200JSONResponse{Currency: currency, Data: convert.All(found, poolView), SilentProxies: silent, NextCursor: cursor}, nil
 }
 
-// poolKinds are the kinds of pools in the API.
-var poolKinds = map[wire.PoolKind]gen.PoolKind{wire.Balance: gen.PoolKindBalance, wire.KeyLimit: gen.PoolKindSpendLimit, wire.Slots: gen.PoolKindSlots}
-
 func poolView(p *holding.Pool) gen.Pool {
-	amount := func(n int64) string { return money.Nano(n).String() }
-	if p.Kind == wire.Slots {
-		amount = func(n int64) string { return strconv.FormatInt(n, 10) }
-	}
+	amount := func(n int64) string { return convert.PoolAmount(p.Kind, n) }
 	view := gen.Pool{
-		ID: int64(p.ID), Kind: poolKinds[p.Kind], Unlimited: p.Unlimited, Total: amount(p.Total), Free: amount(p.Free), Settled: amount(p.Settled),
+		ID: int64(p.ID), Kind: convert.PoolKind(p.Kind), Unlimited: p.Unlimited, Total: amount(p.Total), Free: amount(p.Free), Settled: amount(p.Settled),
 		Outstanding: amount(p.Outstanding()), Late: amount(p.Late), Overrun: amount(p.Overrun), Central: p.Central,
 		Leases: convert.All(p.Leases, func(l *holding.Lease) gen.PoolLease {
 			lease := gen.PoolLease{

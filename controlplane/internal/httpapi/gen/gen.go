@@ -234,6 +234,14 @@ const (
 	RefusedCredentialReasonQuotaExhausted RefusedCredentialReason = "quota_exhausted"
 )
 
+// Defines values for RequestExplanationOutcome.
+const (
+	RequestExplanationOutcomeDiffers RequestExplanationOutcome = "differs"
+	RequestExplanationOutcomeRefused RequestExplanationOutcome = "refused"
+	RequestExplanationOutcomeSent    RequestExplanationOutcome = "sent"
+	RequestExplanationOutcomeUnknown RequestExplanationOutcome = "unknown"
+)
+
 // Defines values for RotationState.
 const (
 	RotationStateDone    RotationState = "done"
@@ -329,6 +337,15 @@ const (
 // Defines values for WaitFor.
 const (
 	WaitForApplied WaitFor = "applied"
+)
+
+// Defines values for ExplainRequestParamsFormat.
+const (
+	ExplainRequestParamsFormatChat      ExplainRequestParamsFormat = "chat"
+	ExplainRequestParamsFormatImages    ExplainRequestParamsFormat = "images"
+	ExplainRequestParamsFormatMessages  ExplainRequestParamsFormat = "messages"
+	ExplainRequestParamsFormatResponses ExplainRequestParamsFormat = "responses"
+	ExplainRequestParamsFormatVideos    ExplainRequestParamsFormat = "videos"
 )
 
 // Defines values for GetTrafficSeriesParamsMeasure.
@@ -1085,6 +1102,79 @@ type EventOrder string
 // as refused any more. Each is sent at most once an hour for a credential.
 type EventType string
 
+// ExplainedNeed Amounts are money; of `slots` they are counts.
+type ExplainedNeed struct {
+	// Available What is not reserved by running requests; absent if the pool is unlimited.
+	Available *string  `json:"available,omitempty"`
+	Enough    bool     `json:"enough"`
+	Pool      PoolKind `json:"pool"`
+
+	// Reserved What running requests reserve.
+	Reserved  *string `json:"reserved,omitempty"`
+	Unlimited bool    `json:"unlimited"`
+	Wanted    string  `json:"wanted"`
+}
+
+// ExplainedPrice defines model for ExplainedPrice.
+type ExplainedPrice struct {
+	// InputTokens The estimated length of the prompt.
+	InputTokens int64 `json:"input_tokens"`
+
+	// Multiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
+	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
+	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
+	//
+	//
+	// Examples: 0.85
+	Multiplier Multiplier `json:"multiplier"`
+
+	// Reservation A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Reservation Money `json:"reservation"`
+
+	// Version The price version in force.
+	Version int64 `json:"version"`
+}
+
+// ExplainedRefusal defines model for ExplainedRefusal.
+type ExplainedRefusal struct {
+	// Code Its error code.
+	Code    *string `json:"code,omitempty"`
+	Message string  `json:"message"`
+
+	// Param The parameter that the answer names.
+	Param *string `json:"param,omitempty"`
+
+	// Reason Of `admission`: what is short, such as balance_spent, or balance_reserved by running requests.
+	Reason *string `json:"reason,omitempty"`
+
+	// RetryAfter The seconds of its Retry-After.
+	RetryAfter *int64 `json:"retry_after,omitempty"`
+
+	// Status The HTTP status of the answer.
+	Status int `json:"status"`
+
+	// Step The check that refuses it: `key`, `system_maintenance`, `body`, `model`, `model_maintenance`, `parameters`, `admission` or `routes`.
+	Step string `json:"step"`
+}
+
+// ExplainedRoute defines model for ExplainedRoute.
+type ExplainedRoute struct {
+	// CredentialID The credential that would be used.
+	CredentialID *string `json:"credential_id,omitempty"`
+	Priority     int     `json:"priority"`
+	ProviderID   string  `json:"provider_id"`
+	Route        string  `json:"route"`
+
+	// Skipped Why it is left out: `maintenance` of its provider, `breaker_open`, `cooldown` of the route or of every credential,
+	// `no_credential`, `disabled`, `provider_disabled`, `parameters` (it refuses one, or others offer more of the tools), or
+	// `beyond_attempts` (three routes come before it).
+	Skipped       *string `json:"skipped,omitempty"`
+	UpstreamModel string  `json:"upstream_model"`
+	Weight        int     `json:"weight"`
+}
+
 // ExportFormat defines model for ExportFormat.
 type ExportFormat string
 
@@ -1524,6 +1614,15 @@ type Metadata map[string]string
 // Examples: {"demo-chat":"0.7"}
 type ModelMultipliers map[string]Multiplier
 
+// ModelVisibility Why the account sees the model or not: it must exist, be enabled, be public or granted, and have a route for the format.
+type ModelVisibility struct {
+	Enabled        bool `json:"enabled"`
+	Exists         bool `json:"exists"`
+	Granted        bool `json:"granted"`
+	Public         bool `json:"public"`
+	SupportsFormat bool `json:"supports_format"`
+}
+
 // Money A decimal in the account's currency.
 //
 // Examples: 12.34
@@ -1711,6 +1810,18 @@ type Proxy struct {
 	ValidUntil time.Time `json:"valid_until"`
 }
 
+// ProxyExplanation defines model for ProxyExplanation.
+type ProxyExplanation struct {
+	CatalogRevision int64  `json:"catalog_revision"`
+	Proxy           string `json:"proxy"`
+
+	// Refusals Every check that refuses the request, in their order; the client gets the first. Empty: the first route is called.
+	Refusals []ExplainedRefusal `json:"refusals"`
+
+	// Routes The routes of the model for the format: those that would be tried, in their order, then those that are left out.
+	Routes []ExplainedRoute `json:"routes"`
+}
+
 // ProxyState A closed session is listed while it has left unsettled usage.
 type ProxyState string
 
@@ -1867,6 +1978,38 @@ type RefusedCredential struct {
 
 // RefusedCredentialReason defines model for RefusedCredential.Reason.
 type RefusedCredentialReason string
+
+// RequestExplanation defines model for RequestExplanation.
+type RequestExplanation struct {
+	AccountID string    `json:"account_id"`
+	At        time.Time `json:"at"`
+	Currency  *string   `json:"currency,omitempty"`
+	Format    string    `json:"format"`
+	KeyID     *string   `json:"key_id,omitempty"`
+	Model     string    `json:"model"`
+
+	// Needs What the request needs; empty if the price is not known.
+	Needs []ExplainedNeed `json:"needs"`
+
+	// Outcome `sent`: every proxy that answered would send the request to a provider. `refused`: each would answer with the same status and
+	// code. `differs`: they would do different things, see `proxies`. `unknown`: no proxy answered.
+	Outcome RequestExplanationOutcome `json:"outcome"`
+	Price   *ExplainedPrice           `json:"price,omitempty"`
+
+	// Proxies The proxies that answered, by name.
+	Proxies []ProxyExplanation `json:"proxies"`
+	Refusal *ExplainedRefusal  `json:"refusal,omitempty"`
+
+	// Silent The names of the proxies that did not answer.
+	Silent []string `json:"silent"`
+
+	// Visibility Why the account sees the model or not: it must exist, be enabled, be public or granted, and have a route for the format.
+	Visibility ModelVisibility `json:"visibility"`
+}
+
+// RequestExplanationOutcome `sent`: every proxy that answered would send the request to a provider. `refused`: each would answer with the same status and
+// code. `differs`: they would do different things, see `proxies`. `unknown`: no proxy answered.
+type RequestExplanationOutcome string
 
 // RequestLine defines model for RequestLine.
 type RequestLine struct {
@@ -3276,6 +3419,39 @@ type ListRefusalsParams struct {
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
+// ExplainRequestParams defines parameters for ExplainRequest.
+type ExplainRequestParams struct {
+	// AccountID The account; not necessary with `key_id`.
+	AccountID *string `form:"account_id,omitempty" json:"account_id,omitempty"`
+
+	// KeyID The key. Without one, the request is of a key without a spend limit.
+	KeyID *string `form:"key_id,omitempty" json:"key_id,omitempty"`
+
+	// Model The name of the model in the request.
+	Model string `form:"model" json:"model"`
+
+	// Format The endpoint.
+	Format *ExplainRequestParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Stream Whether a stream is asked for.
+	Stream *bool `form:"stream,omitempty" json:"stream,omitempty"`
+
+	// MaxTokens The output limit of the request.
+	MaxTokens *int64 `form:"max_tokens,omitempty" json:"max_tokens,omitempty"`
+
+	// N The number of choices or images.
+	N *int64 `form:"n,omitempty" json:"n,omitempty"`
+
+	// InputTokens The length of the prompt. Without it the prompt is as short as can be.
+	InputTokens *int64 `form:"input_tokens,omitempty" json:"input_tokens,omitempty"`
+
+	// Parameters Further members of the body as a JSON object, such as `{"temperature":0.2}`; at most 4096 bytes.
+	Parameters *string `form:"parameters,omitempty" json:"parameters,omitempty"`
+}
+
+// ExplainRequestParamsFormat defines parameters for ExplainRequest.
+type ExplainRequestParamsFormat string
+
 // TailRequestsParams defines parameters for TailRequests.
 type TailRequestsParams struct {
 	// AccountID Only of this account.
@@ -3647,6 +3823,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.POST("/admin/v1/quarantine/:quarantine_id/dismiss", h.DismissQuarantined)
 	e.POST("/admin/v1/quarantine/:quarantine_id/release", h.ReleaseQuarantined)
 	e.GET("/admin/v1/refusals", h.ListRefusals)
+	e.GET("/admin/v1/requests/explain", h.ExplainRequest)
 	e.GET("/admin/v1/requests/tail", h.TailRequests)
 	e.POST("/admin/v1/routes/:route_id/reset", h.ResetRoute)
 	e.GET("/admin/v1/routes/health", h.GetRoutesHealth)
@@ -5049,6 +5226,22 @@ func (r ListRefusals200JSONResponse) VisitListRefusalsResponse(w http.ResponseWr
 	return writeJSON(w, 200, r)
 }
 
+// ExplainRequestRequestObject is the input of ExplainRequest.
+type ExplainRequestRequestObject struct {
+	Params ExplainRequestParams
+}
+
+// ExplainRequestResponseObject is a successful response of ExplainRequest.
+type ExplainRequestResponseObject interface {
+	VisitExplainRequestResponse(w http.ResponseWriter) error
+}
+
+type ExplainRequest200JSONResponse RequestExplanation
+
+func (r ExplainRequest200JSONResponse) VisitExplainRequestResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
 // TailRequestsRequestObject is the input of TailRequests.
 type TailRequestsRequestObject struct {
 	Params TailRequestsParams
@@ -5701,6 +5894,8 @@ type StrictServerInterface interface {
 	ReleaseQuarantined(ctx context.Context, call *Call, request ReleaseQuarantinedRequestObject) (ReleaseQuarantinedResponseObject, error)
 	// ListRefusals List refused requests by account, key and code, newest hour first
 	ListRefusals(ctx context.Context, call *Call, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
+	// ExplainRequest Explain what would happen to a request now
+	ExplainRequest(ctx context.Context, call *Call, request ExplainRequestRequestObject) (ExplainRequestResponseObject, error)
 	// TailRequests Watch requests as they end
 	TailRequests(ctx context.Context, call *Call, request TailRequestsRequestObject) (TailRequestsResponseObject, error)
 	// GetRoutesHealth Show the circuit breakers and calls of all routes
@@ -6625,6 +6820,23 @@ func (h handlers) ListRefusals(c echo.Context) error {
 		in.query("cursor", true, &r.Params.Cursor)
 		in.query("limit", true, &r.Params.Limit)
 		return serve(in, call, r, h.server.ListRefusals, ListRefusalsResponseObject.VisitListRefusalsResponse)
+	})
+}
+
+func (h handlers) ExplainRequest(c echo.Context) error {
+	return h.run(c, "explainRequest", func(call *Call) error {
+		var r ExplainRequestRequestObject
+		in := input{c: c}
+		in.query("account_id", true, &r.Params.AccountID)
+		in.query("key_id", true, &r.Params.KeyID)
+		in.query("model", true, &r.Params.Model)
+		in.query("format", true, &r.Params.Format)
+		in.query("stream", true, &r.Params.Stream)
+		in.query("max_tokens", true, &r.Params.MaxTokens)
+		in.query("n", true, &r.Params.N)
+		in.query("input_tokens", true, &r.Params.InputTokens)
+		in.query("parameters", true, &r.Params.Parameters)
+		return serve(in, call, r, h.server.ExplainRequest, ExplainRequestResponseObject.VisitExplainRequestResponse)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
@@ -25,6 +26,8 @@ type Handlers struct {
 	// Catalog has the routes, Fleet the credentials that are refused.
 	Catalog *catalog.Service
 	Fleet   fleet.Store
+	// Explainer explains requests.
+	Explainer *explain.Service
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping <-chan struct{}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/apikey"
@@ -84,4 +86,25 @@ func (l *Store) Balance(ctx context.Context, r *wire.BalanceRequest) (*wire.Bala
 		V: wire.Version, Status: wire.Done, BalancePool: wire.PoolID(row.BalancePool), LimitPool: wire.PoolID(row.LimitPool), Balance: row.Balance, Reserved: row.Reserved,
 		Limited: row.Limited, Limit: row.KeyLimit, KeySpent: row.KeySpent, KeyReserved: row.KeyReserved,
 	}, nil
+}
+
+// KeyRecord implements explain.Store.
+func (l *Store) KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (*wire.KeyRecord, error) {
+	row, err := l.db.Queries().ReadKeyRecord(ctx, sqlcgen.ReadKeyRecordParams{AccountID: (*ident.UUID)(ofAccount), KeyID: (*ident.UUID)(ofKey)})
+	switch err = postgres.Translate("read key record", err); {
+	case errors.Is(err, postgres.ErrNotFound) && ofKey != nil:
+		return nil, key.ErrNotFound
+	case errors.Is(err, postgres.ErrNotFound):
+		return nil, account.ErrNotFound
+	case err != nil:
+		return nil, err
+	}
+	record := &wire.KeyRecord{
+		AccountID: ident.Account.Format(row.AccountID), Active: row.Active, BalancePool: wire.PoolID(row.BalancePool), SlotsPool: wire.PoolID(row.SlotsPool),
+		LimitPool: wire.PoolID(row.LimitPool), MaxConcurrent: row.MaxConcurrentRequests,
+	}
+	if row.KeyID != nil {
+		record.KeyID = ident.Key.Format(*row.KeyID)
+	}
+	return record, setMultipliers(record, row.PriceMultiplier, row.ModelMultipliers)
 }

@@ -202,6 +202,20 @@ left join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
 left join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
 left join pools l on l.key_id = k.id;
 
+-- name: ReadKeyRecord :one
+-- The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
+select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
+    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+from accounts a
+left join api_keys k on k.id = sqlc.narg('key_id')::uuid and k.account_id = a.id
+join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
+join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
+left join pools l on l.key_id = k.id
+where a.id = coalesce(sqlc.narg('account_id')::uuid, (select o.account_id from api_keys o where o.id = sqlc.narg('key_id')))
+    and (sqlc.narg('key_id')::uuid is null or k.id is not null);
+
 -- name: ReadBalance :one
 select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,

@@ -883,6 +883,55 @@ func (q *Queries) ReadClusterState(ctx context.Context) (ReadClusterStateRow, er
 	return i, err
 }
 
+const readKeyRecord = `-- name: ReadKeyRecord :one
+select a.id as account_id, k.id as key_id, (a.status = 'active' and k.revoked_at is null)::boolean as active,
+    b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
+    coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests, coalesce(a.price_multiplier, 0)::bigint as price_multiplier,
+    coalesce(a.model_multipliers, '{}')::jsonb as model_multipliers
+from accounts a
+left join api_keys k on k.id = $1::uuid and k.account_id = a.id
+join pools b on b.account_id = a.id and b.kind = 1 and b.key_id is null
+join pools s on s.account_id = a.id and s.kind = 3 and s.key_id is null
+left join pools l on l.key_id = k.id
+where a.id = coalesce($2::uuid, (select o.account_id from api_keys o where o.id = $1))
+    and ($1::uuid is null or k.id is not null)
+`
+
+type ReadKeyRecordParams struct {
+	KeyID     *ident.UUID
+	AccountID *ident.UUID
+}
+
+type ReadKeyRecordRow struct {
+	AccountID             ident.UUID
+	KeyID                 *ident.UUID
+	Active                bool
+	BalancePool           int64
+	SlotsPool             int64
+	LimitPool             int64
+	MaxConcurrentRequests int64
+	PriceMultiplier       int64
+	ModelMultipliers      []byte
+}
+
+// The record of one key as LoadKeys has it. Without a key, that of a key of the account that has no spend limit.
+func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (ReadKeyRecordRow, error) {
+	row := q.db.QueryRow(ctx, readKeyRecord, arg.KeyID, arg.AccountID)
+	var i ReadKeyRecordRow
+	err := row.Scan(
+		&i.AccountID,
+		&i.KeyID,
+		&i.Active,
+		&i.BalancePool,
+		&i.SlotsPool,
+		&i.LimitPool,
+		&i.MaxConcurrentRequests,
+		&i.PriceMultiplier,
+		&i.ModelMultipliers,
+	)
+	return i, err
+}
+
 const resizePool = `-- name: ResizePool :exec
 update pools
 set total = $1, unlimited = $2, free = $3, central = $4, generation = $5

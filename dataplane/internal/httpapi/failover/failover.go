@@ -15,8 +15,8 @@ import (
 	"modelgateway/shared/event"
 )
 
-// maxAttempts is the greatest number of routes that are attempted for one request.
-const maxAttempts = 3
+// MaxAttempts is the greatest number of routes that are attempted for one request.
+const MaxAttempts = 3
 
 // Caller calls routes for one request.
 type Caller interface {
@@ -60,7 +60,7 @@ type Tries struct {
 func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 	var last, rateLimited *provider.Failure
 	var failed, class string // the provider and the error class of the failed attempt
-	choices := q.Choices[:min(len(q.Choices), maxAttempts)]
+	choices := q.Choices[:min(len(q.Choices), MaxAttempts)]
 	for i, choice := range choices {
 		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, i == len(choices)-1)
 		if err := caller.Ready(); err != nil {

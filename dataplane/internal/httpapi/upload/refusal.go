@@ -8,6 +8,7 @@ import (
 
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 )
 
@@ -41,4 +42,20 @@ func (b *Body) refusal(err error, limit int64) error {
 	default:
 		return invalid("The request body could not be read completely.")
 	}
+}
+
+// NotJSON is the error for a body that is not a valid JSON object.
+func NotJSON(err error) *apierr.Error {
+	e := apierr.New(http.StatusBadRequest, apierr.InvalidRequest, "").WithCause(err)
+	var duplicate *jsonspan.DuplicateError
+	var syntax *jsonspan.SyntaxError
+	switch {
+	case errors.As(err, &duplicate):
+		e.Message, e.Param = "The request body contains the member '"+duplicate.Path+"' more than once.", duplicate.Path
+	case errors.As(err, &syntax):
+		e.Message = fmt.Sprintf("The request body is not a valid JSON object: %s at byte %d.", syntax.Msg, syntax.Offset)
+	default:
+		e.Message = "The request body is not a valid JSON object."
+	}
+	return e
 }

@@ -1,0 +1,245 @@
+// Package explain says what would happen to a request now. The proxies make the checks: each with its own catalog,
+// circuit breakers and cooldowns, by the code that checks real requests. This package tells them what the pools of the
+// account have, and compares their answers.
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"modelgateway/controlplane/internal/account"
+	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/holding"
+	"modelgateway/controlplane/internal/key"
+	"modelgateway/controlplane/internal/validation"
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/wire"
+)
+
+// Query is the request to explain.
+type Query struct {
+	// Account or Key is set; if both are, the key is one of the account.
+	Account *account.ID
+	Key     *key.ID
+	Model   string
+	Format  catalogkv.Format
+	Stream  bool
+	// MaxTokens, N and InputTokens are zero if the request states none.
+	MaxTokens, N, InputTokens int64
+	// Parameters are further members of the body, an object; empty without any.
+	Parameters string
+}
+
+// maxParameters bounds Query.Parameters, in bytes.
+const maxParameters = 4096
+
+// maxInputTokens bounds Query.InputTokens. The proxies write a prompt of that length.
+const maxInputTokens = 1_000_000
+
+func (q *Query) check() error {
+	var invalid validation.Errors
+	if q.Account == nil && q.Key == nil {
+		invalid.Add("account_id", "is necessary without key_id")
+	}
+	if q.Model == "" {
+		invalid.Add("model", "is missing")
+	}
+	if !slices.Contains([]catalogkv.Format{catalogkv.Chat, catalogkv.Responses, catalogkv.Messages, catalogkv.Images, catalogkv.Videos}, q.Format) {
+		invalid.Add("format", "must be chat, responses, messages, images or videos")
+	}
+	if q.MaxTokens < 0 {
+		invalid.Add("max_tokens", "must not be negative")
+	}
+	if q.N < 0 {
+		invalid.Add("n", "must not be negative")
+	}
+	if q.InputTokens < 0 || q.InputTokens > maxInputTokens {
+		invalid.Add("input_tokens", "must be at most 1000000 and not negative")
+	}
+	if q.Parameters != "" {
+		var members map[string]json.RawMessage
+		if len(q.Parameters) > maxParameters || json.Unmarshal([]byte(q.Parameters), &members) != nil || members == nil {
+			invalid.Add("parameters", "must be a JSON object of at most 4096 bytes")
+		}
+	}
+	return invalid.Err()
+}
+
+// Explanation is what would happen to a request.
+type Explanation struct {
+	At         time.Time
+	Record     *wire.KeyRecord
+	Visibility Visibility
+	Currency   string
+	// Proxies are the answers of the proxies, by name. Silent are the names of those that did not answer.
+	Proxies []wire.ExplainResponse
+	Silent  []string
+	Outcome Outcome
+	// Refusal is set if the outcome is Refused.
+	Refusal *wire.ExplainRefusal
+	// Priced is the answer of a proxy that knows the price; nil if none does.
+	Priced *wire.ExplainResponse
+	Needs  []Need
+}
+
+// Visibility says why the account sees the model or not.
+type Visibility struct{ Exists, Enabled, Public, Granted, SupportsFormat bool }
+
+// Need is what the request needs of a pool. Available and Reserved are zero if the pool is unlimited.
+type Need struct {
+	wire.Need
+	Available, Reserved int64
+	Enough, Unlimited   bool
+}
+
+// Outcome is what the proxies would do together.
+type Outcome string
+
+// The outcomes.
+const (
+	Sent    Outcome = "sent"
+	Refused Outcome = "refused"
+	Differs Outcome = "differs"
+	Unknown Outcome = "unknown"
+)
+
+// Store reads the records of keys and the pools of accounts.
+type Store interface {
+	// KeyRecord returns the record of a key, or without one that of a key of the account without a spend limit. The error
+	// is key.ErrNotFound or account.ErrNotFound.
+	KeyRecord(ctx context.Context, ofAccount *account.ID, ofKey *key.ID) (*wire.KeyRecord, error)
+}
+
+// Proxies are asked what they would do.
+type Proxies interface {
+	Explain(ctx context.Context, q *wire.ExplainRequest) (answers map[wire.SessionID]wire.ExplainResponse, silent []string, err error)
+}
+
+// Service explains requests.
+type Service struct {
+	Store    Store
+	Holdings *holding.Service
+	Catalog  *catalog.Service
+	Proxies  Proxies
+}
+
+// Explain returns what would happen to a request now. It changes nothing.
+func (s *Service) Explain(ctx context.Context, q *Query) (*Explanation, error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	record, err := s.Store.KeyRecord(ctx, q.Account, q.Key)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := account.ParseID(record.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	pools, err := s.pools(ctx, owner, record)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{At: time.Now().UTC(), Record: record}
+	if e.Visibility, e.Currency, err = s.visibility(ctx, owner, q); err != nil {
+		return nil, err
+	}
+	answers, silent, err := s.Proxies.Explain(ctx, &wire.ExplainRequest{
+		V: wire.Version, Record: *record, Pools: pools, Format: string(q.Format), Model: q.Model, Stream: q.Stream,
+		MaxTokens: q.MaxTokens, N: q.N, InputTokens: q.InputTokens, Parameters: json.RawMessage(q.Parameters),
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		e.Proxies = append(e.Proxies, a)
+	}
+	slices.SortFunc(e.Proxies, func(a, b wire.ExplainResponse) int { return cmp.Compare(a.Name, b.Name) })
+	e.Silent = silent
+	e.compare()
+	e.setNeeds(pools)
+	return e, nil
+}
+
+// pools returns what the pools of a key have: what is free, and what proxies hold for no request.
+func (s *Service) pools(ctx context.Context, owner account.ID, record *wire.KeyRecord) ([]wire.PoolState, error) {
+	wanted := []wire.PoolID{record.BalancePool, record.SlotsPool}
+	if record.LimitPool != 0 {
+		wanted = append(wanted, record.LimitPool)
+	}
+	found, err := s.Holdings.Of(ctx, owner, wanted)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]wire.PoolState, len(found))
+	for i := range found {
+		p := &found[i]
+		states[i] = wire.PoolState{Pool: p.ID, Kind: p.Kind, Unlimited: p.Unlimited, Total: p.Total, Free: p.Free + p.Idle(), Settled: p.Settled}
+	}
+	return states, nil
+}
+
+// visibility says why the account sees the model or not, and returns the currency.
+func (s *Service) visibility(ctx context.Context, owner account.ID, q *Query) (v Visibility, currency string, err error) {
+	state, err := s.Catalog.State(ctx)
+	if err != nil {
+		return v, "", err
+	}
+	v.Granted = slices.Contains(state.Grants[owner], q.Model)
+	m, exists := state.Models[q.Model]
+	if !exists {
+		return v, state.Currency(), nil
+	}
+	v.Exists, v.Enabled, v.Public = true, m.Spec.Enabled, m.Spec.Public
+	for _, r := range m.Routes {
+		v.SupportsFormat = v.SupportsFormat || m.Spec.Type == q.Format.Type() && slices.Contains(r.Formats, q.Format)
+	}
+	return v, state.Currency(), nil
+}
+
+// compare sets the outcome that the proxies have in common.
+func (e *Explanation) compare() {
+	e.Outcome = Unknown
+	for i := range e.Proxies {
+		p := &e.Proxies[i]
+		if p.Needs != nil && e.Priced == nil {
+			e.Priced = p
+		}
+		outcome, refusal := Sent, (*wire.ExplainRefusal)(nil)
+		if len(p.Refusals) > 0 {
+			outcome, refusal = Refused, &p.Refusals[0]
+		}
+		switch {
+		case e.Outcome == Unknown:
+			e.Outcome, e.Refusal = outcome, refusal
+		case e.Outcome != outcome || refusal != nil && (refusal.Status != e.Refusal.Status || refusal.Code != e.Refusal.Code):
+			e.Outcome, e.Refusal = Differs, nil
+			return
+		}
+	}
+}
+
+// setNeeds compares what the request needs with what the pools have, each by itself.
+func (e *Explanation) setNeeds(pools []wire.PoolState) {
+	if e.Priced == nil {
+		return
+	}
+	judge := allocator.New()
+	for _, s := range pools {
+		judge.Pools[s.Pool] = &allocator.Pool{ID: s.Pool, Kind: s.Kind, Unlimited: s.Unlimited, Total: s.Total, Free: s.Free, Settled: s.Settled}
+	}
+	for _, n := range e.Priced.Needs {
+		need := Need{Need: n, Enough: judge.Judge([]wire.Need{n}).Granted}
+		if p := judge.Pools[n.Pool]; p != nil {
+			need.Unlimited = p.Unlimited
+			if !p.Unlimited {
+				need.Available, need.Reserved = p.Free, p.Outstanding()
+			}
+		}
+		e.Needs = append(e.Needs, need)
+	}
+}

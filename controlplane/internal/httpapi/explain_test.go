@@ -1,0 +1,101 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/wire"
+)
+
+// explain answers for a proxy; a refusal has a status.
+func explained(name string, status int) wire.ExplainResponse {
+	r := wire.ExplainResponse{V: 1, Name: name, CatalogRevision: 3, PriceVersion: 2, Reservation: 5, Needs: []wire.Need{}}
+	if status != 0 {
+		r.Refusals = []wire.ExplainRefusal{{Step: wire.ExplainRoutes, Status: status, Message: "No."}, {Step: wire.ExplainRoutes, Status: 500, Message: "Later."}}
+	}
+	return r
+}
+
+func TestExplanationComparesTheProxies(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(10)
+	params := &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"}
+	for _, tt := range []struct {
+		answers []wire.ExplainResponse
+		want    adminclient.RequestExplanationOutcome
+	}{
+		{nil, adminclient.RequestExplanationOutcomeUnknown},
+		{[]wire.ExplainResponse{explained("b", 0), explained("a", 0)}, adminclient.RequestExplanationOutcomeSent},
+		{[]wire.ExplainResponse{explained("b", 503), explained("a", 503)}, adminclient.RequestExplanationOutcomeRefused},
+		{[]wire.ExplainResponse{explained("b", 503), explained("a", 404)}, adminclient.RequestExplanationOutcomeDiffers},
+		{[]wire.ExplainResponse{explained("b", 503), explained("a", 0)}, adminclient.RequestExplanationOutcomeDiffers},
+	} {
+		b.explained, b.silent = map[wire.SessionID]wire.ExplainResponse{}, []string{"c"}
+		for i, answer := range tt.answers {
+			b.explained[wire.SessionID(i)] = answer
+		}
+		r, err := b.api.ExplainRequest(t.Context(), params)
+		check(t, err)
+		got := r.Value
+		if got.Outcome != tt.want || len(got.Proxies) != len(tt.answers) || len(got.Silent) != 1 || (got.Refusal != nil) != (tt.want == adminclient.RequestExplanationOutcomeRefused) {
+			t.Errorf("got %s; want %s", r.Body, tt.want)
+		}
+		if len(got.Proxies) > 0 && got.Proxies[0].Proxy != "a" {
+			t.Errorf("the first proxy is %s; want them by name", got.Proxies[0].Proxy)
+		}
+	}
+}
+
+// A question has the record of the key and what its pools have.
+func TestExplanationAsksWithTheRecordOfTheKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.account(10)
+	b.credit(a.ID, "5", "r")
+	k := b.key(a.ID, "2")
+	_, err := b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m", MaxTokens: new(int64(7)), Parameters: new(`{"temperature":1}`)})
+	check(t, err)
+	q := b.asked
+	if q.Record.AccountID != a.ID || q.Record.KeyID != k.ID || !q.Record.Active || len(q.Pools) != 3 || q.MaxTokens != 7 || q.Format != "chat" || string(q.Parameters) != `{"temperature":1}` {
+		t.Errorf("asked %+v", q)
+	}
+	for _, p := range q.Pools {
+		if want := map[wire.PoolKind]int64{wire.Balance: 5e9, wire.KeyLimit: 2e9, wire.Slots: 10}[p.Kind]; p.Free != want || p.Total != want {
+			t.Errorf("pool %+v; want %d free", p, want)
+		}
+	}
+	_, err = b.api.RevokeKey(t.Context(), k.ID, nil)
+	check(t, err)
+	_, err = b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{KeyID: &k.ID, Model: "m"})
+	if check(t, err); b.asked.Record.Active {
+		t.Error("the record of a revoked key is active")
+	}
+	// Without a key there is no limit.
+	_, err = b.api.ExplainRequest(t.Context(), &adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m"})
+	if check(t, err); b.asked.Record.KeyID != "" || b.asked.Record.LimitPool != 0 || len(b.asked.Pools) != 2 {
+		t.Errorf("asked %+v", b.asked)
+	}
+}
+
+func TestExplanationRefusesQuestionsWithoutMeaning(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a, other := b.account(10), b.account(10)
+	k := b.key(other.ID, "")
+	for _, tt := range []struct {
+		params adminclient.ExplainRequestParams
+		status int
+		kind   string
+	}{
+		{adminclient.ExplainRequestParams{Model: "m"}, http.StatusBadRequest, "invalid_input"},
+		{adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m", Parameters: new("[]")}, http.StatusBadRequest, "invalid_input"},
+		{adminclient.ExplainRequestParams{AccountID: &a.ID, Model: "m", InputTokens: new(int64(-1))}, http.StatusBadRequest, "invalid_input"},
+		{adminclient.ExplainRequestParams{AccountID: &a.ID, KeyID: &k.ID, Model: "m"}, http.StatusNotFound, "not_found"},
+	} {
+		r, err := answered(b.api.ExplainRequest(t.Context(), &tt.params))
+		check(t, err)
+		problem(t, r.Problem, tt.status, tt.kind)
+	}
+}
