@@ -142,7 +142,7 @@ func TestConsoleSettingsFollowTheValues(t *testing.T) {
 	t.Parallel()
 	got := settings(t, renderObjects(t, chartDir+"/ci/full-values.yaml"), "controlplane")
 	for key, want := range map[string]any{
-		"console.enabled": true, "console.base_url": "https://admin.example.com", "console.environment": "production",
+		"console.enabled": true, "console.base_url": "https://admin.example.com", "console.api_url": "https://api.example.com", "console.environment": "production",
 		"console.oidc.client_id": "gateway-console", "console.oidc.scopes": "profile groups",
 		"console.oidc.client_secret_file": "/etc/modelgateway/secrets/console-client-secret",
 	} {

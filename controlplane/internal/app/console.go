@@ -22,7 +22,7 @@ func (a *app) withConsole(api http.Handler, sessions *signin.Service, jobs *jobs
 	}
 	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	pages, err := console.New(console.Config{
-		Sessions: sessions, API: api, Log: a.log, BaseURL: cfg.BaseURL, Environment: cfg.Environment, Build: a.version,
+		Sessions: sessions, API: api, Log: a.log, BaseURL: cfg.BaseURL, APIURL: cfg.APIURL, Environment: cfg.Environment, Build: a.version,
 		SessionLength: cfg.SessionLength,
 	})
 	if err != nil {

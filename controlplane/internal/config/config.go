@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ type Admin struct {
 type Console struct {
 	Enabled       bool          `mapstructure:"enabled" usage:"Serve the console at /console/ of the admin API's listener."`
 	BaseURL       string        `mapstructure:"base_url" usage:"Address at which people reach the console, such as https://admin.example.com, without a path. Required for signing in by OpenID Connect, and behind a proxy that ends TLS."`
+	APIURL        string        `mapstructure:"api_url" usage:"Address at which customers reach the gateway, such as https://api.example.com, without a path. The page Connect shows it, and sends a request there if an operator tries a key with the name demo."`
 	Environment   string        `mapstructure:"environment" usage:"Name that every page shows, such as production."`
 	TokenSignIn   string        `mapstructure:"token_sign_in" usage:"Whether people may sign in with an admin token: yes, no, or auto, which means only without OpenID Connect."`
 	OIDC          ConsoleOIDC   `mapstructure:"oidc"`
@@ -284,6 +286,7 @@ func (c *Config) Validate() error {
 	_, err = c.Admin.Proxies()
 	v.Reject(err != nil, "admin.trusted_proxies: %v", err)
 	v.Reject(!slices.Contains([]string{"yes", "no", "auto"}, c.Console.TokenSignIn), "console.token_sign_in is not yes, no or auto")
+	v.Reject(!isAddress(c.Console.APIURL), "console.api_url is not an address such as https://api.example.com")
 	v.Reject(c.Console.SessionIdle < time.Minute || c.Console.SessionLength < c.Console.SessionIdle, "console.session_idle is below a minute or above console.session_length")
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Admin.OIDC.Issuer == "", "console.oidc.client_id needs admin.oidc.issuer")
 	v.Reject(c.Console.OIDC.ClientID != "" && c.Console.BaseURL == "", "console.oidc.client_id needs console.base_url")
@@ -365,4 +368,13 @@ func (s *Secrets) MasterKeys() (map[string][]byte, error) {
 		}
 	}
 	return keys, nil
+}
+
+// isAddress reports whether a text is the address of a server, without a path, or empty.
+func isAddress(text string) bool {
+	u, err := url.Parse(text)
+	if err != nil || text == "" {
+		return err == nil
+	}
+	return (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.Fragment == ""
 }

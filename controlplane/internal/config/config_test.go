@@ -95,6 +95,8 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 			c.Admin.OIDC = config.OIDC{Issuer: "http://id.example.com", Audience: "x", Claim: "x", JWKSFile: "f"}
 			c.Console.OIDC.ClientID, c.Console.BaseURL = "console", "https://admin.example.com"
 		}, "admin.oidc.issuer"},
+		{func(c *config.Config) { c.Console.APIURL = "api.example.com" }, "console.api_url"},
+		{func(c *config.Config) { c.Console.APIURL = "https://api.example.com/v1" }, "console.api_url"},
 		{func(c *config.Config) { c.Session.TTL = 0 }, "session.ttl"},
 		{func(c *config.Config) { c.Lease.RefusalGracePeriod = 2 * time.Second }, "lease.refusal_grace_period"},
 		{func(c *config.Config) { c.Webhook.AllowedNetworks = "10.0.0.1" }, "webhook.allowed_networks"},

@@ -38,6 +38,8 @@ type Config struct {
 	// BaseURL is the address at which people reach the console, such as "https://admin.example.com"; empty if it is that
 	// of the request.
 	BaseURL string
+	// APIURL is the address at which customers reach the gateway, such as "https://api.example.com"; empty if it is not known.
+	APIURL string
 	// Environment is the name that every page shows, such as "production".
 	Environment string
 	// Build is the version of the control plane.
@@ -61,7 +63,7 @@ type Console struct {
 // New returns a Console.
 func New(cfg Config) (*Console, error) {
 	c := &Console{cfg: cfg, sections: []kit.Section{
-		nowpages.Section(), customerpages.Section(), catalogpages.Section(), moneypages.Section(), systempages.Section(),
+		nowpages.Section(), customerpages.Section(cfg.APIURL), catalogpages.Section(), moneypages.Section(), systempages.Section(),
 	}}
 	var err error
 	if c.static, err = newStatic(files); err != nil {

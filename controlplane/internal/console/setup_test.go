@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"maps"
@@ -184,13 +185,22 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 	return handler, sessions, checks
 }
 
+// echo answers requests to the gateway's own API with their path, credential and body.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // the test compares it
+	w.Header().Set("X-Request-Id", "req_tried")
+	_ = json.NewEncoder(w).Encode(map[string]any{"path": r.URL.Path, "authorized": strings.HasPrefix(r.Header.Get("Authorization"), "Bearer mgw_"), "sent": json.RawMessage(body)})
+}
+
 func setup(t *testing.T) *world {
 	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)
 	api, sessions, checks := newAPI(t, db)
+	gateway := httptest.NewServer(http.HandlerFunc(echo))
+	t.Cleanup(gateway.Close)
 	pages, err := console.New(console.Config{
-		Sessions: sessions, API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
+		APIURL: gateway.URL, Sessions: sessions, API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
 	})
 	check(t, err)
 	mux := http.NewServeMux()

@@ -11,13 +11,15 @@ import (
 //go:embed template
 var templates embed.FS
 
-// Section returns the pages.
-func Section() kit.Section {
+// Section returns the pages. apiURL is the address at which customers reach the gateway; empty if it is not known.
+func Section(apiURL string) kit.Section {
+	connect := newConnector(apiURL)
 	return kit.Section{
 		Name: "Customers", Templates: templates,
 		Items: []kit.Item{
 			{Link: kit.Link{Text: "Accounts", URL: "/console/accounts"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Usage", URL: "/console/usage"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Connect", URL: "/console/connect"}, Scope: kit.Read},
 		},
 		Routes: slices.Concat(
 			[]kit.Route{
@@ -33,6 +35,7 @@ func Section() kit.Section {
 				{Pattern: "GET /console/accounts/{id}/changes", Scope: kit.Observe, Handle: accountChanges},
 				{Pattern: "GET /console/keys/{id}", Scope: kit.Read, Handle: showKey},
 				{Pattern: "GET /console/usage", Scope: kit.Read, Handle: showUsage},
+				{Pattern: "GET /console/connect", Scope: kit.Read, Handle: connect.show},
 			},
 			kit.FormRoutes("/console/accounts/new", kit.Cabinet, newAccount),
 			kit.FormRoutes("/console/accounts/{id}/edit", kit.Cabinet, editAccount),
@@ -46,6 +49,7 @@ func Section() kit.Section {
 			kit.FormRoutes("/console/keys/{id}/edit", kit.Cabinet, editKey),
 			kit.FormRoutes("/console/keys/{id}/revoke", kit.Cabinet, revokeKey),
 			kit.FormRoutes("/console/keys/{id}/reveal", kit.KeysReveal, revealKey),
+			kit.FormRoutes("/console/keys/{id}/try", kit.KeysReveal, connect.try),
 		),
 	}
 }

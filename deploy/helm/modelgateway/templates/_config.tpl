@@ -107,6 +107,9 @@ key_file: {{ include "modelgateway.secretsDir" . }}/tls.key
 {{- with $page.baseURL }}
 {{- $_ := set $console "base_url" . }}
 {{- end }}
+{{- with $page.apiURL }}
+{{- $_ := set $console "api_url" . }}
+{{- end }}
 {{- with $page.oidc }}
 {{- if .clientID }}
 {{- $_ := set $console "oidc" (dict "client_id" .clientID "client_secret_file" (printf "%s/console-client-secret" $dir) "scopes" .scopes) }}

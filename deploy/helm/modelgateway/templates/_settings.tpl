@@ -20,6 +20,7 @@ archive.audit_retention_months: int
 archive.dir: string
 archive.usage_retention_months: int
 catalog.require_https: bool
+console.api_url: string
 console.base_url: string
 console.enabled: bool
 console.environment: string

@@ -1,0 +1,3 @@
+export OPENAI_BASE_URL=https://HOST/v1
+export OPENAI_API_KEY="$MGW_API_KEY"
+export OPENAI_MODEL=MODEL
