@@ -4,8 +4,9 @@ import "time"
 
 // The times of a Schedule.
 const (
-	// BatchDelay is how long an event waits for others to share its message.
-	BatchDelay = 50 * time.Millisecond
+	// BatchDelay is how long an event waits for others to share its message. The cost of NATS is that of messages rather
+	// than of events. If the disk of a proxy is lost, so are the events that still wait.
+	BatchDelay = 100 * time.Millisecond
 	// PublishInterval is how often a proxy checks for events that were published and not settled in time.
 	PublishInterval = 500 * time.Millisecond
 )

@@ -8,22 +8,24 @@ import (
 func TestScheduleWaitsForEventsToShareAMessage(t *testing.T) {
 	t.Parallel()
 	s := NewSchedule(0)
-	s.EventQueued(10 * time.Millisecond)
-	s.EventQueued(40 * time.Millisecond)
-	if publish, wake := s.Next(59 * time.Millisecond); publish || wake != 60*time.Millisecond {
-		t.Errorf("publish: %t, wake at %v; want 50 ms after the first event", publish, wake)
+	first, second := 10*time.Millisecond, 40*time.Millisecond
+	s.EventQueued(first)
+	s.EventQueued(second)
+	due := first + BatchDelay
+	if publish, wake := s.Next(due - 1); publish || wake != due {
+		t.Errorf("publish: %t, wake at %v; want %v, counted from the first event", publish, wake, due)
 	}
-	if publish, _ := s.Next(60 * time.Millisecond); !publish {
-		t.Fatal("the events were not published 50 ms after the first one")
+	if publish, _ := s.Next(due); !publish {
+		t.Fatal("the events are not published in time")
 	}
 	if publish, _ := s.Next(time.Hour); publish {
 		t.Error("a second message is published before the first has an outcome")
 	}
-	s.Published(70*time.Millisecond, true)
-	if publish, _ := s.Next(70 * time.Millisecond); publish {
-		s.Drained(70 * time.Millisecond)
+	s.Published(due+1, true)
+	if publish, _ := s.Next(due + 1); publish {
+		s.Drained(due + 1)
 	}
-	if publish, wake := s.Next(71 * time.Millisecond); publish || wake != PublishInterval {
+	if publish, wake := s.Next(due + 2); publish || wake != PublishInterval {
 		t.Errorf("publish: %t, wake at %v; want the regular check", publish, wake)
 	}
 }
@@ -37,6 +39,6 @@ func TestFailedPublicationIsRepeatedAtTheNextCheckOrEvent(t *testing.T) {
 	s.EventQueued(PublishInterval)
 	s.Published(PublishInterval, false)
 	if publish, wake := s.Next(PublishInterval); publish || wake != PublishInterval+BatchDelay {
-		t.Errorf("publish: %t, wake at %v; want 50 ms after the event that was queued in the meantime", publish, wake)
+		t.Errorf("publish: %t, wake at %v; want the time after the event that was queued in the meantime", publish, wake)
 	}
 }
