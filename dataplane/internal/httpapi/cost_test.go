@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -22,6 +23,10 @@ const (
 	maxJSONAllocations   = 66
 	maxStreamAllocations = 84
 	maxEventAllocations  = 0.05
+	// maxReadCalls and maxWriteCalls are system calls of one JSON request, those of the test's client and provider included,
+	// which write once and read at least once each. Of the gateway's writes one goes to the provider, one to the client and two
+	// to the spool.
+	maxReadCalls, maxWriteCalls = 11, 6.2
 )
 
 const (
@@ -71,6 +76,39 @@ func TestAllocationsAndWritesPerRequestAreBounded(t *testing.T) {
 			t.Errorf("%v allocations a stream and %.3f an event; want %d and %v at most", short, event, maxStreamAllocations, maxEventAllocations)
 		}
 	})
+}
+
+func TestCostsOfARequestInSystemCallsAreBounded(t *testing.T) {
+	if raceEnabled {
+		t.Skip("make test/costs runs it")
+	}
+	b := newBareGateway(t)
+	b.json(t) // the first request loads the key and makes the connection
+	const runs = 300
+	readsBefore, writesBefore := ioCalls(t)
+	for range runs {
+		b.json(t)
+	}
+	reads, writes := ioCalls(t)
+	eachRead, eachWrite := float64(reads-readsBefore)/runs, float64(writes-writesBefore)/runs
+	t.Logf("%.2f reads, %.2f writes", eachRead, eachWrite)
+	if eachRead > maxReadCalls || eachWrite > maxWriteCalls {
+		t.Errorf("a request takes %.2f reads and %.2f writes; want %v and %v at most", eachRead, eachWrite, maxReadCalls, maxWriteCalls)
+	}
+}
+
+// ioCalls returns how often this process has called the system to read and to write, on sockets and files.
+func ioCalls(t *testing.T) (reads, writes int64) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/io")
+	if err != nil {
+		t.Skipf("this system does not count the calls: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, _ = fmt.Sscanf(line, "syscr: %d", &reads) // other lines do not match
+		_, _ = fmt.Sscanf(line, "syscw: %d", &writes)
+	}
+	return reads, writes
 }
 
 // While a stream waits for the model, it holds the memory of its two connections but no read or write buffers.
