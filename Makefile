@@ -78,8 +78,8 @@ test/vet: ## go vet on every package
 
 # These run without the race detector, which allocates and drops pooled objects.
 .PHONY: test/costs
-test/costs: ## tests of the allocations per request and the memory of a waiting stream
-	@go test -count=1 -run 'Costs|Allocat|MemoryOfStreams' ./dataplane/... 2>&1 | { grep -v 'no test' || true; }
+test/costs: ## tests of the allocations, writes and system calls per request and the memory of a waiting stream
+	@go test -count=1 -run 'Costs|Allocat|MemoryOfStreams|HoldNoBuffers|TakesTwoWrites|WithOneWrite' ./dataplane/... 2>&1 | { grep -v 'no test' || true; }
 
 # The seeds of all fuzz tests run as tests. One database server serves all
 # packages; each test clones a database of its own. Results are not cached
@@ -218,6 +218,12 @@ bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 millio
 .PHONY: bench/proxy
 bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench
+
+# SCALE changes the size: SCALE='-keys 10000 -used 2000 -accounts 100 -models 10 -proxies 4'.
+SCALE ?=
+.PHONY: bench/scale
+bench/scale: ## costs of an installation with 1,000,000 keys, 10,000 accounts, 100 models and 16 proxies, or another SCALE
+	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -scale $(SCALE)
 
 .PHONY: bench/traces
 bench/traces: ## the CPU time and latency of a data plane that traces every request, against one that traces none

@@ -146,20 +146,15 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 
 // cpuTimes returns the CPU times of the process of the target and of its parts.
 func (t *Target) cpuTimes() ([]time.Duration, error) {
-	own, err := cpuTime(t.PID)
-	all := []time.Duration{own}
-	for _, part := range t.Parts {
+	var all []time.Duration
+	for _, part := range append([]Part{{PID: t.PID}}, t.Parts...) {
+		own, err := CPUTime([]Part{part})
 		if err != nil {
 			return nil, err
 		}
-		measure := cpuTime
-		if part.Children {
-			measure = familyTime
-		}
-		own, err = measure(part.PID)
 		all = append(all, own)
 	}
-	return all, err
+	return all, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -63,21 +63,33 @@ func familyTime(pid int) (time.Duration, error) {
 	return total, nil
 }
 
-// processStat returns the parent of a process and the CPU time of its ended children.
-func processStat(pid int) (parent int, ended time.Duration, err error) {
+// tick is the unit of the times of /proc/PID/stat.
+const tick = 10 * time.Millisecond
+
+// statFields returns the fields of /proc/PID/stat that follow the name.
+func statFields(pid int) ([]string, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, fmt.Errorf("read process: %w", err)
+		return nil, fmt.Errorf("read process: %w", err)
 	}
 	_, after, _ := strings.Cut(string(text), ") ") // the name before may contain anything
 	fields := strings.Fields(after)
-	if len(fields) < 15 {
-		return 0, 0, fmt.Errorf("the state of process %d has %d fields", pid, len(fields))
+	if len(fields) < 20 {
+		return nil, fmt.Errorf("the state of process %d has %d fields", pid, len(fields))
+	}
+	return fields, nil
+}
+
+// processStat returns the parent of a process and the CPU time of its ended children.
+func processStat(pid int) (parent int, ended time.Duration, err error) {
+	fields, err := statFields(pid)
+	if err != nil {
+		return 0, 0, err
 	}
 	parent, err = strconv.Atoi(fields[1])
 	for _, field := range fields[13:15] {
 		ticks, parseErr := strconv.ParseInt(field, 10, 64)
-		ended, err = ended+time.Duration(ticks)*10*time.Millisecond, errors.Join(err, parseErr)
+		ended, err = ended+time.Duration(ticks)*tick, errors.Join(err, parseErr)
 	}
 	return parent, ended, err
 }
@@ -103,4 +115,44 @@ func peakMemory(pid int) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the status of process %d has no peak memory", pid)
+}
+
+// CPUTime returns the CPU time of processes and of the children of those that have Children set.
+func CPUTime(parts []Part) (total time.Duration, err error) {
+	for _, part := range parts {
+		measure := cpuTime
+		if part.Children {
+			measure = familyTime
+		}
+		own, err := measure(part.PID)
+		if err != nil {
+			return 0, err
+		}
+		total += own
+	}
+	return total, nil
+}
+
+// Resident returns the memory of a process in bytes.
+func Resident(pid int) (int64, error) {
+	if err := resetPeak(pid); err != nil {
+		return 0, err
+	}
+	return peakMemory(pid)
+}
+
+// Age returns for how long a process has run, with a resolution of 10 ms.
+func Age(pid int) (time.Duration, error) {
+	fields, err := statFields(pid)
+	if err != nil {
+		return 0, err
+	}
+	text, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		return 0, fmt.Errorf("read uptime: %w", err)
+	}
+	up, _, _ := strings.Cut(string(text), " ")
+	now, err := time.ParseDuration(up + "s")
+	began, parseErr := strconv.ParseInt(fields[19], 10, 64)
+	return now - time.Duration(began)*tick, errors.Join(err, parseErr)
 }

@@ -102,11 +102,36 @@ func TestCPUTimeOfAPartIncludesItsChildren(t *testing.T) {
 	if err := errors.Join(input.Close(), child.Wait()); err != nil && child.ProcessState == nil {
 		t.Fatal(err)
 	}
-	const tick = 10 * time.Millisecond // of the kernel's count for ended children
 	if got := ofChildren(); got < childTime-2*tick {
 		t.Errorf("ended children have used %v; want at least %v", got, childTime)
 	}
 	if _, err := familyTime(-1); err == nil {
+		t.Error("no error for a process that does not exist")
+	}
+}
+
+func TestAgeIsTheTimeSinceAProcessBegan(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	child := exec.Command("cat")
+	input, err := child.StdinPipe()
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	young, err := Age(child.Process.Pid)
+	if limit := time.Since(begin) + 2*tick; err != nil || young < 0 || young > limit {
+		t.Errorf("got %v, %v; want at most %v", young, err, limit)
+	}
+	if old, err := Age(os.Getpid()); err != nil || old+tick < young {
+		t.Errorf("this process has run for %v, its child for %v: %v", old, young, err)
+	}
+	if err := errors.Join(input.Close(), child.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Age(-1); err == nil {
 		t.Error("no error for a process that does not exist")
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -40,6 +39,9 @@ type options struct {
 	traces bool
 	// only is a part of the names of the scenarios that are measured.
 	only string
+	// scale selects the measurements of an installation of a size.
+	scale bool
+	size  size
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
 }
@@ -54,6 +56,12 @@ func main() {
 	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
 	flag.BoolVar(&o.traces, "traces", false, "compare a data plane that traces every request with one that traces none, instead of the plain proxy")
 	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
+	flag.BoolVar(&o.scale, "scale", false, "measure an installation of a size, given by -keys, -accounts, -models and -proxies, instead of the plain proxy")
+	flag.IntVar(&o.size.keys, "keys", 1_000_000, "with -scale: number of API keys")
+	flag.IntVar(&o.size.used, "used", 100_000, "with -scale: number of API keys that are used")
+	flag.IntVar(&o.size.accounts, "accounts", 10_000, "with -scale: number of accounts")
+	flag.IntVar(&o.size.models, "models", 100, "with -scale: number of models")
+	flag.IntVar(&o.size.proxies, "proxies", 16, "with -scale: number of data planes")
 	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -74,6 +82,9 @@ func run(ctx context.Context, o options) error {
 			return measureForParent(ctx)
 		}
 		return serve(ctx, o.child)
+	}
+	if o.scale {
+		return measureScale(ctx, o.size, os.Stdout)
 	}
 	if o.traces {
 		return compareTraces(ctx, o)
@@ -287,36 +298,42 @@ models:
     routes: [{provider: flood, upstream_model: flood, formats: [chat]}]
 `
 
-// portOffset avoids the ports of a stack that may be running.
-const portOffset = "21000"
+// freePorts returns ports that nobody listens on. They are below the range of ephemeral ports.
+func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, error) {
+	const lowest, highest, step = 20000, 32000, 100
+	for i := range (highest - lowest) / step {
+		ports := devstack.PortsFrom(lowest+(os.Getpid()+i)*step%(highest-lowest), planes)
+		if ports.CheckFree(ctx) == nil {
+			return ports, nil
+		}
+	}
+	return devstack.Ports{}, errors.New("no free ports")
+}
 
-// startStack starts a stack with a number of data planes in its own directory. settings may be nil, as in devstack.Config.
+// startStack starts a stack with a number of data planes in a directory of its own, with the models bench and flood. settings may
+// be nil, as in devstack.Config.
 func startStack(ctx context.Context, provider, flood string, dataPlanes int, settings func(part string) []string) (*devstack.Stack, func(), error) {
-	layout, err := devstack.FindLayout(".", filepath.Join(".dev", "bench"))
+	return startStackWith(ctx, fmt.Sprintf(catalog, provider, flood), dataPlanes, settings)
+}
+
+// startStackWith is startStack with a catalog in YAML.
+func startStackWith(ctx context.Context, document string, dataPlanes int, settings func(part string) []string) (*devstack.Stack, func(), error) {
+	layout, err := devstack.FindLayout(".", filepath.Join(".dev", fmt.Sprintf("bench-%d", os.Getpid())))
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := os.MkdirAll(layout.Dir, 0o755); err != nil { //nolint:gosec // G301: as the stack makes it
+	layout.Bin = filepath.Join(layout.Root, ".dev", "bench-bin") // stacks share it
+	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {       //nolint:gosec // G301: as the stack makes it
 		return nil, nil, fmt.Errorf("make directory: %w", err)
 	}
 	file := filepath.Join(layout.Dir, "catalog.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, provider, flood), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write catalog: %w", err)
 	}
 	if err := os.Setenv(devstack.CatalogVariable, file); err != nil {
 		return nil, nil, fmt.Errorf("name catalog: %w", err)
 	}
-	ports, err := devstack.LoadPorts(func(name string) string {
-		switch name {
-		case devstack.OffsetVariable:
-			return portOffset
-		case devstack.DataPlanesVariable:
-			return strconv.Itoa(dataPlanes)
-		case devstack.ControlPlanesVariable:
-			return "1"
-		}
-		return ""
-	})
+	ports, err := freePorts(ctx, devstack.Planes{Data: dataPlanes, Control: 1})
 	if err != nil {
 		return nil, nil, err
 	}
