@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
@@ -72,7 +73,7 @@ func New(cfg Config) (*Console, error) {
 	if c.templates, err = parse(c.static.prefix, c.sections); err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: transport{cfg.API}}
+	client := &http.Client{Transport: transport{cfg.API, cfg.Log}}
 	if c.api, err = adminclient.New("http://admin", "", adminclient.WithHTTPClient(client)); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
@@ -113,6 +114,10 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 // maxForm bounds the body of a request, which is the largest form: a catalog document.
 const maxForm = 16 << 20
 
+// maxSignIn bounds the body of a request to sign in, which anybody can send, and maxReturn the address to return to, which is
+// stored until the provider has returned the browser.
+const maxSignIn, maxReturn = 64 << 10, 2 << 10
+
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -124,7 +129,11 @@ func withHeaders(next http.Handler) http.Handler {
 		if r.TLS != nil {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		limit := int64(maxForm)
+		if strings.HasPrefix(r.URL.Path, "/console/sign-") {
+			limit = maxSignIn
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		next.ServeHTTP(w, r)
 	})
 }

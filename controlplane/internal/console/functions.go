@@ -34,6 +34,7 @@ func functions(prefix string) template.FuncMap {
 		"words":   func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 		"signed":  func(method any) string { return view.Method(text(method)) },
 		"book":    func(name any) string { return view.Book(text(name)) },
+		"past":    func(at time.Time) bool { return at.Before(time.Now()) },
 		"rule":    view.Rule, "prose": view.Prose, "browser": view.Browser,
 		"yes":    func(b *bool) bool { return b != nil && *b },
 		"object": view.Object,

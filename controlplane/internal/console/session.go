@@ -74,7 +74,7 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request, status int,
 // localPath returns the path of a page of the console to return to, never that of another site.
 func localPath(text string) string {
 	u, err := url.Parse(text)
-	if err != nil || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(path.Clean(u.Path)+"/", "/console/") || strings.ContainsAny(text, "\\\r\n") {
+	if err != nil || len(text) > maxReturn || u.Host != "" || u.Scheme != "" || !strings.HasPrefix(path.Clean(u.Path)+"/", "/console/") || strings.ContainsAny(text, "\\\r\n") {
 		return "/console/"
 	}
 	return u.RequestURI()

@@ -158,3 +158,16 @@ func TestSignInReturnsToPagesOfTheConsoleOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestAnybodyCanSendLittleBeforeSigningIn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	long := strings.Repeat("x", 1<<20)
+	if answer, page := w.browser().post("/console/sign-in", "padding", long, "token", bootstrapToken); answer.StatusCode == http.StatusSeeOther {
+		t.Errorf("a body of 1 MB: got %d %.200s", answer.StatusCode, page)
+	}
+	answer, _ := w.browser().post("/console/sign-in", "token", bootstrapToken, "return_to", "/console/accounts?query="+long[:5000])
+	if at := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || at != "/console/" {
+		t.Errorf("an address of 5 KB to return to: got %d to %.100q", answer.StatusCode, at)
+	}
+}

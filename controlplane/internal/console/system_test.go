@@ -34,7 +34,7 @@ func TestEveryPageOfTheSystemIsShown(t *testing.T) {
 		"/console/video-jobs?state=stuck": "No video job matches", "/console/webhooks": "receiver.example", "/console/webhooks/" + hook.ID: "No delivery matches",
 		"/console/webhooks/new": "operator.usage_quarantined", "/console/webhooks/" + hook.ID + "/edit": "Save", "/console/webhooks/" + hook.ID + "/delete": "confirm",
 		"/console/webhooks/" + hook.ID + "/secret": "86400", "/console/webhooks/" + hook.ID + "/test": "webhook.test", "/console/webhooks/" + hook.ID + "/redeliver": "since",
-		"/console/audit": "webhook.create", "/console/audit?action=token": "token.create", "/console/access": "People in the console", "/console/events": "No event matches", "/console/events?type=key.revoked": "No event matches", "/console/access/new": "keys.reveal",
+		"/console/audit": "webhook.create", "/console/audit?action=token": "token.create", "/console/access": "this one", "/console/events": "No event matches", "/console/events?type=key.revoked": "No event matches", "/console/access/new": "keys.reveal",
 		"/console/access/" + id + "/revoke": "somebody", "/console/secrets": "No rotation has run", "/console/secrets/master-key/rotate": "m1", "/console/secrets/pepper/rotate": "pepper",
 		"/console/archive": "No month is closed yet", "/console/archive/2026-01/exported": "2026-01", "/console/settings": "USD", "/console/settings/edit": "Save",
 	} {

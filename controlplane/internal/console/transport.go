@@ -3,14 +3,19 @@ package console
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
 
 // transport is an http.RoundTripper that calls a handler. The body of the response is a stream, so
 // an export takes no memory.
-type transport struct{ handler http.Handler }
+type transport struct {
+	handler http.Handler
+	log     *slog.Logger
+}
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -26,10 +31,15 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() {
 		defer func() {
 			// The admin API panics to abort a response; the reader must not take it for whole.
+			status := http.StatusOK
 			if failure := recover(); failure != nil {
+				if failure != http.ErrAbortHandler { //nolint:errorlint // the value of a panic, as in net/http
+					t.log.ErrorContext(ctx, "operation of the admin API panicked", "path", in.URL.Path, "panic", failure, "stack", string(debug.Stack()))
+				}
+				status = http.StatusInternalServerError
 				_ = into.CloseWithError(io.ErrUnexpectedEOF)
 			}
-			w.WriteHeader(http.StatusOK)
+			w.WriteHeader(status)
 			w.end()
 		}()
 		t.handler.ServeHTTP(w, in)

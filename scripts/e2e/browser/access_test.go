@@ -14,6 +14,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"modelgateway/controlplane/adminclient"
 )
 
 var clearCache = network.ClearBrowserCache()
@@ -57,6 +59,9 @@ func TestPagesAreForEveryone(t *testing.T) {
 			if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > width {
 				t.Errorf("%s is %d pixels wide at %d", all[kind].path, wide, width)
 			}
+			for _, control := range eval[[]string](b, unfocused) {
+				t.Errorf("%s, %d: %s", all[kind].path, width, control)
+			}
 			b.run(chromedp.Evaluate(rules, nil))
 			for _, colours := range []string{"light", "dark"} {
 				b.run(scheme(colours))
@@ -87,6 +92,19 @@ const focus = `(() => {
 const unreached = `[...document.querySelectorAll('a[href], button, input:not([type="hidden"]), select, textarea, summary')]
 	.filter((e) => !e.disabled && e.checkVisibility({visibilityProperty: true}) && !e.dataset.reached && e.tabIndex >= 0)
 	.map((e) => e.outerHTML.slice(0, 120))`
+
+// unfocused are the controls of a page that the keyboard does not reach, or whose focus cannot be seen. Tab goes through all
+// others in the order of the page, since none has an order of its own.
+const unfocused = `[...document.querySelectorAll('a[href], button, input:not([type="hidden"]), select, textarea, summary')].flatMap((e) => {
+	if (e.disabled || !e.checkVisibility({visibilityProperty: true})) return [];
+	const name = e.outerHTML.slice(0, 160);
+	if (e.tabIndex !== 0) return ["the keyboard does not reach " + name];
+	e.focus({focusVisible: true});
+	if (document.activeElement !== e) return ["it takes no focus: " + name];
+	const s = getComputedStyle(e);
+	const shown = (s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== "none" || ["datetime-local", "date"].includes(e.type);
+	return shown ? [] : ["the focus cannot be seen on " + name];
+})`
 
 // maxTabs bounds the controls of a page.
 const maxTabs = 400
@@ -134,6 +152,49 @@ func TestPagesWorkWithoutJavaScript(t *testing.T) {
 	name := fmt.Sprintf("Without JavaScript %d", os.Getpid())
 	b.load(chromedp.SetValue(`main input[name="name"]`, name, chromedp.ByQuery), chromedp.Submit(`main input[name="name"]`, chromedp.ByQuery))
 	if text := b.text(); !strings.HasPrefix(b.at(), "/console/accounts/acc_") || !strings.Contains(text, name) {
+		t.Errorf("the form leads to %s: %q", b.at(), text)
+	}
+}
+
+// Every page has its content without JavaScript: a heading, and no part that waits for a script. Live views say that they need one.
+func TestEveryPageIsReadWithoutJavaScript(t *testing.T) {
+	all := pages(t)
+	b := open(t)
+	b.run(emulation.SetScriptExecutionDisabled(true))
+	b.signIn(filled(t).AdminToken())
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		if all[kind].status != http.StatusOK || all[kind].file {
+			continue
+		}
+		if status := b.visit(all[kind].path); status != http.StatusOK {
+			t.Errorf("%s: got %d", all[kind].path, status)
+		}
+		// The inspector evaluates this also where pages may run no scripts.
+		if missing := eval[string](b, `!document.querySelector("main h1")?.textContent.trim() ? "a heading" :
+			document.querySelector("main .loading") && location.pathname !== "/console/parts" ? "what a script loads" :
+			[...document.querySelectorAll("main a[data-dialog]")].some((a) => !a.getAttribute("href").startsWith("/console/")) ? "the page of a form" : ""`); missing != "" {
+			t.Errorf("%s lacks %s", all[kind].path, missing)
+		}
+	}
+}
+
+func TestFilterAndConfirmedFormWorkWithoutJavaScript(t *testing.T) {
+	b := open(t)
+	b.run(emulation.SetScriptExecutionDisabled(true))
+	b.signIn(filled(t).AdminToken())
+	b.visit("/console/audit")
+	b.load(chromedp.SetValue(`main input[name="action"]`, "token.create", chromedp.ByQuery), chromedp.Submit(`main input[name="action"]`, chromedp.ByQuery))
+	if text := b.text(); !strings.Contains(b.at(), "action=token.create") || !strings.Contains(text, "token.create") || strings.Contains(text, "account.create") {
+		t.Errorf("the filter leads to %s: %q", b.at(), text)
+	}
+	made, err := filled(t).Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "to be revoked", Scopes: []adminclient.Scope{adminclient.ScopeRead}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.visit("/console/access")
+	b.load(chromedp.Click(`main a[href="/console/access/`+made.Value.ID+`/revoke"]`, chromedp.ByQuery))
+	b.load(chromedp.SetValue(`main input[name="confirmation"]`, "to be revoked", chromedp.ByQuery), chromedp.Click(`main button[value="do"]`, chromedp.ByQuery))
+	if text := b.text(); b.at() != "/console/access" || !strings.Contains(text, "The token to be revoked is revoked.") {
 		t.Errorf("the form leads to %s: %q", b.at(), text)
 	}
 }

@@ -2,6 +2,7 @@ package systempages
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
@@ -30,8 +31,10 @@ func stateOf(t adminclient.Token, now time.Time) string {
 type accessView struct {
 	Tokens []tokenView
 	Pages  kit.Pages
-	// Sessions are those of people in the console, newest first; nil for those who may not see them.
-	Sessions *adminclient.ConsoleSessionList
+	// Sessions are those of people in the console, newest first; nil for those who may not see them. Own is the id of the one
+	// that reads the page.
+	Sessions []adminclient.ConsoleSession
+	Own      string
 }
 
 // listTokens shows the admin tokens, and who has signed in to the console.
@@ -50,7 +53,8 @@ func listTokens(r *kit.Request) (*kit.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		data.Sessions, command = sessions.Value, command+"\ngwctl console-sessions list"
+		slices.Reverse(sessions.Value.Data)
+		data.Sessions, data.Own, command = sessions.Value.Data, r.Session.ID.String(), command+"\ngwctl console-sessions list"
 	}
 	return &kit.Page{Template: "access", Title: "Access", Command: command, Data: data}, nil
 }
