@@ -21,7 +21,7 @@ var wildcard = regexp.MustCompile(`\{[^}]*\}`)
 
 // routes are those of all sections, with their methods and a path that each matches.
 func routes() (all []struct{ method, path, scope string }) {
-	for _, section := range []kit.Section{nowpages.Section(), customerpages.Section(), catalogpages.Section(), moneypages.Section(), systempages.Section()} {
+	for _, section := range []kit.Section{nowpages.Section(), customerpages.Section(""), catalogpages.Section(), moneypages.Section(), systempages.Section()} {
 		for _, r := range section.Routes {
 			method, pattern, _ := strings.Cut(r.Pattern, " ")
 			path := wildcard.ReplaceAllString(strings.ReplaceAll(pattern, "{$}", ""), "x")
