@@ -23,7 +23,7 @@ func Section() kit.Section {
 			{Link: kit.Link{Text: "Routes", URL: "/console/routes"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat([]kit.Route{
-			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: overview},
+			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: (&overviewPage{}).show},
 			{Pattern: "GET /console/requests", Scope: kit.Read, Handle: listRequests},
 			{Pattern: "GET /console/refusals", Scope: kit.Read, Handle: listRefusals},
 			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},

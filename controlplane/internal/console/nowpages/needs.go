@@ -1,0 +1,297 @@
+package nowpages
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/view"
+)
+
+// need is something that somebody has to act on, with the page on which to do it.
+type need struct {
+	// Kind is "bad" or "warn".
+	Kind, Text, Detail string
+	Since              *time.Time
+	Link               kit.Link
+}
+
+// needs is the list "Needs you".
+type needs struct {
+	At   time.Time
+	List []need
+	// Checks is the number of checks of the diagnosis that were run; 0 if it could not be read.
+	Checks int
+	// Problems are the reasons for which parts could not be read. The list may then be incomplete.
+	Problems []string
+}
+
+// needsFor is how long the list is shown before it is read again.
+const needsFor = 15 * time.Second
+
+// needsReader reads the list, at most once in needsFor however many pages show it.
+type needsReader struct {
+	mu   sync.Mutex
+	last *needs
+}
+
+// get returns the list for a person who may observe.
+func (n *needsReader) get(r *kit.Request) *needs {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.last != nil && time.Since(n.last.At) < needsFor {
+		return n.last
+	}
+	read := readNeeds(r.Context(), r.API)
+	if r.Context().Err() == nil {
+		n.last = read
+	}
+	return read
+}
+
+// readNeeds asks all sources at once. Each is read by itself, so that one that fails hides no other.
+func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
+	list := &needs{At: time.Now()}
+	sources := []struct {
+		name string
+		read func(context.Context, *adminclient.Client) ([]need, int, error)
+	}{
+		{"checks of the ledger", failedChecks},
+		{"diagnosis", findings},
+		{"quarantine", quarantined},
+		{"credentials", refusedCredentials},
+		{"routes", openBreakers},
+		{"video jobs", stuckVideos},
+		{"webhooks", failingWebhooks},
+		{"accounts", overdrawnAccounts},
+	}
+	found, counts, errs := make([][]need, len(sources)), make([]int, len(sources)), make([]error, len(sources))
+	var reading sync.WaitGroup
+	for i, s := range sources {
+		reading.Go(func() { found[i], counts[i], errs[i] = s.read(ctx, api) })
+	}
+	reading.Wait()
+	for i, s := range sources {
+		if errs[i] != nil {
+			list.Problems = append(list.Problems, fmt.Sprintf("The %s cannot be read: %v", s.name, errs[i]))
+		}
+		list.List = append(list.List, found[i]...)
+		list.Checks += counts[i]
+	}
+	slices.SortStableFunc(list.List, func(a, b need) int { return strings.Compare(a.Kind, b.Kind) }) // "bad" before "warn"
+	return list
+}
+
+// failedChecks returns the kinds of checks of the ledger whose last run found a difference.
+func failedChecks(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	var found []need
+	for _, kind := range []adminclient.LedgerCheckKind{
+		adminclient.LedgerCheckKindChanged, adminclient.LedgerCheckKindRecent, adminclient.LedgerCheckKindAll, adminclient.LedgerCheckKindReceipts,
+	} {
+		runs, err := api.ListLedgerChecks(ctx, &adminclient.ListLedgerChecksParams{Kind: &kind, Limit: new(1)})
+		if err != nil {
+			return found, 0, err
+		}
+		for _, run := range runs.Value.Data {
+			if run.OK != nil && !*run.OK {
+				found = append(found, need{
+					Kind: "bad", Text: fmt.Sprintf("The ledger check %q found a difference.", kind), Since: run.EndedAt,
+					Link: kit.Link{Text: "Show the first row", URL: kit.Path("money", "checks", run.ID)},
+				})
+			}
+		}
+	}
+	return found, 0, nil
+}
+
+// pagesOfAreas has the page on which findings of an area are settled. Other areas have the page of the diagnosis.
+var pagesOfAreas = map[adminclient.FindingArea]kit.Link{
+	"catalog": {Text: "Models", URL: "/console/models"}, "proxies": {Text: "Fleet", URL: "/console/proxies"}, "ledger": {Text: "Money check", URL: "/console/money"},
+	"secrets": {Text: "Secrets", URL: "/console/secrets"},
+}
+
+// shownElsewhere reports whether a finding is on the list from a source that says more.
+func shownElsewhere(f *adminclient.Finding) bool {
+	return f.Check == "quarantine" || f.Check == "credentials"
+}
+
+// findings returns what the diagnosis found, and the number of its checks.
+func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.GetDiagnosis(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []need
+	for i := range answer.Value.Findings {
+		f := &answer.Value.Findings[i]
+		if f.Status == adminclient.FindingStatusOK || shownElsewhere(f) {
+			continue
+		}
+		n := need{Kind: view.State(string(f.Status)).Kind, Text: f.Detail, Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"}}
+		if link, known := pagesOfAreas[f.Area]; known {
+			n.Link = link
+		}
+		if f.Subject != nil && *f.Subject != "" {
+			n.Text = *f.Subject + ": " + n.Text
+			switch f.Check {
+			case "usable_credential":
+				n.Link = kit.Link{Text: "Provider", URL: kit.Path("providers", *f.Subject)}
+			case "usable_route", "tool_price":
+				n.Link = kit.Link{Text: "Model", URL: kit.Path("models", *f.Subject)}
+			}
+		}
+		var detail []string
+		for _, more := range []*string{f.Meaning, f.Advice} {
+			if more != nil {
+				detail = append(detail, *more)
+			}
+		}
+		n.Detail = strings.Join(detail, " ")
+		found = append(found, n)
+	}
+	return found, len(answer.Value.Findings), nil
+}
+
+// plural returns a text that begins with a number: one for 1, with %d in more for others. further is set if there are
+// more than n.
+func plural(n int, further bool, one, more string) string {
+	if n == 1 && !further {
+		return one
+	}
+	text := fmt.Sprintf(more, n)
+	if further {
+		text = "More than " + text
+	}
+	return text
+}
+
+// listed is how many entries of a list are counted.
+const listed = 100
+
+func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.ListQuarantine(ctx, &adminclient.ListQuarantineParams{State: new(adminclient.QuarantineStateOpen), Limit: new(listed)})
+	if err != nil || len(answer.Value.Data) == 0 {
+		return nil, 0, err
+	}
+	n := need{
+		Kind: "warn", Detail: "They are not charged until somebody settles or dismisses them.", Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
+		Text: plural(len(answer.Value.Data), answer.Value.NextCursor != nil, "A usage event is in quarantine.", "%d usage events are in quarantine."),
+	}
+	return []need{n}, 0, nil
+}
+
+func refusedCredentials(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.ListProxies(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []need
+	for _, c := range answer.Value.RefusedCredentials {
+		found = append(found, need{
+			Kind: "warn", Since: &c.Since, Link: kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)},
+			Text: fmt.Sprintf("Provider %s refuses the credential %q at %d of %d proxies: %s.", c.ProviderID, c.Credential, len(c.Proxies), len(answer.Value.Data),
+				strings.ReplaceAll(string(c.Reason), "_", " ")),
+		})
+	}
+	return found, 0, nil
+}
+
+func openBreakers(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.GetRoutesHealth(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []need
+	for _, route := range answer.Value.Data {
+		n := need{Kind: "warn", Link: kit.Link{Text: "Routes", URL: "/console/routes"}}
+		open := 0
+		for _, b := range route.Breakers {
+			if b.State != adminclient.BreakerStateOpen || b.Silent {
+				continue
+			}
+			open++
+			if b.Since != nil && (n.Since == nil || b.Since.Before(*n.Since)) {
+				n.Since = b.Since
+			}
+			if b.ErrorClass != nil {
+				n.Detail = "The last failure: " + strings.ReplaceAll(*b.ErrorClass, "_", " ") + "."
+			}
+		}
+		if open > 0 {
+			n.Text = fmt.Sprintf("%d of %d proxies do not call the route of %s to %s.", open, answer.Value.Heard, route.Model, route.ProviderID)
+			found = append(found, n)
+		}
+	}
+	return found, 0, nil
+}
+
+func stuckVideos(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	var found []need
+	for _, state := range []struct {
+		state     adminclient.VideoState
+		one, more string
+	}{
+		{adminclient.VideoStateStuck, "A video job is stuck.", "%d video jobs are stuck."},
+		{adminclient.VideoStateUnknown, "The result of the creation of a video job is unknown.", "The results of the creation of %d video jobs are unknown."},
+	} {
+		answer, err := api.ListVideoJobs(ctx, &adminclient.ListVideoJobsParams{State: &state.state, Limit: new(listed)})
+		if err != nil {
+			return found, 0, err
+		}
+		if jobs := answer.Value.Data; len(jobs) > 0 {
+			found = append(found, need{
+				Kind: "warn", Text: plural(len(jobs), answer.Value.NextCursor != nil, state.one, state.more),
+				Link: kit.Link{Text: "Video jobs", URL: "/console/video-jobs?" + kit.Query("state", string(state.state))},
+			})
+		}
+	}
+	return found, 0, nil
+}
+
+func failingWebhooks(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.ListWebhooks(ctx, &adminclient.ListWebhooksParams{Limit: new(listed)})
+	if err != nil {
+		return nil, 0, err
+	}
+	var found []need
+	for _, w := range answer.Value.Data {
+		n := need{Kind: "warn", Since: w.FailingSince, Link: kit.Link{Text: "Webhook", URL: kit.Path("webhooks", w.ID)}}
+		switch {
+		case w.DisabledReason != nil:
+			n.Text, n.Detail = "The webhook "+w.URL+" was disabled.", *w.DisabledReason
+		case w.FailingSince != nil && w.Enabled:
+			n.Text = "The webhook " + w.URL + " fails."
+		default:
+			continue
+		}
+		found = append(found, n)
+	}
+	return found, 0, nil
+}
+
+// overdrawnAccounts looks at the accounts with the least balances.
+func overdrawnAccounts(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
+	answer, err := api.ListAccounts(ctx, &adminclient.ListAccountsParams{Sort: new(adminclient.AccountSortBalance), Limit: new(listed)})
+	if err != nil {
+		return nil, 0, err
+	}
+	count, sum := 0, "0.00"
+	for _, a := range answer.Value.Data {
+		if view.Negative(a.Balance.Balance) {
+			count++
+			sum = view.Add(sum, a.Balance.Balance)
+		}
+	}
+	if count == 0 {
+		return nil, 0, nil
+	}
+	return []need{{
+		Kind: "warn", Text: plural(count, count == listed, "The balance of an account is negative: ", "The balances of %d accounts are negative: ") + sum + " in all.",
+		Link: kit.Link{Text: "Accounts", URL: "/console/accounts?sort=balance"},
+	}}, 0, nil
+}

@@ -1,0 +1,60 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+)
+
+func TestOverviewListsWhatNeedsSomebody(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	made, err := w.api.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "Overdrawn Ltd"})
+	check(t, err)
+	for _, c := range []adminclient.CreditCreate{
+		{Amount: "1", Kind: adminclient.CreditKindTopUp, Reference: "r1"}, {Amount: "-3.000000001", Kind: adminclient.CreditKindCorrection, Reference: "r2", Reason: new("a test")},
+	} {
+		_, err = w.api.CreateCredit(t.Context(), made.Value.ID, nil, c)
+		check(t, err)
+	}
+	b := w.signedIn(bootstrapToken)
+	answer, page := b.get("/console/")
+	for _, want := range []string{
+		"The balance of an account is negative: -2.000000001 in all.", `href="/console/accounts?sort=balance"`, "0 of 0", "No catalog has been applied",
+	} {
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
+		}
+	}
+	// No proxy is heard: a rate is unknown, not zero.
+	if !strings.Contains(page, `<span>Requests</span><b><span class="soft">unknown</span></b>`) {
+		t.Errorf("the requests are not unknown: %s", page)
+	}
+}
+
+func TestOverviewIsRenewedWithoutItsCharts(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	b := w.signedIn(bootstrapToken)
+	if _, page := b.get("/console/"); !strings.Contains(page, "Requests by status") || !strings.Contains(page, "Nothing was reported in this time") {
+		t.Errorf("the charts are missing: %s", page)
+	}
+	if _, page := b.get("/console/?charts=none"); strings.Contains(page, "Requests by status") || !strings.Contains(page, `id="now"`) {
+		t.Errorf("want the first part only: %s", page)
+	}
+}
+
+func TestOverviewRefusesATimeThatIsNone(t *testing.T) {
+	t.Parallel()
+	b := setup(t).signedIn(bootstrapToken)
+	for _, query := range []string{"from=yesterday", "from=2026-03-03T09:00:00Z&to=2026-03-03T08:00:00Z", "to=x&from=2026-03-03"} {
+		if answer, page := b.get("/console/?" + query); answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: got %d %s; want 400", query, answer.StatusCode, page)
+		}
+	}
+	if answer, _ := b.get("/console/?range=nonsense"); answer.StatusCode != http.StatusOK {
+		t.Errorf("an unknown range: got %d; want the last hour", answer.StatusCode)
+	}
+}
