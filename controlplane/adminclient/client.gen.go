@@ -3873,6 +3873,9 @@ type ListRefusalsParams struct {
 	// Code Only with this error code, such as insufficient_quota.
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
+	// RequestID Only the row whose last request is this one.
+	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
+
 	// From From the hour of this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 

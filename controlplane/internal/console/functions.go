@@ -35,7 +35,7 @@ func functions(prefix string) template.FuncMap {
 		"signed":  func(method any) string { return view.Method(text(method)) },
 		"book":    func(name any) string { return view.Book(text(name)) },
 		"past":    func(at time.Time) bool { return at.Before(time.Now()) },
-		"rule":    view.Rule, "prose": view.Prose, "browser": view.Browser,
+		"rule":    view.Rule, "skipped": view.Skipped, "prose": view.Prose, "browser": view.Browser,
 		"yes":    func(b *bool) bool { return b != nil && *b },
 		"object": view.Object,
 		"above":  func(a, b string) bool { return view.Compare(a, b) > 0 },

@@ -34,7 +34,7 @@ models:
 `
 
 // request settles a finished request of a key and returns its id.
-func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.Usage) string {
+func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.Usage, attempts ...event.Attempt) string {
 	w.t.Helper()
 	db, ctx := postgres.Wrap(w.pool), w.t.Context()
 	_, err := w.api.ApplyCatalog(ctx, nil, adminclient.CatalogDocument{}, adminclient.WithBody("application/yaml", []byte(catalogText)))
@@ -51,7 +51,7 @@ func (w *world) request(k *adminclient.IssuedKey, status event.Status, u price.U
 	e := event.Usage{
 		V: event.Version, RequestID: ident.Request.Format(ident.NewAt(at)), Session: int64(r.Session), Seq: 1, AccountID: k.AccountID, KeyID: k.ID,
 		Model: "example-small", Format: "chat", Provider: "sim", Status: status, HTTPStatus: 200, StartedMS: at.UnixMilli(), FinishedMS: at.UnixMilli() + 4200, FirstByteMS: first,
-		Usage: u, Rule: event.RuleReported, PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit,
+		Usage: u, Rule: event.RuleReported, PriceVersion: sheet.Version, PriceMultiplier: sheet.Multiplier, Cost: cost, Reservation: 2 * money.Unit, Attempts: attempts,
 	}
 	raw, err := json.Marshal(e)
 	check(w.t, err)
@@ -135,5 +135,64 @@ func TestUsageIsAPivot(t *testing.T) {
 	}
 	if answer, _ := b.get("/console/usage?from=2026-01-01&to=soon"); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("a wrong day: got %d", answer.StatusCode)
+	}
+}
+
+// A refused request has a page that says what it lacked.
+func TestRefusedRequestSaysWhatWasShort(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	id := ident.Request.New()
+	_, err := w.pool.Exec(t.Context(), `insert into traffic_refusals (hour, account_id, key_id, code, status, other, n, first_at, last_at, request_id, model, short)
+		select date_trunc('hour', now()), account_id, id, 'insufficient_quota', 402, false, 3, $2, $2, $1, 'example-small',
+		'{"pool":"balance","reason":"balance_spent","wanted":1300000,"free":200000,"reserved":0}' from api_keys limit 1`, id, time.Now())
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	got, page := b.get("/console/requests/" + id)
+	if got.StatusCode != http.StatusOK {
+		t.Fatalf("got %d", got.StatusCode)
+	}
+	for _, want := range []string{"insufficient_quota", "0.0013", "0.0002", "balance spent", "Example", "key_id=" + k.ID} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+	if got, _ := b.get("/console/requests/" + ident.Request.New()); got.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown request: got %d", got.StatusCode)
+	}
+}
+
+func TestRequestShowsTheRoutesThatWereTried(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	id := w.request(k, event.Completed, price.Usage{Input: 10, Output: 3}, event.Attempt{Route: "rte_a", Skipped: event.SkippedBreaker},
+		event.Attempt{Route: "rte_b", Credential: "crd_b", Class: "timeout", MS: 84}, event.Attempt{Route: "rte_c", Credential: "crd_c", MS: 310})
+	_, page := w.signedIn(bootstrapToken).get("/console/requests/" + id)
+	for _, want := range []string{"Routes tried", "rte_a", "its circuit breaker is open", "rte_b", "timeout", "84 ms", "rte_c", "served"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
+	}
+}
+
+func TestExplanationOfARequestIsInWords(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	_, page := b.get("/console/explain")
+	if !strings.Contains(page, "State a key or an account") {
+		t.Error("the empty form does not say what to state")
+	}
+	_, page = b.get("/console/explain?key_id=" + k.ID + "&model=no-such-model&input_tokens=1200")
+	for _, want := range []string{
+		"The client would get 402 insufficient_quota", "The balance is exhausted.", "There is no model of this name.", "Not heard: proxy-3",
+		"0.0013", "version 12 × 1.5", "try 1", "its circuit breaker is open", "--input-tokens", ">enough<",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q", want)
+		}
 	}
 }

@@ -93,6 +93,7 @@ func newTool(cfg Config) *tool {
 	t.addGlobalFlags()
 	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.natsPermissionsCommand(), t.versionCommand())
 	t.addOperations()
+	t.addExplain()
 	describe(t.root)
 	arrange(t.root)
 	return t

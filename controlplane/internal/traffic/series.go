@@ -205,10 +205,12 @@ func points(q *Query, stored []Stored, covered []Written) []Point {
 
 // RefusalQuery selects refusals. Zero values select all.
 type RefusalQuery struct {
-	Account  *account.ID
-	Key      *key.ID
-	Code     string
-	From, To time.Time
+	Account *account.ID
+	Key     *key.ID
+	Code    string
+	// RequestID is the last request of the refusals; empty for all.
+	RequestID string
+	From, To  time.Time
 	// Before is the id of the last refusal of the page before, zero for the first page.
 	Before int64
 	Limit  int

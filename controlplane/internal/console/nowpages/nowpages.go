@@ -20,6 +20,7 @@ func Section() kit.Section {
 			{Link: kit.Link{Text: "Live", URL: "/console/live"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Requests", URL: "/console/requests"}, Scope: kit.Read},
 			{Link: kit.Link{Text: "Refusals", URL: "/console/refusals"}, Scope: kit.Read},
+			{Link: kit.Link{Text: "Explain", URL: "/console/explain"}, Scope: kit.Observe},
 			{Link: kit.Link{Text: "Routes", URL: "/console/routes"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat([]kit.Route{
@@ -28,6 +29,7 @@ func Section() kit.Section {
 			{Pattern: "GET /console/refusals", Scope: kit.Read, Handle: listRefusals},
 			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},
 			{Pattern: "GET /console/requests/{id}", Scope: kit.Read, Handle: showRequest},
+			{Pattern: "GET /console/explain", Scope: kit.Observe, Handle: explainRequest},
 			{Pattern: "GET /console/live", Scope: kit.Observe, Handle: showLive},
 			{Pattern: "GET /console/live/stream", Scope: kit.Observe, Handle: streamLive},
 			{Pattern: "GET /console/routes", Scope: kit.Observe, Handle: showRoutes},

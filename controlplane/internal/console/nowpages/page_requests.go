@@ -1,8 +1,10 @@
 package nowpages
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 
 	"modelgateway/controlplane/adminclient"
@@ -153,6 +155,9 @@ type step struct {
 // showRequest shows a request with its receipt.
 func showRequest(r *kit.Request) (*kit.Page, error) {
 	answer, err := r.API.GetUsage(r.Context(), r.PathValue("id"))
+	if e, ok := errors.AsType[*adminclient.Error](err); ok && e.StatusCode == http.StatusNotFound {
+		return showRefused(r, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +176,43 @@ func showRequest(r *kit.Request) (*kit.Page, error) {
 		data.Due = view.Sub(data.Due, c.Amount)
 	}
 	return &kit.Page{
-		Template: "request", Title: "Request " + view.ShortID(u.RequestID), Data: data, Command: "gwctl usage get " + u.RequestID,
+		Template: "request", Title: "Request " + view.ShortID(u.RequestID), Data: data, Command: "gwctl usage explain " + u.RequestID,
 		Crumbs: []kit.Link{{Text: "Requests", URL: "/console/requests"}},
+	}, nil
+}
+
+type refusedView struct {
+	*adminclient.Refusal
+	Account, Key string
+}
+
+// showRefused shows the refusal of a request that no provider was called for. Only the last refusal of an hour, account,
+// key and code is known; notFound is the error for all others.
+func showRefused(r *kit.Request, notFound error) (*kit.Page, error) {
+	id := r.PathValue("id")
+	found, err := r.API.ListRefusals(r.Context(), &adminclient.ListRefusalsParams{RequestID: &id})
+	if err != nil {
+		return nil, err
+	}
+	if len(found.Value.Data) == 0 {
+		return nil, notFound
+	}
+	v := refusedView{Refusal: &found.Value.Data[0]}
+	for _, owner := range []struct {
+		id   *string
+		name *string
+	}{{v.AccountID, &v.Account}, {v.KeyID, &v.Key}} {
+		if owner.id != nil {
+			names, err := kit.Names(r, []string{*owner.id})
+			if err != nil {
+				return nil, err
+			}
+			*owner.name = names[*owner.id]
+		}
+	}
+	return &kit.Page{
+		Template: "refused", Title: "Request " + view.ShortID(id), Data: &v, Command: "gwctl usage explain " + id,
+		Crumbs: []kit.Link{{Text: "Refusals", URL: "/console/refusals"}},
 	}, nil
 }
 

@@ -3406,6 +3406,9 @@ type ListRefusalsParams struct {
 	// Code Only with this error code, such as insufficient_quota.
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
+	// RequestID Only the row whose last request is this one.
+	RequestID *string `form:"request_id,omitempty" json:"request_id,omitempty"`
+
 	// From From the hour of this time.
 	From *time.Time `form:"from,omitempty" json:"from,omitempty"`
 
@@ -6815,6 +6818,7 @@ func (h handlers) ListRefusals(c echo.Context) error {
 		in.query("account_id", true, &r.Params.AccountID)
 		in.query("key_id", true, &r.Params.KeyID)
 		in.query("code", true, &r.Params.Code)
+		in.query("request_id", true, &r.Params.RequestID)
 		in.query("from", true, &r.Params.From)
 		in.query("to", true, &r.Params.To)
 		in.query("cursor", true, &r.Params.Cursor)

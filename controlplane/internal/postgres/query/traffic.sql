@@ -87,6 +87,7 @@ where (@before::bigint = 0 or id < @before)
     and (sqlc.narg('account_id')::uuid is null or account_id = sqlc.narg('account_id'))
     and (sqlc.narg('key_id')::uuid is null or key_id = sqlc.narg('key_id'))
     and (@code::text = '' or code = @code)
+    and (@request_id::text = '' or request_id = @request_id)
     and hour >= date_trunc('hour', @from_time::timestamptz) and hour < @to_time::timestamptz
 order by id desc
 limit @max_rows;

@@ -103,9 +103,10 @@ where ($1::bigint = 0 or id < $1)
     and ($2::uuid is null or account_id = $2)
     and ($3::uuid is null or key_id = $3)
     and ($4::text = '' or code = $4)
-    and hour >= date_trunc('hour', $5::timestamptz) and hour < $6::timestamptz
+    and ($5::text = '' or request_id = $5)
+    and hour >= date_trunc('hour', $6::timestamptz) and hour < $7::timestamptz
 order by id desc
-limit $7
+limit $8
 `
 
 type ListRefusalsParams struct {
@@ -113,6 +114,7 @@ type ListRefusalsParams struct {
 	AccountID *ident.UUID
 	KeyID     *ident.UUID
 	Code      string
+	RequestID string
 	FromTime  time.Time
 	ToTime    time.Time
 	MaxRows   int32
@@ -125,6 +127,7 @@ func (q *Queries) ListRefusals(ctx context.Context, arg ListRefusalsParams) ([]T
 		arg.AccountID,
 		arg.KeyID,
 		arg.Code,
+		arg.RequestID,
 		arg.FromTime,
 		arg.ToTime,
 		arg.MaxRows,
