@@ -104,10 +104,10 @@ func TestRefusalsTellWhatWasShort(t *testing.T) {
 	w := setup(t)
 	a, _ := w.account("Example")
 	b := w.signedIn(bootstrapToken)
-	if answer, page := b.get("/console/refusals"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "No request was refused") {
+	if answer, page := b.get("/console/refusals"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "No request was refused") || !strings.Contains(page, "Refusals of the last day by hour") {
 		t.Errorf("got %d %s", answer.StatusCode, page)
 	}
-	if answer, page := b.get("/console/refusals?account_id=" + a.ID + "&from=2026-01-01"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "No refusal matches") {
+	if answer, page := b.get("/console/refusals?account_id=" + a.ID + "&from=2026-01-01"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "No refusal matches") || strings.Contains(page, "Refusals of the last day") {
 		t.Errorf("got %d %s", answer.StatusCode, page)
 	}
 }

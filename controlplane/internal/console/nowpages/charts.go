@@ -20,8 +20,8 @@ var ranges = map[string]time.Duration{"1h": time.Hour, "24h": 24 * time.Hour, "7
 
 // The longest periods that are shown by minute and by hour.
 const (
-	longestByMinute = 3 * time.Hour
-	longestByHour   = 8 * 24 * time.Hour
+	minuteStepsUpTo = 3 * time.Hour
+	hourStepsUpTo   = 8 * 24 * time.Hour
 )
 
 // periodOf returns the period that the address asks for: range, or from and to.
@@ -49,9 +49,9 @@ func periodOf(r *kit.Request, now time.Time) (period, error) {
 	switch length := p.to.Sub(p.from); {
 	case length <= 0:
 		return period{}, kit.Invalid("to", "must be after from")
-	case length <= longestByMinute:
+	case length <= minuteStepsUpTo:
 		p.step = adminclient.GetTrafficSeriesParamsStepN1M
-	case length <= longestByHour:
+	case length <= hourStepsUpTo:
 		p.step = adminclient.GetTrafficSeriesParamsStepN1H
 	default:
 		p.step = adminclient.GetTrafficSeriesParamsStepN1D
@@ -78,16 +78,20 @@ func statusClass(status string) string {
 
 var statusColours = map[string]string{"2xx": "good", "3xx": "idle", "4xx": "warn", "5xx": "bad"}
 
+func refusalsByCode(title string) *chart {
+	return &chart{
+		Chart: kit.Chart{ID: "refusals", Title: title, Unit: "refusals"}, measure: adminclient.GetTrafficSeriesParamsMeasureRefusals,
+		by: new(adminclient.GetTrafficSeriesParamsByCode),
+	}
+}
+
 func charts() []*chart {
 	return []*chart{
 		{
 			Chart: kit.Chart{ID: "by-status", Title: "Requests by status", Unit: "requests"}, measure: adminclient.GetTrafficSeriesParamsMeasureRequests,
 			by: new(adminclient.GetTrafficSeriesParamsByStatus), name: statusClass,
 		},
-		{
-			Chart: kit.Chart{ID: "refusals", Title: "Refusals by code", Unit: "refusals"}, measure: adminclient.GetTrafficSeriesParamsMeasureRefusals,
-			by: new(adminclient.GetTrafficSeriesParamsByCode),
-		},
+		refusalsByCode("Refusals by code"),
 		{
 			Chart: kit.Chart{ID: "attempts", Title: "Calls of providers", Unit: "calls"}, measure: adminclient.GetTrafficSeriesParamsMeasureAttempts,
 			by: new(adminclient.GetTrafficSeriesParamsByProvider),

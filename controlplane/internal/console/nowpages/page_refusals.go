@@ -1,6 +1,9 @@
 package nowpages
 
 import (
+	"strings"
+	"time"
+
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
 )
@@ -9,15 +12,20 @@ type refusalsView struct {
 	AccountID, KeyID, Code, From, To string
 	List                             *adminclient.RefusalList
 	Names                            map[string]string
-	Pages                            kit.Pages
+	// Chart has the refusals of the last day by hour and code; nil if there is a filter, because it is about all.
+	Chart *chart
+	Pages kit.Pages
 }
+
+// local writes a time in UTC as inputs of browsers have it. A chart puts times with their zone into the address.
+func local(utc string) string { return strings.TrimSuffix(utc, "Z") }
 
 // Any reports whether there is a filter.
 func (v *refusalsView) Any() bool { return v.AccountID+v.KeyID+v.Code+v.From+v.To != "" }
 
 // listRefusals shows requests that were refused before a provider was called, by hour.
 func listRefusals(r *kit.Request) (*kit.Page, error) {
-	v := &refusalsView{AccountID: r.Text("account_id"), KeyID: r.Text("key_id"), Code: r.Text("code"), From: r.Text("from"), To: r.Text("to")}
+	v := &refusalsView{AccountID: r.Text("account_id"), KeyID: r.Text("key_id"), Code: r.Text("code"), From: local(r.Text("from")), To: local(r.Text("to"))}
 	params := &adminclient.ListRefusalsParams{
 		AccountID: kit.Optional(v.AccountID), KeyID: kit.Optional(v.KeyID), Code: kit.Optional(v.Code), Cursor: kit.Cursor(r), Limit: new(kit.PageSize),
 	}
@@ -43,6 +51,11 @@ func listRefusals(r *kit.Request) (*kit.Page, error) {
 	}
 	if v.Names, err = kit.Names(r, ids); err != nil {
 		return nil, err
+	}
+	if !v.Any() && v.Pages.First == "" {
+		now := time.Now().UTC()
+		v.Chart = refusalsByCode("Refusals of the last day by hour")
+		v.Chart.read(r, period{from: now.Add(-24 * time.Hour), to: now, step: adminclient.GetTrafficSeriesParamsStepN1H})
 	}
 	return &kit.Page{
 		Template: "refusals", Title: "Refusals", Data: v,
