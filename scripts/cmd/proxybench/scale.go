@@ -283,10 +283,14 @@ func (in *installation) measureLoad(ctx context.Context, name string, secrets []
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}}
 	defer client.CloseIdleConnections()
 	text := strings.Repeat("word ", 200)
+	var unavailable atomic.Int64
 	err = concurrently(ctx, connections, len(secrets), func(ctx context.Context, i int) error {
 		body := fmt.Sprintf(`{"model":"bench-%d","messages":[{"role":"user","content":%q}]}`, i%in.models, text)
 		status, answer, err := call(ctx, client, http.MethodPost, in.state.BaseURLs[i%in.proxies]+"/v1/chat/completions", secrets[i], "application/json", body)
-		if err == nil && status != http.StatusOK {
+		switch {
+		case err == nil && status == http.StatusServiceUnavailable: // the machine is overloaded
+			unavailable.Add(1)
+		case err == nil && status != http.StatusOK:
 			err = fmt.Errorf("a request got status %d: %.200s", status, answer)
 		}
 		return err
@@ -303,8 +307,8 @@ func (in *installation) measureLoad(ctx context.Context, name string, secrets []
 	each := func(name string) float64 {
 		return float64((after[name] - before[name]).Microseconds()) / float64(len(secrets))
 	}
-	in.row("request, "+name, "proxies %.0f µs, control plane %.0f µs, Postgres %.0f µs, %.3f lease messages", each("proxies"), each("control plane"),
-		each("Postgres"), (leasesAfter-leases)/float64(len(secrets)))
+	in.row("request, "+name, "proxies %.0f µs, control plane %.0f µs, Postgres %.0f µs, %.3f lease messages, %d answers 503", each("proxies"), each("control plane"),
+		each("Postgres"), (leasesAfter-leases)/float64(len(secrets)), unavailable.Load())
 	return err
 }
 
