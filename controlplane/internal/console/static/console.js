@@ -101,25 +101,25 @@ addEventListener("keydown", (event) => {
 const sidebar = document.querySelector(".sidebar");
 if (sidebar && matchMedia("(max-width: 52rem)").matches) sidebar.open = false;
 
-// A part with data-refresh shows a state that changes by itself: it is read again after as many seconds. When it is gone,
+// A part with data-follow shows a state that changes by itself: it is read again after as many seconds. When it is gone,
 // the whole page is loaded, which has the result.
-function refresh(part) {
+function follow(part) {
   setTimeout(() => {
     const request = new XMLHttpRequest();
     request.open("GET", location.href);
     request.responseType = "document";
     request.onload = () => {
-      const next = request.response?.querySelector("[data-refresh]");
+      const next = request.response?.querySelector("[data-follow]");
       if (!next) return location.reload();
       part.replaceWith(next);
       showTimes(next);
-      refresh(next);
+      follow(next);
     };
-    request.onerror = () => refresh(part);
+    request.onerror = () => follow(part);
     request.send();
-  }, Number(part.dataset.refresh) * 1000);
+  }, Number(part.dataset.follow) * 1000);
 }
-document.querySelectorAll("[data-refresh]").forEach(refresh);
+document.querySelectorAll("[data-follow]").forEach(follow);
 
 // Charts are loaded by the pages that have one.
 if (document.querySelector("[data-chart]")) import("./chart.js");
