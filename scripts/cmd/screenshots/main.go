@@ -40,8 +40,8 @@ func page(path string) func(context.Context, *adminclient.Client) (string, error
 }
 
 var shots = []shot{
-	{"overview-light", 1280, 860, false, page("/console/")},
-	{"overview-dark", 1280, 860, true, page("/console/")},
+	{"overview-light", 1280, 960, false, page("/console/")},
+	{"overview-dark", 1280, 960, true, page("/console/")},
 	{"request-light", 1280, 800, false, lastRequest},
 	{"account-dark", 1280, 800, true, firstAccount},
 	{"diagnosis-narrow-dark", 390, 800, true, page("/console/diagnosis")},
