@@ -26,6 +26,8 @@ type pivotView struct {
 	// Chart is set if a chart draws the table.
 	Chart  bool
 	Export string
+	// Providers has the cost by day and provider; nil if the page is about some requests only.
+	Providers *kit.Chart
 	// Names are the names of accounts and keys by their ids.
 	Names map[string]string
 }
@@ -51,7 +53,7 @@ func pivot(r *kit.Request, account string) (*pivotView, string, error) {
 	if account == "" {
 		f.AccountID = r.Text("account_id")
 	}
-	f.From, f.To = r.Text("from"), r.Text("to")
+	f.From, f.To = dayOf(r.Text("from")), dayOf(r.Text("to"))
 	if !r.Form.Has("from") {
 		f.From, f.To = today.AddDate(0, 0, -29).Format(time.DateOnly), today.Format(time.DateOnly)
 	}
@@ -113,10 +115,47 @@ func names(r *kit.Request, totals []adminclient.UsageTotal) (map[string]string, 
 	return kit.Names(r, ids)
 }
 
+// dayOf returns the day of a time. A chart puts times into the address.
+func dayOf(at string) string {
+	day, _, _ := strings.Cut(at, "T")
+	return day
+}
+
+// byProvider reads the cost of the days by provider. The last day is included.
+func (p *pivotView) byProvider(r *kit.Request) error {
+	from, err := kit.Moment("from", p.Filter.From)
+	if err != nil {
+		return err
+	}
+	to, err := kit.Moment("to", p.Filter.To)
+	if err != nil {
+		return err
+	}
+	if to != nil {
+		to = new(to.AddDate(0, 0, 1))
+	}
+	series, err := r.API.GetTrafficSeries(r.Context(), &adminclient.GetTrafficSeriesParams{
+		Measure: adminclient.GetTrafficSeriesParamsMeasureCost, By: new(adminclient.GetTrafficSeriesParamsByProvider),
+		Step: new(adminclient.GetTrafficSeriesParamsStepN1D), From: from, To: to,
+	})
+	p.Providers = &kit.Chart{ID: "providers", Title: "Charged by provider", Unit: p.List.Currency}
+	if err != nil {
+		p.Providers.Problem = err.Error()
+		return nil
+	}
+	p.Providers.Stack(series.Value, nil)
+	return nil
+}
+
 func showUsage(r *kit.Request) (*kit.Page, error) {
 	p, command, err := pivot(r, "")
 	if err != nil {
 		return nil, err
+	}
+	if f := &p.Filter; f.AccountID+f.KeyID+f.Model == "" && p.Sum != nil {
+		if err := p.byProvider(r); err != nil {
+			return nil, err
+		}
 	}
 	return &kit.Page{Template: "usage", Title: "Usage", Command: command, Data: p}, nil
 }
