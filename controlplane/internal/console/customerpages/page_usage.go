@@ -138,11 +138,10 @@ func (p *pivotView) byProvider(r *kit.Request) error {
 		Measure: adminclient.GetTrafficSeriesParamsMeasureCost, By: new(adminclient.GetTrafficSeriesParamsByProvider),
 		Step: new(adminclient.GetTrafficSeriesParamsStepN1D), From: from, To: to,
 	})
-	p.Providers = &kit.Chart{ID: "providers", Title: "Charged by provider", Unit: p.List.Currency}
 	if err != nil {
-		p.Providers.Problem = err.Error()
-		return nil
+		return err
 	}
+	p.Providers = &kit.Chart{ID: "providers", Title: "Charged by provider", Unit: p.List.Currency}
 	p.Providers.Stack(series.Value, nil)
 	return nil
 }
