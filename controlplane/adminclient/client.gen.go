@@ -2152,6 +2152,83 @@ type PriceList struct {
 	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
+// PricePreview defines model for PricePreview.
+type PricePreview struct {
+	// AccountCount The number of accounts with requests that the sums contain.
+	AccountCount int `json:"account_count"`
+
+	// Accounts The accounts with the greatest changes, at most 100.
+	Accounts []PricePreviewAccount `json:"accounts"`
+
+	// Change A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Change Money `json:"change"`
+
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Currency ISO code of the currency.
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// From The begin of the period.
+	From  time.Time `json:"from"`
+	Model string    `json:"model"`
+
+	// Previewed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Previewed Money `json:"previewed"`
+
+	// Requests The requests that the sums contain.
+	Requests int64 `json:"requests"`
+
+	// To The end of the period.
+	To time.Time `json:"to"`
+
+	// UnpricedCharged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnpricedCharged Money `json:"unpriced_charged"`
+
+	// UnpricedRequests The requests with a quantity for which the price has no line. They are not in the sums.
+	UnpricedRequests int64 `json:"unpriced_requests"`
+}
+
+// PricePreviewAccount defines model for PricePreviewAccount.
+type PricePreviewAccount struct {
+	AccountID string `json:"account_id"`
+
+	// Change A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Change Money `json:"change"`
+
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Previewed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Previewed Money `json:"previewed"`
+	Requests  int64 `json:"requests"`
+}
+
+// PricePreviewCreate defines model for PricePreviewCreate.
+type PricePreviewCreate struct {
+	// Days The period is this many times 24 hours before now.
+	Days *int `json:"days,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+}
+
 // PriceVersion defines model for PriceVersion.
 type PriceVersion struct {
 	CreatedAt     time.Time `json:"created_at"`
@@ -4776,6 +4853,20 @@ func (c *Client) CreatePrice(ctx context.Context, modelID string, params *Create
 func (c *Client) CancelPrice(ctx context.Context, modelID string, priceID string, params *CancelPriceParams, options ...CallOption) (*Response[Empty], error) {
 	return do[Empty](ctx, c, call{
 		method: http.MethodDelete, path: "/admin/v1/models/{model_id}/prices/{price_id}", ids: []any{modelID, priceID}, params: params,
+	}, options)
+}
+
+// PreviewPrices: Compute what a price would have charged for past requests
+//
+// It changes nothing. Each settled request of the model that began in the period is charged anew, exactly and with the price
+// multiplier that applied to it. It reads every such request, so a long period takes long; it ends when the client closes the
+// connection. A period with more than 5 million requests is refused with 422. Each control plane computes two previews at a
+// time and refuses others with 429.
+//
+// POST /admin/v1/models/{model_id}/prices:preview
+func (c *Client) PreviewPrices(ctx context.Context, modelID string, body PricePreviewCreate, options ...CallOption) (*Response[PricePreview], error) {
+	return do[PricePreview](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/models/{model_id}/prices:preview", ids: []any{modelID}, body: body,
 	}, options)
 }
 

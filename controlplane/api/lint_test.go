@@ -128,8 +128,8 @@ func (l *lint) parameters(op *apitest.Operation) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(l.parametersOf(op), func(p map[string]any) bool { return p["name"] == name })
 	}
-	// revealKey changes nothing, and its response is a secret that must not be stored.
-	if op.Method == http.MethodPost && op.ID() != "revealKey" && !has("Idempotency-Key") {
+	// revealKey and previewPrices change nothing. The response of revealKey is a secret that must not be stored.
+	if op.Method == http.MethodPost && op.ID() != "revealKey" && op.ID() != "previewPrices" && !has("Idempotency-Key") {
 		l.Errorf("%s takes no Idempotency-Key", op.ID())
 	}
 	if op.Method == http.MethodPatch && !has("If-Match") {

@@ -89,6 +89,21 @@ func scheduledView(s *Scheduled) PriceVersion {
 	return PriceVersion{ID: s.ID, EffectiveFrom: s.EffectiveFrom, CreatedAt: s.CreatedAt, Price: priceEntry(&s.Sheet)}
 }
 
+// Sheet returns the price sheet of a new price of a model. Its version is zero.
+func (s *Service) Sheet(ctx context.Context, model string, entry *PriceEntry) (price.Sheet, error) {
+	state, err := s.cfg.Store.Load(ctx)
+	if err != nil {
+		return price.Sheet{}, err
+	}
+	m, known := state.Models[model]
+	if !known {
+		return price.Sheet{}, ErrModelNotFound
+	}
+	b := builder{}
+	sheet := b.sheet("price", m.Spec.Type, entry)
+	return sheet, b.invalid.Err()
+}
+
 // SetPrice gives a model a new price at once. A price that equals the one in
 // force changes nothing. It returns the catalog revision with the price.
 func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry) (rev int64, err error) {

@@ -171,10 +171,13 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 	const path = "/console/models/example-small/price"
 	from := time.Now().UTC().AddDate(1, 0, 0)
 	_, form := b.get(path)
-	values := append(hiddenFields(form), "price", `{"input": "0.10", "output": "0.55"}`, "effective_from", from.Format("2006-01-02T15:04"))
+	values := append(hiddenFields(form), "price", `{"input": "0.10", "output": "0.55"}`, "effective_from", from.Format("2006-01-02T15:04"), "days", "7")
 	_, page := b.post(path, append(values, "step", "review")...)
 	if !strings.Contains(page, "0.55 per 1M tokens") || !strings.Contains(page, from.Format("2006-01-02 15:04 UTC")) {
 		t.Errorf("the review does not tell the change: %s", page)
+	}
+	if !strings.Contains(page, "there were no requests for the model") {
+		t.Errorf("the review does not tell what the price would have charged: %s", page)
 	}
 	if answer, page := b.post(path, append(values, "step", "do")...); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("set: got %d %s", answer.StatusCode, page)

@@ -19,6 +19,7 @@ var betterNames = map[string]commandName{
 	"markUsageMonthExported": {"usage-months", "mark-exported"},
 	"rotateWebhookSecret":    {"webhooks", "rotate-secret"},
 	"redeliverFailed":        {"webhooks", "redeliver-failed"},
+	"previewPrices":          {"prices", "preview"},
 	"getTrafficSeries":       {"traffic", "series"},
 	"getRoutesHealth":        {"routes", "health"},
 	"search":                 {"search", "find"},

@@ -121,7 +121,7 @@ func newServer(cfg *Config) *server {
 			Accounts: cfg.Accounts, Ledger: cfg.Ledger, LedgerChecks: cfg.LedgerChecks, Catalog: cfg.Catalog, Usage: cfg.Usage, Statements: cfg.Statements,
 			Archive: cfg.Archive, Quarantine: cfg.Quarantine, Videos: cfg.Videos,
 		},
-		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog},
+		catalogHandlers{Accounts: cfg.Accounts, Catalog: cfg.Catalog, Usage: cfg.Usage},
 		operationsHandlers{
 			Sessions: cfg.Sessions, Finder: cfg.Search,
 			Catalog: cfg.Catalog, Fleet: cfg.Fleet, Audit: cfg.Audit, Tokens: cfg.Tokens, Diagnosis: cfg.Diagnosis, Rotations: cfg.Rotations,

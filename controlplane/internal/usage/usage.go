@@ -133,14 +133,23 @@ type Store interface {
 	Count(ctx context.Context) (int64, error)
 	Sheet(ctx context.Context, version int64) (price.Sheet, error)
 	Export(ctx context.Context, q ExportQuery) ([]Record, error)
+	// Exceeds reports whether there are more records than limit.
+	Exceeds(ctx context.Context, q PreviewQuery, limit int) (bool, error)
 	Totals(ctx context.Context, q TotalQuery) ([]Total, error)
 }
 
 // Service reads usage from a Store.
-type Service struct{ store Store }
+type Service struct {
+	store Store
+	// previews holds an element for each preview that runs; maxPreviewed bounds the records of one.
+	previews     chan struct{}
+	maxPreviewed int
+}
 
 // NewService returns a Service.
-func NewService(store Store) *Service { return &Service{store} }
+func NewService(store Store) *Service {
+	return &Service{store, make(chan struct{}, maxPreviews), maxPreviewed}
+}
 
 // List returns records.
 func (s *Service) List(ctx context.Context, q Query) (Page, error) { return s.store.List(ctx, q) }

@@ -140,16 +140,18 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 		return nil, fmt.Errorf("encode a price: %w", err)
 	}
 	return &kit.Form{
-		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back, Command: "gwctl prices create " + kit.Quote(m.ID),
+		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back,
+		Command: "gwctl prices preview " + kit.Quote(m.ID) + "\ngwctl prices create " + kit.Quote(m.ID),
 		Fields: []kit.Field{
 			{
 				Name: "price", Label: "Price", Kind: "area", Rows: 9, Mono: true, Required: true, Value: string(text),
 				Hint: "Decimals in quotes, per million tokens, or per image, second or call.",
 			},
 			{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},
+			previewField(),
 		},
 		Effects: []string{"Requests that begin afterwards are charged by it. Past requests and versions never change."},
-		Review: func(_ *kit.Request, in *kit.Input) ([]string, error) {
+		Review: func(r *kit.Request, in *kit.Input) ([]string, error) {
 			body, err := parsePrice(in)
 			if err != nil {
 				return nil, err
@@ -158,6 +160,11 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			if len(effects) == 0 {
 				effects = []string{"No amount differs from the price in force."}
 			}
+			past, err := preview(r, m.ID, &body.Price, in)
+			if err != nil {
+				return nil, err
+			}
+			effects = append(effects, past...)
 			if body.EffectiveFrom != nil {
 				return append(effects, "In force from "+body.EffectiveFrom.Format("2006-01-02 15:04 UTC")+"."), nil
 			}

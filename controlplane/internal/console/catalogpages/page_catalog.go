@@ -39,6 +39,8 @@ type changeRow struct {
 	*adminclient.CatalogChange
 	Sign string
 	Diff []view.Line
+	// PriceForm is the address of the form that tells what a new price would have charged; empty for other changes.
+	PriceForm string
 }
 
 // readCatalog returns the catalog as a document to edit, with its ETag.
@@ -194,7 +196,7 @@ func changes(all *adminclient.CatalogChanges) []changeRow {
 		c := &all.Changes[i]
 		rows[i] = changeRow{c, map[adminclient.CatalogChangeAction]string{
 			adminclient.CatalogChangeActionCreate: "good", adminclient.CatalogChangeActionRemove: "bad", adminclient.CatalogChangeActionUpdate: "info",
-		}[c.Action], view.Diff(c.Before, c.After)}
+		}[c.Action], view.Diff(c.Before, c.After), priceForm(c)}
 	}
 	return rows
 }

@@ -7,12 +7,14 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/usage"
 )
 
 // Handlers implements the operations of the catalog.
 type Handlers struct {
 	Accounts *account.Service
 	Catalog  *catalog.Service
+	Usage    *usage.Service
 }
 
 // existingAccount parses the id of an account that exists.

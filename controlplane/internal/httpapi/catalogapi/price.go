@@ -3,11 +3,14 @@ package catalogapi
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // GetSettings implements gen.StrictServerInterface.
@@ -104,4 +107,43 @@ func priceView(p *catalog.PriceVersion) gen.PriceVersion {
 		view.Version = &p.Version
 	}
 	return view
+}
+
+// maxPreviewDays bounds the period of a preview.
+const maxPreviewDays = 31
+
+// PreviewPrices implements gen.StrictServerInterface.
+func (h *Handlers) PreviewPrices(ctx context.Context, _ *gen.Call, r gen.PreviewPricesRequestObject) (gen.PreviewPricesResponseObject, error) {
+	days := 7
+	if r.Body.Days != nil {
+		days = *r.Body.Days
+	}
+	if days < 1 || days > maxPreviewDays {
+		return nil, validation.New("days", "must be from 1 to %d", maxPreviewDays)
+	}
+	sheet, err := h.Catalog.Sheet(ctx, r.ModelID, &r.Body.Price)
+	if err != nil {
+		return nil, err
+	}
+	currency, err := h.Catalog.Currency(ctx)
+	if err != nil {
+		return nil, err
+	}
+	to := time.Now().UTC().Truncate(time.Millisecond) // ids of requests have milliseconds
+	q := usage.PreviewQuery{Model: r.ModelID, From: to.Add(-time.Duration(days) * 24 * time.Hour), To: to}
+	p, err := h.Usage.Preview(ctx, q, &sheet)
+	if err != nil {
+		return nil, err
+	}
+	return gen.PreviewPrices200JSONResponse{
+		Model: q.Model, Currency: currency, From: q.From, To: q.To,
+		Requests: p.Requests, Charged: p.Charged.String(), Previewed: p.Previewed.String(), Change: p.Change().String(),
+		UnpricedRequests: p.Unpriced, UnpricedCharged: p.UnpricedCharged.String(), AccountCount: p.AccountCount,
+		Accounts: convert.All(p.Accounts, func(a *usage.AccountPreview) gen.PricePreviewAccount {
+			return gen.PricePreviewAccount{
+				AccountID: a.AccountID.String(), Requests: a.Requests,
+				Charged: a.Charged.String(), Previewed: a.Previewed.String(), Change: a.Change().String(),
+			}
+		}),
+	}, nil
 }

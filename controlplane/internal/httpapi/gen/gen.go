@@ -1747,6 +1747,83 @@ type PriceList struct {
 	NextCursor *string        `json:"next_cursor,omitempty"`
 }
 
+// PricePreview defines model for PricePreview.
+type PricePreview struct {
+	// AccountCount The number of accounts with requests that the sums contain.
+	AccountCount int `json:"account_count"`
+
+	// Accounts The accounts with the greatest changes, at most 100.
+	Accounts []PricePreviewAccount `json:"accounts"`
+
+	// Change A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Change Money `json:"change"`
+
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Currency ISO code of the currency.
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// From The begin of the period.
+	From  time.Time `json:"from"`
+	Model string    `json:"model"`
+
+	// Previewed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Previewed Money `json:"previewed"`
+
+	// Requests The requests that the sums contain.
+	Requests int64 `json:"requests"`
+
+	// To The end of the period.
+	To time.Time `json:"to"`
+
+	// UnpricedCharged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	UnpricedCharged Money `json:"unpriced_charged"`
+
+	// UnpricedRequests The requests with a quantity for which the price has no line. They are not in the sums.
+	UnpricedRequests int64 `json:"unpriced_requests"`
+}
+
+// PricePreviewAccount defines model for PricePreviewAccount.
+type PricePreviewAccount struct {
+	AccountID string `json:"account_id"`
+
+	// Change A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Change Money `json:"change"`
+
+	// Charged A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Charged Money `json:"charged"`
+
+	// Previewed A decimal in the account's currency.
+	//
+	// Examples: 12.34
+	Previewed Money `json:"previewed"`
+	Requests  int64 `json:"requests"`
+}
+
+// PricePreviewCreate defines model for PricePreviewCreate.
+type PricePreviewCreate struct {
+	// Days The period is this many times 24 hours before now.
+	Days *int `json:"days,omitempty"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+}
+
 // PriceVersion defines model for PriceVersion.
 type PriceVersion struct {
 	CreatedAt     time.Time `json:"created_at"`
@@ -3802,6 +3879,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/models/:model_id/prices", h.ListPrices)
 	e.POST("/admin/v1/models/:model_id/prices", h.CreatePrice)
 	e.DELETE("/admin/v1/models/:model_id/prices/:price_id", h.CancelPrice)
+	e.POST("/admin/v1/models/:model_id/prices\\:preview", h.PreviewPrices)
 	e.GET("/admin/v1/models/:model_id/routes", h.ListRoutes)
 	e.DELETE("/admin/v1/models/:model_id/routes/:route_id", h.DeleteRoute)
 	e.GET("/admin/v1/models/:model_id/routes/:route_id", h.GetRoute)
@@ -4796,6 +4874,23 @@ type CancelPrice204Response struct{}
 func (CancelPrice204Response) VisitCancelPriceResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
+}
+
+// PreviewPricesRequestObject is the input of PreviewPrices.
+type PreviewPricesRequestObject struct {
+	ModelID string
+	Body    *PricePreviewCreate
+}
+
+// PreviewPricesResponseObject is a successful response of PreviewPrices.
+type PreviewPricesResponseObject interface {
+	VisitPreviewPricesResponse(w http.ResponseWriter) error
+}
+
+type PreviewPrices200JSONResponse PricePreview
+
+func (r PreviewPrices200JSONResponse) VisitPreviewPricesResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
 }
 
 // ListRoutesRequestObject is the input of ListRoutes.
@@ -5849,6 +5944,8 @@ type StrictServerInterface interface {
 	CreatePrice(ctx context.Context, call *Call, request CreatePriceRequestObject) (CreatePriceResponseObject, error)
 	// CancelPrice Cancel a scheduled price
 	CancelPrice(ctx context.Context, call *Call, request CancelPriceRequestObject) (CancelPriceResponseObject, error)
+	// PreviewPrices Compute what a price would have charged for past requests
+	PreviewPrices(ctx context.Context, call *Call, request PreviewPricesRequestObject) (PreviewPricesResponseObject, error)
 	// ListRoutes List the routes of a model
 	ListRoutes(ctx context.Context, call *Call, request ListRoutesRequestObject) (ListRoutesResponseObject, error)
 	// DeleteRoute Remove a route
@@ -6551,6 +6648,16 @@ func (h handlers) CancelPrice(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		return serve(in, call, r, h.server.CancelPrice, CancelPriceResponseObject.VisitCancelPriceResponse)
+	})
+}
+
+func (h handlers) PreviewPrices(c echo.Context) error {
+	return h.run(c, "previewPrices", func(call *Call) error {
+		var r PreviewPricesRequestObject
+		in := input{c: c}
+		in.path("model_id", &r.ModelID)
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.PreviewPrices, PreviewPricesResponseObject.VisitPreviewPricesResponse)
 	})
 }
 

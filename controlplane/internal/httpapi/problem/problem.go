@@ -77,6 +77,8 @@ var kinds = []struct {
 	{archive.ErrNotClosed, Kind{http.StatusConflict, "month_not_closed", "The month is not closed yet"}},
 	{statement.ErrTooLong, Kind{http.StatusUnprocessableEntity, "statement_too_long", "The statement has too many lines: shorten the period or group by fewer properties"}},
 	{usage.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Request not found, or not settled yet"}},
+	{usage.ErrTooMany, Kind{http.StatusUnprocessableEntity, "preview_too_large", "The period has more than 5 million requests: shorten it"}},
+	{usage.ErrBusy, Kind{http.StatusTooManyRequests, "too_many_previews", "Other previews are running. Retry later."}},
 	{rotation.ErrRunning, Kind{http.StatusConflict, "rotation_running", "A rotation to another key is running"}},
 	{webhook.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Webhook endpoint not found"}},
 	{webhook.ErrDeliveryNotFound, Kind{http.StatusNotFound, "not_found", "Delivery not found"}},

@@ -2,6 +2,9 @@ package usagestore
 
 import (
 	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/key"
@@ -45,6 +48,17 @@ func (s *Store) export(ctx context.Context, query *usage.ExportQuery, after, cei
 	default:
 		return s.db.Queries().ExportUsage(ctx, sqlcgen.ExportUsageParams{After: after, Ceiling: ceiling, RowLimit: limit})
 	}
+}
+
+// Exceeds implements usage.Store. It reads an index only.
+func (s *Store) Exceeds(ctx context.Context, q usage.PreviewQuery, limit int) (bool, error) {
+	_, err := s.db.Queries().UsageBelow(ctx, sqlcgen.UsageBelowParams{
+		Floor: pgconv.LowestID(q.From), Ceiling: pgconv.LowestID(q.To), Model: q.Model, Looked: int32(limit),
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, postgres.Translate("count the usage of a preview", err)
 }
 
 // before returns the id below another one; zero for zero.

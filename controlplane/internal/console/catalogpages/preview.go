@@ -1,0 +1,103 @@
+package catalogpages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+)
+
+// previewField chooses the days for which a new price is compared with what was charged.
+func previewField() kit.Field {
+	return kit.Field{
+		Name: "days", Label: "Compute what it would have charged", Kind: "select", Value: "7", Required: true,
+		Options: []kit.Option{
+			{Value: "1", Text: "in the last day"}, {Value: "7", Text: "in the last 7 days"}, {Value: "31", Text: "in the last 31 days"},
+			{Value: "0", Text: "not at all"},
+		},
+		Hint: "The review shows it. It reads every request of the model in that time.",
+	}
+}
+
+// previewed is the number of accounts that a review names.
+const previewed = 5
+
+// preview tells what a price would have charged in the past days that the form names, one sentence each.
+func preview(r *kit.Request, model string, price *adminclient.CatalogPrice, in *kit.Input) ([]string, error) {
+	text := in.Text("days")
+	if text == "" || text == "0" {
+		return nil, nil
+	}
+	days, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, kit.Invalid("days", "must be an integer")
+	}
+	answer, err := r.API.PreviewPrices(r.Context(), model, adminclient.PricePreviewCreate{Price: *price, Days: &days})
+	if refused, ok := errors.AsType[*adminclient.Error](err); ok &&
+		(refused.StatusCode == http.StatusTooManyRequests || refused.StatusCode == http.StatusUnprocessableEntity) {
+		return []string{"What it would have charged was not computed: " + refused.Problem.Title + "."}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return previewText(r, answer.Value, days)
+}
+
+func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]string, error) {
+	span := fmt.Sprintf("In the last %d days", days)
+	if days == 1 {
+		span = "In the last day"
+	}
+	if p.Requests == 0 && p.UnpricedRequests == 0 {
+		return []string{span + " there were no requests for the model."}, nil
+	}
+	texts := []string{fmt.Sprintf("%s, %d requests of %d accounts were charged %s %s. By this price they would have been charged %s %s (%s).",
+		span, p.Requests, p.AccountCount, p.Charged, p.Currency, p.Previewed, p.Currency, signed(p.Change))}
+	if p.UnpricedRequests > 0 {
+		texts = append(texts, fmt.Sprintf("%d requests, which were charged %s %s, are not counted: the price has no line for something they used.",
+			p.UnpricedRequests, p.UnpricedCharged, p.Currency))
+	}
+	var ids []string
+	for i := range p.Accounts[:min(len(p.Accounts), previewed)] {
+		ids = append(ids, p.Accounts[i].AccountID)
+	}
+	names, err := kit.Names(r, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		a := &p.Accounts[i]
+		who := names[id]
+		if who == "" {
+			who = id
+		}
+		texts = append(texts, fmt.Sprintf("%s: %s → %s %s (%s).", who, a.Charged, a.Previewed, p.Currency, signed(a.Change)))
+	}
+	return texts, nil
+}
+
+// signed returns an amount with its sign.
+func signed(amount adminclient.Money) string {
+	if amount != "" && amount[0] != '-' {
+		return "+" + amount
+	}
+	return amount
+}
+
+// priceForm returns the address of the form that changes a price, filled with the price of a change; empty for a change
+// that is not of the price of a model that exists.
+func priceForm(c *adminclient.CatalogChange) string {
+	if c.Kind != adminclient.CatalogChangeKindPrice || c.Before == nil || c.After == nil {
+		return ""
+	}
+	text, err := json.MarshalIndent(c.After, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return kit.Path("models", c.ID) + "/price?price=" + url.QueryEscape(string(text))
+}

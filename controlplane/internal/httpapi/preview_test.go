@@ -1,0 +1,185 @@
+package httpapi_test
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/postgres/usagestore"
+	"modelgateway/controlplane/internal/usage"
+	"modelgateway/shared/money"
+	"modelgateway/shared/price"
+)
+
+// newPrice has no price for the images of tools, which demoCatalog has.
+func newPrice() adminclient.CatalogPrice {
+	return adminclient.CatalogPrice{Input: new("1.234567891"), CachedInput: new("0.1"), Output: new("4.999999999")}
+}
+
+func TestPricePreviewEqualsReceiptsMadeAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	first, second := b.account(1), b.account(2)
+	keys := []*adminclient.IssuedKey{b.key(first.ID, ""), b.key(second.ID, "")}
+	multipliers := []price.Multiplier{0, 850_000}
+	old := b.sheet("demo-chat")
+	proxy := b.proxy("p1")
+	now := time.Now()
+	var past []price.Usage
+	var charged money.Nano
+	var of []int
+	for i := range 9 {
+		u := price.Usage{Input: int64(1_000_003 * (i + 1)), CachedInput: int64(i * 17), Output: int64(333 * i)}
+		sheet := old.WithMultiplier(multipliers[i%2])
+		cost, err := price.Cost(&u, sheet)
+		check(t, err)
+		proxy.report(keys[i%2], now.Add(-time.Duration(i)*time.Hour), *sheet, u)
+		charged, past, of = charged+cost, append(past, u), append(of, i%2)
+	}
+	// This one was before the period, and the price has no line for the images of this one.
+	proxy.report(keys[0], now.Add(-25*time.Hour), old, price.Usage{Input: 5_000_000})
+	proxy.report(keys[0], now.Add(-time.Minute), old, price.Usage{Secondary: price.Secondary{Kind: price.ImageTool, Images: 7}})
+
+	days := 1
+	got, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", adminclient.PricePreviewCreate{Price: newPrice(), Days: &days}))
+	check(t, err)
+	if got.StatusCode != http.StatusOK {
+		t.Fatalf("preview: %s", got.Body)
+	}
+
+	created, err := answered(b.api.CreatePrice(t.Context(), "demo-chat", nil, adminclient.PriceCreate{Price: newPrice()}))
+	check(t, err)
+	if created.StatusCode != http.StatusCreated {
+		t.Fatalf("create price: %s", created.Body)
+	}
+	sheet := b.sheet("demo-chat")
+	var anew money.Nano
+	accounts := make([]money.Nano, 2)
+	for i := range past {
+		_, cost, err := price.Receipt(&past[i], sheet.WithMultiplier(multipliers[of[i]]))
+		check(t, err)
+		anew, accounts[of[i]] = anew+cost, accounts[of[i]]+cost
+	}
+	v := got.Value
+	want := []string{charged.String(), anew.String(), (anew - charged).String(), "0.07"}
+	if diff := cmp.Diff(want, []string{v.Charged, v.Previewed, v.Change, v.UnpricedCharged}); diff != "" {
+		t.Errorf("sums (-want +got):\n%s", diff)
+	}
+	if v.Requests != 9 || v.UnpricedRequests != 1 || v.AccountCount != 2 || v.Currency != "USD" || v.To.Sub(v.From) != 24*time.Hour {
+		t.Errorf("preview: %s", got.Body)
+	}
+	ids := []string{first.ID, second.ID}
+	for _, a := range v.Accounts {
+		for i, id := range ids {
+			if a.AccountID == id && a.Previewed != accounts[i].String() {
+				t.Errorf("account %d pays %s; want %s", i, a.Previewed, accounts[i])
+			}
+		}
+	}
+	b.checkLedger()
+}
+
+func TestPricePreviewRefusesInvalidInput(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	for _, c := range []struct {
+		name, model string
+		days        int
+		price       adminclient.CatalogPrice
+		status      int
+	}{
+		{"no days", "demo-chat", 0, newPrice(), http.StatusBadRequest},
+		{"too many days", "demo-chat", 32, newPrice(), http.StatusBadRequest},
+		{"an incomplete price", "demo-chat", 7, adminclient.CatalogPrice{Input: new("1.00")}, http.StatusBadRequest},
+		{"an unknown model", "unknown", 7, newPrice(), http.StatusNotFound},
+	} {
+		got, err := answered(b.api.PreviewPrices(t.Context(), c.model, adminclient.PricePreviewCreate{Price: c.price, Days: &c.days}))
+		check(t, err)
+		if got.StatusCode != c.status {
+			t.Errorf("%s: %d %s; want %d", c.name, got.StatusCode, got.Body, c.status)
+		}
+	}
+}
+
+func TestPricePreviewBoundsRecords(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	k := b.key(b.account(1).ID, "")
+	proxy := b.proxy("p1")
+	at := time.Now()
+	for range 3 {
+		proxy.report(k, at, b.sheet("demo-chat"), price.Usage{Input: 1})
+	}
+	q := usage.PreviewQuery{Model: "demo-chat", From: at.Add(-time.Hour), To: at.Add(time.Hour)}
+	for limit, want := range map[int]bool{2: true, 3: false} {
+		got, err := usagestore.New(b.db).Exceeds(t.Context(), q, limit)
+		check(t, err)
+		if got != want {
+			t.Errorf("3 records exceed %d: %t; want %t", limit, got, want)
+		}
+	}
+}
+
+// The table is locked, so that previews run until their clients go away.
+func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	var locked pgx.Tx
+	var err error
+	locked, err = b.db.Pool().Begin(t.Context())
+	check(t, err)
+	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
+	_, err = locked.Exec(t.Context(), "lock table usage_records in access exclusive mode")
+	check(t, err)
+
+	const most = 2
+	body := adminclient.PricePreviewCreate{Price: newPrice()}
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	ended := make(chan error, most)
+	for range most {
+		go func() {
+			_, err := b.api.PreviewPrices(ctx, "demo-chat", body)
+			ended <- err
+		}()
+	}
+	waiting := func() (n int) {
+		check(t, locked.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'usage_records'::regclass").Scan(&n))
+		return n
+	}
+	for waiting() < most {
+		runtime.Gosched()
+	}
+	refused, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
+	check(t, err)
+	if refused.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("a third preview: %d %s; want 429", refused.StatusCode, refused.Body)
+	}
+	leave()
+	for range most {
+		if err := <-ended; err == nil {
+			t.Error("a preview that waited for a lock succeeded")
+		}
+	}
+	for waiting() > 0 { // the queries are cancelled although the lock is held
+		runtime.Gosched()
+	}
+	check(t, locked.Rollback(t.Context()))
+	for {
+		again, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
+		check(t, err)
+		if again.StatusCode == http.StatusOK {
+			return
+		}
+	}
+}
