@@ -17,7 +17,9 @@ func previewField() kit.Field {
 	return kit.Field{
 		Name: "days", Label: "Compute what it would have charged", Kind: "select", Value: "7", Required: true,
 		Options: []kit.Option{
-			{Value: "1", Text: "in the last day"}, {Value: "7", Text: "in the last 7 days"}, {Value: "31", Text: "in the last 31 days"},
+			{Value: "1", Text: "in the last day"},
+			{Value: "7", Text: "in the last 7 days"},
+			{Value: "31", Text: "in the last 31 days"},
 			{Value: "0", Text: "not at all"},
 		},
 		Hint: "The review shows it. It reads every request of the model in that time.",
