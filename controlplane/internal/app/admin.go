@@ -185,9 +185,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin.trusted_proxies: %w", err)
 	}
-	catalogs := catalog.NewService(catalog.Config{
-		Store: catalogstore.New(a.adminDB), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint, RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
-	})
+	catalogs := a.newCatalog(&keys)
 	books := ledger.NewService(ledger.Config{
 		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
 	})
@@ -250,6 +248,13 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	}
 	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)
 	return err
+}
+
+func (a *app) newCatalog(keys *secrets) *catalog.Service {
+	return catalog.NewService(catalog.Config{
+		Store: catalogstore.New(a.adminDB), Vault: keys.vault, Fleet: keys.fleet, FleetFingerprint: keys.fleetFingerprint,
+		RequireHTTPS: a.cfg.Catalog.RequireHTTPS, Log: a.log,
+	})
 }
 
 // addMetricJobs adds the jobs that read what metrics show.

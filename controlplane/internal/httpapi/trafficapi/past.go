@@ -85,7 +85,10 @@ func (h *Handlers) ListRefusals(ctx context.Context, _ *gen.Call, r gen.ListRefu
 	if err != nil {
 		return nil, err
 	}
-	q := traffic.RefusalQuery{Code: convert.Text(r.Params.Code), RequestID: convert.Text(r.Params.RequestID), From: convert.Value(r.Params.From), To: convert.Value(r.Params.To), Before: before, Limit: p.Limit + 1}
+	q := traffic.RefusalQuery{
+		Code: convert.Text(r.Params.Code), RequestID: convert.Text(r.Params.RequestID),
+		From: convert.Value(r.Params.From), To: convert.Value(r.Params.To), Before: before, Limit: p.Limit + 1,
+	}
 	var invalid validation.Errors
 	ofAccount, ofKey := convert.ReadOwner(&invalid, r.Params.AccountID, r.Params.KeyID)
 	convert.CheckTimeRange(&invalid, q.From, q.To)

@@ -190,7 +190,8 @@ func (s *Store) Records(ctx context.Context, q *traffic.Query) ([]traffic.Stored
 // Refusals implements traffic.Store.
 func (s *Store) Refusals(ctx context.Context, q *traffic.RefusalQuery) ([]traffic.HourlyRefusal, error) {
 	rows, err := s.db.Queries().ListRefusals(ctx, sqlcgen.ListRefusalsParams{
-		Before: q.Before, AccountID: (*ident.UUID)(q.Account), KeyID: (*ident.UUID)(q.Key), Code: q.Code, RequestID: q.RequestID, FromTime: q.From, ToTime: q.To, MaxRows: int32(q.Limit),
+		Before: q.Before, AccountID: (*ident.UUID)(q.Account), KeyID: (*ident.UUID)(q.Key), Code: q.Code, RequestID: q.RequestID,
+		FromTime: q.From, ToTime: q.To, MaxRows: int32(q.Limit),
 	})
 	if err != nil {
 		return nil, postgres.Translate("list refusals", err)
