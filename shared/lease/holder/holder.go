@@ -448,6 +448,17 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 // hasIdle reports whether units of any pool are idle.
 func (h *Holder) hasIdle() bool { return h.idle > 0 }
 
+// ReportIdle makes the leases with idle units due for the next Return, which gives
+// nothing back: its response shows that the control plane responds.
+func (h *Holder) ReportIdle() {
+	for _, l := range h.leases() {
+		if l.idle() > 0 {
+			l.askSettled = true
+			h.changed(l)
+		}
+	}
+}
+
 // ReturnIdle returns all idle units.
 func (h *Holder) ReturnIdle() {
 	for _, l := range h.leases() {

@@ -18,7 +18,8 @@ type Timing struct {
 	// RequestRetry is the shortest time until a lease request is repeated, ReturnRetry the same for a return. The interval
 	// grows by half with each repetition, up to MaxRetry.
 	RequestRetry, ReturnRetry, MaxRetry time.Duration
-	// IdleTimeout is how long an account may have no new request before its idle units are returned.
+	// IdleTimeout is how long an account may have no new request before its idle units are returned. They are kept for
+	// longer while the control plane does not respond.
 	IdleTimeout time.Duration
 	// Jitter returns a random duration below its argument.
 	Jitter func(below time.Duration) time.Duration
@@ -93,6 +94,8 @@ type Queue struct {
 	decided []*Waiter
 	// usedAt is when Reserve was last called, forgetAt when settled leases are forgotten next; zero before Next was called.
 	usedAt, forgetAt time.Duration
+	// answeredAt is when the last return that has a response was sent.
+	answeredAt time.Duration
 	// failing means that the last attempt to get a decision for this account has failed, and that every one of the proxy
 	// had failed for a decision timeout by then. The attempt is repeated, so that this does not outlive the outage.
 	failing bool
@@ -204,6 +207,7 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 		return false
 	}
 	q.response.observe(now - sentAt)
+	q.answeredAt = max(q.answeredAt, sentAt)
 	q.holder.ReturnDelivered(r.Settled)
 	q.closed = q.closed || r.Status == wire.Fenced // the session holds nothing any more
 	return true
@@ -301,16 +305,23 @@ func (q *Queue) expire(now time.Duration) time.Duration {
 	return Never
 }
 
-// returnUnused returns the idle units of an account without recent requests. Its
-// result is the time at which it must be called again.
+// returnUnused returns the idle units of an account without recent requests, when
+// a return that was sent after the idle timeout has a response. While there is
+// none, they are kept: the account could not get others. Its result is the time at
+// which it must be called again.
 func (q *Queue) returnUnused(now time.Duration) time.Duration {
 	if !q.holder.hasIdle() {
 		return Never
 	}
-	if at := q.usedAt + q.timing.IdleTimeout; now < at {
+	at := q.usedAt + q.timing.IdleTimeout
+	switch {
+	case now < at:
 		return at
+	case q.answeredAt >= at:
+		q.holder.ReturnIdle()
+	case q.holder.ret == nil:
+		q.holder.ReportIdle()
 	}
-	q.holder.ReturnIdle()
 	return Never
 }
 

@@ -87,8 +87,50 @@ func TestIdleUnitsAreReturnedAfterTheIdleTimeout(t *testing.T) {
 	if out := q.Next(10 * time.Second); out.Return != nil || out.Wake != 11*time.Second {
 		t.Errorf("got %+v; want the idle units kept for 10 s after the last request", out)
 	}
-	if out := q.Next(11 * time.Second); out.Return == nil {
+	question := q.Next(11 * time.Second).Return
+	if question == nil || question.Reports[0].Returned != 0 || question.Reports[0].Idle == 0 {
+		t.Fatalf("got %+v; want a report that gives nothing back yet", question)
+	}
+	a.ApplyReports(1, question.Reports)
+	q.HandleReturned(12*time.Second, 11*time.Second, question, &wire.ReturnResponse{Status: wire.Done})
+	if out := q.Next(12 * time.Second); out.Return == nil || out.Return.Reports[0].Idle != 0 || out.Return.Reports[0].Returned == 0 {
 		t.Errorf("got %+v; want the idle units returned", out)
+	}
+}
+
+func TestIdleUnitsAreKeptWhileTheControlPlaneDoesNotRespond(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	q.Next(0)
+	respond(t, q, a, 0, 0)
+	for now := time.Duration(0); now < time.Hour; now += time.Second {
+		q.Next(now)
+	}
+	_, question := q.Outstanding()
+	if w := q.Reserve(time.Hour, []wire.Need{need(1, wire.Balance, 10)}); !w.Granted() {
+		t.Fatal("after an hour without a response, idle units do not cover a request")
+	}
+	q.HandleReturned(time.Hour, time.Hour, question, &wire.ReturnResponse{Status: wire.Done})
+	if out := q.Next(time.Hour); out.Return != nil {
+		t.Errorf("got %+v; want the idle units kept, because the account is used again", out)
+	}
+	out := q.Next(time.Hour + 10*time.Second)
+	if out.Return == nil || out.Return.Reports[0].Returned != 0 {
+		t.Errorf("got %+v; want a new report, because the answered one was sent before the idle timeout", out)
+	}
+}
+
+func TestResponseToAReturnFromBeforeTheIdleTimeoutGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	q.Reserve(0, []wire.Need{need(1, wire.Balance, 10)})
+	q.Next(0)
+	respond(t, q, a, 0, 0)
+	question := q.Next(10 * time.Second).Return
+	q.HandleReturned(11*time.Second, 10*time.Second-1, question, &wire.ReturnResponse{Status: wire.Done})
+	if out := q.Next(11 * time.Second); out.Return == nil || out.Return.Reports[0].Returned != 0 {
+		t.Errorf("got %+v; want another report that gives nothing back", out)
 	}
 }
 

@@ -406,6 +406,48 @@ func (w *world) checkOutage() {
 	w.runUntil(w.now + 3*time.Second)
 }
 
+// checkIdleInOutage checks that an account keeps the idle units that it has when
+// the control plane becomes unreachable, although its idle timeout passes then.
+func (w *world) checkIdleInOutage() {
+	const need, before, outage = 5, time.Second, 1200 * time.Millisecond
+	type idleAccount struct {
+		p *proxy
+		c *customer
+		k *key
+	}
+	var idle []idleAccount
+	w.runUntil(w.now + time.Second)
+	for _, p := range w.proxies {
+		for _, c := range w.customers {
+			if k := w.unlimitedKey(p, c); k != nil {
+				p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: need, cost: 1, duration: 5 * time.Millisecond})
+				idle = append(idle, idleAccount{p, c, k})
+			}
+		}
+	}
+	w.runUntil(w.now + idleTimeout - before)
+	w.busDown = true
+	idle = slices.DeleteFunc(idle, func(a idleAccount) bool {
+		q, servedUntil := a.p.queues[a.c.name], a.p.clock().Add(outage+300*time.Millisecond)
+		return q == nil || !q.covers([]wire.Need{{Pool: a.c.balance, Amount: need}}) ||
+			!w.rules.Before(servedUntil, a.p.deadline) || a.p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10
+	})
+	w.runUntil(w.now + outage)
+	served := 0
+	for _, a := range idle {
+		w.stats.count("accounts that become idle in an outage")
+		r := &request{id: w.newRequestID(), customer: a.c, key: a.k, amount: need, cost: 1, duration: 5 * time.Millisecond}
+		r.admitted = func() { served++ }
+		a.p.accept(r)
+	}
+	w.runUntil(w.now + 100*time.Millisecond)
+	if served < len(idle) {
+		w.fail("liveness: %d of %d accounts that had idle units are served after their idle timeout while no control plane can be reached", served, len(idle))
+	}
+	w.busDown = false
+	w.runUntil(w.now + 3*time.Second)
+}
+
 // unlimitedKey returns a key of an account without a spend limit, whose record the
 // proxy has; nil if there is none.
 func (w *world) unlimitedKey(p *proxy, c *customer) *key {

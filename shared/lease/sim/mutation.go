@@ -262,6 +262,14 @@ func holdingMutations() []Mutation {
 			}
 		}},
 		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
+		{"idle units are given back while no control plane responds", 60, func(r *Rules) {
+			r.Next = func(q *accountQueue, now time.Duration) holder.Output {
+				if now >= q.usedAt+idleTimeout {
+					q.queue.DisableEscrow()
+				}
+				return q.queue.Next(now)
+			}
+		}},
 		{"headroom is compared with the sum of all deposits", 90, func(r *Rules) {
 			r.Profile = "top-ups"
 			r.Policy = headroomOfDeposits

@@ -18,8 +18,9 @@ type accountQueue struct {
 	waiting map[*holder.Waiter]*request
 	// wake is the time of the timer that calls pump; holder.Never if it is not set.
 	wake time.Duration
-	// gaveUp is for a mutation.
+	// gaveUp and usedAt are for mutations. usedAt is when a request last came.
 	gaveUp int64
+	usedAt time.Duration
 	// ended means that the session has ended, and new requests use another queue.
 	ended bool
 	// needed has the pools that requests of the queue have needed so far.
@@ -61,7 +62,7 @@ func (p *proxy) endQueues() {
 func (q *accountQueue) pump() {
 	p := q.p
 	now := p.clock().Mono
-	out := q.queue.Next(now)
+	out := p.w.rules.Next(q, now)
 	if request, _ := q.queue.Outstanding(); request != q.request {
 		q.request = request
 		if request != nil {

@@ -142,6 +142,7 @@ func (p *proxy) admit(r *request) {
 	}
 	r.queue = q
 	covered := q.covers(needs)
+	q.usedAt = p.clock().Mono
 	r.waiter = q.queue.Reserve(p.clock().Mono, needs)
 	switch {
 	case covered && r.waiter != nil && !r.waiter.Granted():

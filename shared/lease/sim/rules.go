@@ -69,6 +69,7 @@ type Rules struct {
 	LastNumber       func(q *holder.Queue) int64
 	OutgoingRequest  func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
 	IdleTimeout      time.Duration
+	Next             func(q *accountQueue, now time.Duration) holder.Output
 	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
 	Resync           func(q *holder.Queue)
 	Republish        func(u *usagelog.Log[*usage])
@@ -119,6 +120,7 @@ func Correct() *Rules {
 		Unused:          (*holder.Queue).Unused,
 		LastNumber:      (*holder.Queue).LastNumber,
 		IdleTimeout:     idleTimeout,
+		Next:            func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
 		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
 		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
 		OnStored:        func(*usagelog.Log[*usage], []*usage) {},

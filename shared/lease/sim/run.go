@@ -194,6 +194,7 @@ func (w *world) heal() {
 	w.probe()
 	w.checkEscrowAgain()
 	w.checkOutage()
+	w.checkIdleInOutage()
 	w.runUntil(w.now + 2*sessionValid)
 	w.checkRevocationDelay()
 	for _, p := range w.proxies {
