@@ -131,6 +131,22 @@ type Principal struct {
 	Method Method
 	// ExpiresAt is when the proof of the identity expires; nil means never.
 	ExpiresAt *time.Time
+	// CheckAgain returns ErrUnauthenticated or ErrExpired once the proof is revoked or its session has ended, and any other
+	// error if that cannot be known. nil means that only ExpiresAt ends it.
+	CheckAgain func(ctx context.Context) error
+}
+
+// Ended reports whether the proof of the identity has ended since the principal was authenticated. Responses that last ask
+// it from time to time.
+func (p *Principal) Ended(ctx context.Context) bool {
+	if p.ExpiresAt != nil && !time.Now().Before(*p.ExpiresAt) {
+		return true
+	}
+	if p.CheckAgain == nil {
+		return false
+	}
+	err := p.CheckAgain(ctx)
+	return errors.Is(err, ErrUnauthenticated) || errors.Is(err, ErrExpired)
 }
 
 type principalKey struct{}
@@ -230,6 +246,15 @@ func (s *Service) identify(ctx context.Context, text string, h Hash) (Principal,
 // Resume returns the present principal of a token that was accepted before, by its hash. It is for sessions that are
 // bound to a token. The error is ErrUnauthenticated if the token was revoked or removed, or ErrExpired.
 func (s *Service) Resume(ctx context.Context, h Hash) (Principal, error) {
+	p, err := s.resume(ctx, h)
+	p.CheckAgain = func(ctx context.Context) error {
+		_, err := s.resume(ctx, h)
+		return err
+	}
+	return p, err
+}
+
+func (s *Service) resume(ctx context.Context, h Hash) (Principal, error) {
 	if s.isBootstrap(h) {
 		if !s.bootstrapExpires.IsZero() && !time.Now().Before(s.bootstrapExpires) {
 			return Principal{}, ErrExpired

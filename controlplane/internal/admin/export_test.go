@@ -2,7 +2,7 @@ package admin
 
 // Addresses returns how many addresses are remembered.
 func (g *Guard) Addresses() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.addresses)
+	g.failures.mu.Lock()
+	defer g.failures.mu.Unlock()
+	return len(g.failures.addresses)
 }

@@ -243,7 +243,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if handler, err = a.withConsole(handler, sessions, jobs); err != nil {
+	if handler, err = a.withConsole(handler, sessions, httpapi.AddressReader(proxies), jobs); err != nil {
 		return err
 	}
 	a.adminAddr, err = a.listen(ctx, adminListener, a.cfg.Admin.Listen, a.cfg.Admin.TLS.Files(), handler)

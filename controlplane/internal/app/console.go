@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -15,14 +16,14 @@ import (
 )
 
 // withConsole returns a handler that serves the console beside the admin API, and adds its job.
-func (a *app) withConsole(api http.Handler, sessions *signin.Service, jobs *jobs) (http.Handler, error) {
+func (a *app) withConsole(api http.Handler, sessions *signin.Service, address func(*http.Request) netip.Addr, jobs *jobs) (http.Handler, error) {
 	cfg := &a.cfg.Console
 	if !cfg.Enabled {
 		return api, nil
 	}
 	jobs.every("delete_console_sessions", time.Hour, signinstore.New(a.adminDB).DeleteOld)
 	pages, err := console.New(console.Config{
-		Sessions: sessions, API: api, Log: a.log, BaseURL: cfg.BaseURL, APIURL: cfg.APIURL, Environment: cfg.Environment, Build: a.version,
+		Sessions: sessions, API: api, Log: a.log, Address: address, BaseURL: cfg.BaseURL, APIURL: cfg.APIURL, Environment: cfg.Environment, Build: a.version,
 		SessionLength: cfg.SessionLength,
 	})
 	if err != nil {

@@ -43,7 +43,7 @@ func (w *watch) health(r *kit.Request) *kit.Health {
 	}
 	w.reading = true
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(r.Context(), bannersWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), bannersWait) // others see the result, too
 	defer cancel()
 	next := w.read(ctx)
 	w.mu.Lock()

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -36,6 +37,8 @@ type Config struct {
 	// API is the handler of the admin API.
 	API http.Handler
 	Log *slog.Logger
+	// Address returns the address of the browser; the zero address if it is not known.
+	Address func(*http.Request) netip.Addr
 	// BaseURL is the address at which people reach the console, such as "https://admin.example.com"; empty if it is that
 	// of the request.
 	BaseURL string

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"strings"
@@ -43,12 +42,8 @@ func (c *Console) session(r *http.Request) (*signin.Session, error) {
 	return c.cfg.Sessions.Resume(r.Context(), cookie.Value)
 }
 
-func client(r *http.Request) signin.Client {
-	from := signin.Client{Agent: r.UserAgent()}
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-		from.Address = at.Addr()
-	}
-	return from
+func (c *Console) client(r *http.Request) signin.Client {
+	return signin.Client{Agent: r.UserAgent(), Address: c.cfg.Address(r)}
 }
 
 // signInView is the data of the page that asks to sign in.
@@ -81,7 +76,7 @@ func localPath(text string) string {
 }
 
 func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
-	_, secret, err := c.cfg.Sessions.WithToken(r.Context(), strings.TrimSpace(r.PostFormValue("token")), client(r))
+	_, secret, err := c.cfg.Sessions.WithToken(r.Context(), strings.TrimSpace(r.PostFormValue("token")), c.client(r))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)
@@ -102,7 +97,7 @@ func (c *Console) enter(w http.ResponseWriter, r *http.Request, secret, to strin
 }
 
 func (c *Console) beginSignIn(w http.ResponseWriter, r *http.Request) {
-	to, state, err := c.cfg.Sessions.Begin(r.Context(), localPath(r.FormValue("return_to")))
+	to, state, err := c.cfg.Sessions.Begin(r.Context(), c.client(r), localPath(r.FormValue("return_to")))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)
@@ -124,7 +119,7 @@ func (c *Console) finishSignIn(w http.ResponseWriter, r *http.Request) {
 		c.showSignIn(w, r, http.StatusForbidden, "This sign-in was not begun in this browser. Sign in again.")
 		return
 	}
-	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), cookie.Value, r.FormValue("code"), client(r))
+	_, secret, to, err := c.cfg.Sessions.Finish(r.Context(), cookie.Value, r.FormValue("code"), c.client(r))
 	if err != nil {
 		status, problem := c.signInProblem(r, err)
 		c.showSignIn(w, r, status, problem)
@@ -152,6 +147,8 @@ func (c *Console) signInProblem(r *http.Request, err error) (status int, problem
 	switch {
 	case errors.Is(err, signin.ErrNoScope):
 		return http.StatusForbidden, text + " The claim " + c.cfg.Sessions.Claim() + " was looked for."
+	case errors.Is(err, signin.ErrLocked):
+		return http.StatusTooManyRequests, text
 	case text != "":
 		return http.StatusForbidden, text
 	}

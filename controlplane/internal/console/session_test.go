@@ -97,7 +97,7 @@ func TestFailedSignInOpensNoSession(t *testing.T) {
 	for range 20 {
 		answer, text = b.post("/console/sign-in", "token", "mgwa_wrong")
 	}
-	if !strings.Contains(text, "Too many sign-ins failed") {
+	if !strings.Contains(text, "Too many sign-ins came") {
 		t.Errorf("after many failures: got %d %q", answer.StatusCode, text)
 	}
 }
@@ -169,5 +169,28 @@ func TestAnybodyCanSendLittleBeforeSigningIn(t *testing.T) {
 	answer, _ := w.browser().post("/console/sign-in", "token", bootstrapToken, "return_to", "/console/accounts?query="+long[:5000])
 	if at := answer.Header.Get("Location"); answer.StatusCode != http.StatusSeeOther || at != "/console/" {
 		t.Errorf("an address of 5 KB to return to: got %d to %.100q", answer.StatusCode, at)
+	}
+}
+
+func TestBrowsersBehindATrustedProxyHaveAddressesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	from := func(address string) http.Header { return http.Header{"X-Forwarded-For": {address}} }
+	form := url.Values{"token": {bootstrapToken}}
+	if answer, page := w.browser().send(http.MethodPost, "/console/sign-in", form, from("203.0.113.7")); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	if _, page := w.signedIn(bootstrapToken).get("/console/access"); !strings.Contains(page, "203.0.113.7") {
+		t.Errorf("the page Access has no address of the browser: %s", page)
+	}
+	wrong := url.Values{"token": {"mgwa_wrong"}}
+	for range 20 {
+		w.browser().send(http.MethodPost, "/console/sign-in", wrong, from("203.0.113.8"))
+	}
+	if answer, page := w.browser().send(http.MethodPost, "/console/sign-in", wrong, from("203.0.113.8")); answer.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("after many failures: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := w.browser().send(http.MethodPost, "/console/sign-in", wrong, from("203.0.113.9")); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("the first failure of another address: got %d %s", answer.StatusCode, page)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -185,6 +186,9 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 	return handler, sessions, checks
 }
 
+// behind is the reverse proxy in front of the console under test.
+var behind = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+
 // echo answers requests to the gateway's own API with their path, credential and body.
 func echo(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // the test compares it
@@ -200,7 +204,8 @@ func setup(t *testing.T) *world {
 	gateway := httptest.NewServer(http.HandlerFunc(echo))
 	t.Cleanup(gateway.Close)
 	pages, err := console.New(console.Config{
-		APIURL: gateway.URL, Sessions: sessions, API: api, Log: slog.New(slog.DiscardHandler), Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
+		APIURL: gateway.URL, Sessions: sessions, API: api, Address: httpapi.AddressReader(behind), Log: slog.New(slog.DiscardHandler),
+		Environment: "test", Build: "v1", SessionLength: 10 * time.Hour,
 	})
 	check(t, err)
 	mux := http.NewServeMux()

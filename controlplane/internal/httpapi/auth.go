@@ -50,9 +50,18 @@ func addressReader(trusted []netip.Prefix) echo.IPExtractor {
 	return echo.ExtractIPFromXFFHeader(options...)
 }
 
+// AddressReader returns a function that reads the client's address from a request as the admin API does. The zero
+// address means that it is not known.
+func AddressReader(trusted []netip.Prefix) func(*http.Request) netip.Addr {
+	read := addressReader(trusted)
+	return func(r *http.Request) netip.Addr { return parseAddress(read(r)) }
+}
+
 // address returns the client's address; the zero address if it is not known.
-func address(c echo.Context) netip.Addr {
-	from, err := netip.ParseAddr(c.RealIP())
+func address(c echo.Context) netip.Addr { return parseAddress(c.RealIP()) }
+
+func parseAddress(text string) netip.Addr {
+	from, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Addr{}
 	}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -164,6 +165,37 @@ func TestNoMoreThanFiveTailsAreOpen(t *testing.T) {
 		}
 	}
 	p.refused("/admin/v1/requests/tail", http.StatusTooManyRequests, "too_many_tails")
+}
+
+func TestStreamsOfTheTrafficAreBounded(t *testing.T) {
+	t.Parallel()
+	p := setupTraffic(t)
+	for range 50 {
+		response, _ := p.open("/admin/v1/traffic/stream", "")
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("got %d", response.StatusCode)
+		}
+	}
+	p.refused("/admin/v1/traffic/stream", http.StatusTooManyRequests, "too_many_tails")
+}
+
+// A stream may last 15 minutes, but not longer than the right to read it.
+func TestStreamsEndWithTheTokenOfTheirReader(t *testing.T) {
+	t.Parallel()
+	p := setupTraffic(t)
+	token, err := p.api.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: "reader", Scopes: []adminclient.Scope{adminclient.ScopeObserve}})
+	check(t, err)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/admin/v1/traffic/stream", http.NoBody)
+	check(t, err)
+	r.Header.Set("Authorization", "Bearer "+token.Value.Secret)
+	response, err := http.DefaultClient.Do(r)
+	check(t, err)
+	t.Cleanup(func() { _ = response.Body.Close() })
+	_, err = p.api.RevokeToken(t.Context(), token.Value.ID)
+	check(t, err)
+	if _, err := io.Copy(io.Discard, response.Body); err != nil { // it returns when the server ends the stream
+		t.Error(err)
+	}
 }
 
 func TestInvalidFilterOfATailIsRefused(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ var (
 	ErrNoScope = errors.New("signin: no scope")
 	// ErrDisabled is returned for a way of signing in that is not configured.
 	ErrDisabled = errors.New("signin: this way to sign in is disabled")
+	// ErrLocked is returned for an address with too many sign-ins.
+	ErrLocked = admin.ErrLocked
 )
 
 // FreshFor is how long after signing in a session may do what is sensitive.
@@ -130,10 +133,25 @@ type Config struct {
 }
 
 // Service opens, continues and ends sessions.
-type Service struct{ cfg Config }
+type Service struct {
+	cfg Config
+	// begun and failures bound what anybody can make the database store: pending sign-ins, and audit entries of failed ones.
+	begun, failures *admin.Budget
+}
+
+// An address may begin beginnings sign-ins at the provider at once, and one more each beginningRefill. The audit log has
+// as many of its failed ones.
+const (
+	beginnings      = 30
+	beginningRefill = 2 * time.Second
+)
 
 // NewService returns a Service.
-func NewService(cfg Config) *Service { return &Service{cfg} }
+func NewService(cfg Config) *Service {
+	return &Service{
+		cfg: cfg, begun: admin.NewBudget(time.Now, beginnings, beginningRefill), failures: admin.NewBudget(time.Now, beginnings, beginningRefill),
+	}
+}
 
 // ByToken reports whether one can sign in with an admin token, ByProvider whether at a provider.
 func (s *Service) ByToken() bool { return s.cfg.ByToken }
@@ -178,6 +196,15 @@ func (s *Service) failed(ctx context.Context, err error) error {
 	return nil
 }
 
+// failedFrom records a failed sign-in at the provider. It returns an admin.LockedError instead of the failure, and records
+// nothing, if too many came from the address.
+func (s *Service) failedFrom(ctx context.Context, from Client, failure error) error {
+	if err := s.failures.Spend(from.Address); err != nil {
+		return err
+	}
+	return errors.Join(failure, s.failed(ctx, failure))
+}
+
 func (s *Service) open(ctx context.Context, p admin.Principal, token *admin.Hash, from Client) (*Session, string, error) {
 	secret := random()
 	session := &Session{
@@ -204,10 +231,13 @@ func random() string {
 }
 
 // Begin begins a sign-in at the provider. It returns the address to send the browser to, and the state, which the
-// browser must return.
-func (s *Service) Begin(ctx context.Context, returnTo string) (url, state string, err error) {
+// browser must return. The error is an admin.LockedError if too many sign-ins came from the address.
+func (s *Service) Begin(ctx context.Context, from Client, returnTo string) (url, state string, err error) {
 	if s.cfg.Provider == nil {
 		return "", "", ErrDisabled
+	}
+	if err := s.begun.Spend(from.Address); err != nil {
+		return "", "", err
 	}
 	state = random()
 	p := Pending{Nonce: random(), Verifier: random(), ReturnTo: returnTo}
@@ -225,14 +255,14 @@ func (s *Service) Finish(ctx context.Context, state, code string, from Client) (
 	}
 	pending, err := s.cfg.Store.Take(ctx, hashOf(state))
 	if err != nil {
-		return nil, "", "", errors.Join(err, s.failed(ctx, err))
+		return nil, "", "", s.failedFrom(ctx, from, err)
 	}
 	p, err := s.cfg.Provider.Exchange(ctx, code, pending.Nonce, pending.Verifier)
 	if err == nil && len(p.Scopes) == 0 {
 		err = fmt.Errorf("%w for %s", ErrNoScope, p.Name)
 	}
 	if err != nil {
-		return nil, "", "", errors.Join(err, s.failed(ctx, err))
+		return nil, "", "", s.failedFrom(ctx, from, err)
 	}
 	session, secret, err = s.open(ctx, p, nil, from)
 	return session, secret, pending.ReturnTo, err
@@ -247,13 +277,28 @@ func (s *Service) Resume(ctx context.Context, secret string) (*Session, error) {
 	}
 	if session.TokenHash == nil {
 		session.Principal = admin.Principal{Name: session.Name, Scopes: session.Scopes, Method: session.Method, ExpiresAt: &session.ExpiresAt}
-		return session, nil
-	}
-	session.Principal, err = s.cfg.Tokens.Resume(ctx, *session.TokenHash)
-	if errors.Is(err, admin.ErrUnauthenticated) || errors.Is(err, admin.ErrExpired) {
+	} else if session.Principal, err = s.cfg.Tokens.Resume(ctx, *session.TokenHash); errors.Is(err, admin.ErrUnauthenticated) || errors.Is(err, admin.ErrExpired) {
 		return nil, errors.Join(ErrNoSession, s.cfg.Store.End(actingAs(ctx, admin.Principal{Name: session.Name}), session.ID))
 	}
+	session.Principal.CheckAgain = s.checkAgain(session.ID, session.Principal.CheckAgain)
 	return session, err
+}
+
+// checkAgain returns a function that checks that a session has not ended, nor its token. It is no use of the session.
+func (s *Service) checkAgain(id ID, token func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		open, err := s.cfg.Store.List(ctx, s.cfg.Idle)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(open, func(o Session) bool { return o.ID == id }) {
+			return admin.ErrUnauthenticated
+		}
+		if token == nil {
+			return nil
+		}
+		return token(ctx)
+	}
 }
 
 // List returns the sessions that have not ended, newest first.
@@ -274,7 +319,7 @@ func Explain(err error) string {
 	locked, isLocked := errors.AsType[*admin.LockedError](err)
 	switch {
 	case isLocked:
-		return fmt.Sprintf("Too many sign-ins failed from this address. Try again in %d seconds.", int(locked.RetryAfter.Seconds())+1)
+		return fmt.Sprintf("Too many sign-ins came from this address. Try again in %d seconds.", int(locked.RetryAfter.Seconds())+1)
 	case errors.Is(err, admin.ErrExpired):
 		return "The token has expired."
 	case errors.Is(err, admin.ErrUnauthenticated):

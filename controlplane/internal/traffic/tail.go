@@ -12,8 +12,8 @@ import (
 	"modelgateway/shared/pulse"
 )
 
-// ErrTooManyTails means that as many tails are open as may be.
-var ErrTooManyTails = errors.New("traffic: too many tails are open")
+// ErrTooManyTails means that as many tails, or streams of the traffic, are open as may be.
+var ErrTooManyTails = errors.New("traffic: too many tails or streams are open")
 
 const (
 	// maxTails bounds the tails that are open at one control plane.

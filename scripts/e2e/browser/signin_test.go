@@ -37,7 +37,7 @@ func TestSignInByTokenAndSignOut(t *testing.T) {
 	for range 20 {
 		b.signIn("mgwa_wrong")
 	}
-	if text := b.text(); !strings.Contains(text, "Too many sign-ins failed") {
+	if text := b.text(); !strings.Contains(text, "Too many sign-ins came") {
 		t.Errorf("after many wrong tokens: got %q", text)
 	}
 	if status := b.signIn(filled(t).AdminToken()); status != http.StatusOK || b.at() != "/console/" {

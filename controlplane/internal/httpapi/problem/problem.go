@@ -86,7 +86,7 @@ var kinds = []struct {
 	{settle.ErrAlreadyResolved, Kind{http.StatusConflict, "already_resolved", "The event was already released or dismissed"}},
 	{settle.ErrCannotSettle, Kind{http.StatusConflict, "cannot_be_settled", "The event still cannot be settled"}},
 	{videojob.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Video job not found"}},
-	{traffic.ErrTooManyTails, Kind{http.StatusTooManyRequests, "too_many_tails", "Too many tails of requests are open"}},
+	{traffic.ErrTooManyTails, Kind{http.StatusTooManyRequests, "too_many_tails", "Too many tails of requests or streams of the traffic are open"}},
 	{admin.ErrUnauthenticated, Kind{http.StatusUnauthorized, "unauthenticated", "The admin token is missing or invalid"}},
 	{admin.ErrExpired, Kind{http.StatusUnauthorized, "token_expired", "The admin token has expired"}},
 	{admin.ErrLocked, Kind{http.StatusTooManyRequests, "too_many_failures", "Too many failed authentication attempts"}},

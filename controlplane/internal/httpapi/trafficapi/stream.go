@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/traffic"
@@ -24,6 +25,10 @@ const (
 	stall = 20 * time.Second
 	// coverageEvery is how often a tail tells how many proxies it is of. It also shows that the stream is alive.
 	coverageEvery = 5 * time.Second
+	// checkEvery is how often a stream checks that its reader may still read.
+	checkEvery = 5 * time.Second
+	// maxWatchers bounds the streams of the traffic at one control plane.
+	maxWatchers = 50
 )
 
 // stream is a response without a known end: lines of JSON or server-sent events.
@@ -43,13 +48,7 @@ func (h *Handlers) newStream(ctx context.Context, accept *string) *stream {
 func (s *stream) write(w http.ResponseWriter) error {
 	ctx, cancel := context.WithTimeout(s.ctx, traffic.MaxWatch)
 	defer cancel()
-	go func() {
-		select {
-		case <-s.stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	go s.watch(ctx, cancel)
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Time{}) // the server's read deadline would end the stream
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
@@ -82,17 +81,43 @@ func (s *stream) write(w http.ResponseWriter) error {
 	return nil
 }
 
+// watch calls end when the server stops, and when the reader's token is revoked or their session has ended.
+func (s *stream) watch(ctx context.Context, end func()) {
+	defer end()
+	ticker := time.NewTicker(checkEvery)
+	defer ticker.Stop()
+	reader := admin.PrincipalOf(ctx)
+	for {
+		select {
+		case <-s.stopping:
+			return
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if reader.Ended(ctx) {
+				return
+			}
+		}
+	}
+}
+
 // trafficStream and tailStream are the streams as responses of their operations.
 type (
-	trafficStream struct{ *stream }
-	tailStream    struct {
+	trafficStream struct {
+		*stream
+		done func()
+	}
+	tailStream struct {
 		*stream
 		tail *traffic.Tail
 	}
 )
 
 // VisitStreamTrafficResponse implements gen.StreamTrafficResponseObject.
-func (s trafficStream) VisitStreamTrafficResponse(w http.ResponseWriter) error { return s.write(w) }
+func (s trafficStream) VisitStreamTrafficResponse(w http.ResponseWriter) error {
+	defer s.done()
+	return s.write(w)
+}
 
 // VisitTailRequestsResponse implements gen.TailRequestsResponseObject.
 func (s tailStream) VisitTailRequestsResponse(w http.ResponseWriter) error {
@@ -102,6 +127,11 @@ func (s tailStream) VisitTailRequestsResponse(w http.ResponseWriter) error {
 
 // StreamTraffic implements gen.StrictServerInterface.
 func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamTrafficRequestObject) (gen.StreamTrafficResponseObject, error) {
+	done := func() { h.watchers.Add(-1) }
+	if h.watchers.Add(1) > maxWatchers {
+		done()
+		return nil, traffic.ErrTooManyTails
+	}
 	s := h.newStream(ctx, r.Params.Accept)
 	s.run = func(ctx context.Context, send func(string, any) error) error {
 		ticker := time.NewTicker(pulse.Interval)
@@ -117,7 +147,7 @@ func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamT
 			}
 		}
 	}
-	return trafficStream{s}, nil
+	return trafficStream{s, done}, nil
 }
 
 // TailRequests implements gen.StrictServerInterface.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"modelgateway/controlplane/internal/catalog"
@@ -30,6 +31,9 @@ type Handlers struct {
 	Explainer *explain.Service
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping <-chan struct{}
+
+	// watchers counts the open streams of the traffic.
+	watchers atomic.Int64
 }
 
 // GetTraffic implements gen.StrictServerInterface.

@@ -1,0 +1,93 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"modelgateway/controlplane/internal/admin"
+	"modelgateway/controlplane/internal/postgres"
+	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/controlplane/internal/postgres/signinstore"
+	"modelgateway/controlplane/internal/postgres/tokenstore"
+	"modelgateway/controlplane/internal/signin"
+)
+
+// refusing is an identity provider that knows nobody.
+type refusing struct{}
+
+func (refusing) URL(context.Context, string, string, string) (string, error) {
+	return "https://id.example.com/", nil
+}
+
+func (refusing) Exchange(context.Context, string, string, string) (admin.Principal, error) {
+	return admin.Principal{}, admin.ErrUnauthenticated
+}
+
+func (refusing) Claim() string { return "groups" }
+
+// Nobody needs a credential to begin a sign-in at a provider, or to come back from it with nonsense.
+func TestAnAddressCanStoreFewSignIns(t *testing.T) {
+	t.Parallel()
+	pool := pgtest.New(t)
+	service := signin.NewService(signin.Config{Store: signinstore.New(postgres.Wrap(pool)), Provider: refusing{}})
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := pool.QueryRow(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	flood, other := signin.Client{Address: netip.MustParseAddr("192.0.2.1")}, signin.Client{Address: netip.MustParseAddr("192.0.2.2")}
+	const pending, failures = "select count(*) from console_sign_ins", "select count(*) from audit_log"
+	var begun, finished error
+	for range 200 {
+		_, _, begun = service.Begin(t.Context(), flood, "/console/")
+		_, _, _, finished = service.Finish(t.Context(), "unknown", "code", flood)
+	}
+	if !errors.Is(begun, admin.ErrLocked) || !errors.Is(finished, admin.ErrLocked) {
+		t.Errorf("after 200 sign-ins: got %v and %v; want ErrLocked", begun, finished)
+	}
+	if n, m := count(pending), count(failures); n >= 100 || m >= 100 {
+		t.Errorf("200 sign-ins of one address stored %d rows and %d audit entries; want few", n, m)
+	}
+	before := count(pending)
+	if _, _, err := service.Begin(t.Context(), other, "/console/"); err != nil || count(pending) != before+1 {
+		t.Errorf("another address: %v", err)
+	}
+}
+
+func TestAPrincipalEndsWithItsSession(t *testing.T) {
+	t.Parallel()
+	db := postgres.Wrap(pgtest.New(t))
+	const token = "the bootstrap token of tests"
+	service := signin.NewService(signin.Config{
+		Store: signinstore.New(db), ByToken: true, Idle: time.Hour, Length: time.Hour,
+		Tokens: admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{token}}, nil),
+	})
+	session, secret, err := service.WithToken(t.Context(), token, signin.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resumed, err := service.Resume(t.Context(), secret)
+	if err != nil || resumed.Principal.Ended(t.Context()) {
+		t.Fatalf("an open session has ended: %v", err)
+	}
+	if err := service.Revoke(t.Context(), session.ID); err != nil || !resumed.Principal.Ended(t.Context()) {
+		t.Errorf("a revoked session has not ended: %v", err)
+	}
+	_, secret, err = service.WithToken(t.Context(), token, signin.Client{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resumed, err = service.Resume(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if resumed.Principal.Ended(canceled) {
+		t.Error("a session that cannot be looked up has ended")
+	}
+}
