@@ -252,7 +252,7 @@ func (m *machine) fence(t *rapid.T) {
 // close closes a fenced session, even if its proxy still runs requests.
 func (m *machine) close(t *rapid.T) {
 	id := pick(t, "proxy", m.proxies).id
-	if !m.sessions[id].Expired(time.Minute) {
+	if !m.sessions[id].Expired(session.Never, time.Minute) {
 		t.Skip("not fenced")
 	}
 	m.sessions[id].State = session.Closed

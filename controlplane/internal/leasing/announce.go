@@ -16,6 +16,8 @@ import (
 // Pusher pushes messages to the proxies, and records revocations outside of
 // Postgres.
 type Pusher interface {
+	// Connected reports whether messages of proxies can arrive.
+	Connected() bool
 	// Recall asks a session for its idle units. The message may be lost: it is repeated while a lease request waits for
 	// the units.
 	Recall(session wire.SessionID, r wire.Recall) error
@@ -176,7 +178,7 @@ func (a *announcement) push(ctx context.Context) (done bool, err error) {
 
 func (a *announcement) confirmation() propagation.Confirmation {
 	return propagation.Confirmation{
-		Effective: a.barrier.Done() && a.survivesLoss, ConfirmedBy: a.barrier.Confirmed(),
+		Effective: a.barrier.Done() && a.survivesLoss, Confirmed: a.barrier.Confirmed(),
 		Bound: a.barrier.MaxWait(a.service.cfg.margin()), Waiting: a.barrier.Waiting(),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,8 @@ type fakePusher struct {
 	pushes  int
 	stopped int
 }
+
+func (p *fakePusher) Connected() bool { return true }
 
 func (p *fakePusher) Recall(wire.SessionID, wire.Recall) error { return nil }
 
@@ -58,6 +61,7 @@ func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	const rev, anyPushes = 7, -1
 	valid := Config{}.withDefaults()
+	both := []string{proxyOf(1), proxyOf(2)}
 	two := []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 10 * time.Second}, {Session: 2, Proxy: proxyOf(2), Remaining: 20 * time.Second}}
 	tests := []struct {
 		name string
@@ -68,6 +72,8 @@ func TestAnnounce(t *testing.T) {
 		slow   time.Duration
 		limit  time.Duration
 		want   propagation.Confirmation
+		// by are the proxies that have confirmed.
+		by     []string
 		after  time.Duration
 		pushes int
 	}{
@@ -84,14 +90,14 @@ func TestAnnounce(t *testing.T) {
 				time.Sleep(3 * time.Millisecond)
 				ack(wire.Ack{Session: 2, Revision: rev + 1})
 			}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: 6 * time.Millisecond, pushes: 1,
+			want: propagation.Confirmation{Effective: true}, by: both, after: 6 * time.Millisecond, pushes: 1,
 		},
 		{
 			name: "the first push does not reach one session", active: two,
 			pusher: fakePusher{proxies: func(push int, ack func(wire.Ack)) {
 				ack(wire.Ack{Session: wire.SessionID(push), Revision: rev})
 			}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval, pushes: 2,
+			want: propagation.Confirmation{Effective: true}, by: both, after: pushInterval, pushes: 2,
 		},
 		{
 			name: "an acknowledgement arrives between two pushes", active: two,
@@ -102,7 +108,7 @@ func TestAnnounce(t *testing.T) {
 					ack(wire.Ack{Session: 2, Revision: rev})
 				}
 			}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: pushInterval + time.Millisecond, pushes: 2,
+			want: propagation.Confirmation{Effective: true}, by: both, after: pushInterval + time.Millisecond, pushes: 2,
 		},
 		{
 			name: "an acknowledgement of an older revision has no effect", active: two[:1], limit: 1100 * time.Millisecond,
@@ -113,7 +119,7 @@ func TestAnnounce(t *testing.T) {
 			name: "one session is fenced without an acknowledgement", active: two,
 			later:  func(m *fakeStore) { m.active = two[1:] },
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
-			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 1}, after: time.Second, pushes: 5,
+			want:   propagation.Confirmation{Effective: true}, by: both[1:], after: time.Second, pushes: 5,
 		},
 		{
 			name: "an expired session is waited for until it is fenced", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: -time.Hour}},
@@ -122,7 +128,7 @@ func TestAnnounce(t *testing.T) {
 		},
 		{
 			name: "both proxies had applied the change before", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev}, {Session: 2, Proxy: proxyOf(2), AppliedRevision: rev + 1}},
-			want: propagation.Confirmation{Effective: true, ConfirmedBy: 2}, pushes: 1,
+			want: propagation.Confirmation{Effective: true}, by: both, pushes: 1,
 		},
 		{
 			name: "one session reports the change in a heartbeat", active: two,
@@ -130,7 +136,7 @@ func TestAnnounce(t *testing.T) {
 				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), AppliedRevision: rev, Remaining: 30 * time.Second}, two[1]}
 			},
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 2, Revision: rev}) }},
-			want:   propagation.Confirmation{Effective: true, ConfirmedBy: 2}, after: time.Second, pushes: 5,
+			want:   propagation.Confirmation{Effective: true}, by: both, after: time.Second, pushes: 5,
 		},
 		{
 			name: "a heartbeat with the old revision extends the wait", active: two[:1], limit: 4900 * time.Millisecond,
@@ -177,6 +183,10 @@ func TestAnnounce(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if by := got.ConfirmedBy(); !slices.Equal(by, tt.by) {
+					t.Errorf("confirmed by %q; want %q", by, tt.by)
+				}
+				got.Confirmed = nil
 				if diff := gocmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("confirmation (-want +got):\n%s", diff)
 				}

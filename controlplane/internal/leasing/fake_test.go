@@ -99,7 +99,7 @@ func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange, _, _ t
 	return m.active, errors.Join(m.fails, ctx.Err())
 }
 
-func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration) (int, int, error) {
+func (m *fakeStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (int, int, error) {
 	return 0, 0, nil
 }
 
@@ -124,6 +124,8 @@ func newAnsweringService(store Store) *Service {
 	answering.s = newService(store, answering)
 	return answering.s
 }
+
+func (p *sessions) Connected() bool { return true }
 
 func (p *sessions) Recall(session wire.SessionID, r wire.Recall) error {
 	if p.deaf.Load() {

@@ -37,7 +37,7 @@ func (s *keyStore) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apik
 	return loaded, s.fails
 }
 
-func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration) (int, int, error) {
+func (s *keyStore) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (int, int, error) {
 	return 0, 0, nil
 }
 

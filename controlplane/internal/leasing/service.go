@@ -24,8 +24,8 @@ import (
 type Config struct {
 	// SessionTTL is how long a session is valid after a heartbeat; the default is 30 s.
 	SessionTTL time.Duration
-	// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported; the default
-	// is 15 min.
+	// CloseAfter is how long the leases of an expired session are kept for usage that may still be reported, not counting
+	// the time in which no control plane could have taken it; the default is 15 min.
 	CloseAfter time.Duration
 	// HeadroomPeriod is how long a pool must have had headroom before it switches to escrow mode; the default is 5 s. A
 	// negative one keeps every pool in central mode.
@@ -58,6 +58,13 @@ func (c Config) withDefaults() Config {
 // margin is added to the TTL of a session before it counts as expired: clocks
 // drift, and processes are scheduled late.
 func (c Config) margin() time.Duration { return 500*time.Millisecond + c.SessionTTL/20 }
+
+// RevocationBound returns how long a revocation waits at most, while Postgres serves, for a proxy that is stopped or cut off: until
+// its session has expired and a sweep has fenced it.
+func (c Config) RevocationBound() time.Duration {
+	c = c.withDefaults()
+	return c.SessionTTL + c.margin() + sweepInterval
+}
 
 // defaultRefusalGrace is the default of Config.RefusalGracePeriod.
 const defaultRefusalGrace = 50 * time.Millisecond
@@ -163,7 +170,7 @@ func (s *Service) runSweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, s.cfg.margin(), s.cfg.CloseAfter)
+		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, s.cfg.margin(), s.cfg.CloseAfter, s.pusher.Connected())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}

@@ -24,8 +24,10 @@ type Store interface {
 	// Close fences a session. If all its events are settled, it also closes the session and frees its leases.
 	Close(ctx context.Context, r *wire.CloseRequest) (closed bool, err error)
 	// Sweep fences the sessions that have been expired for more than margin, and closes those that have been expired for
-	// more than closeAfter. No session counts as expired before this replica has served for ttl in the server incarnation.
-	Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration) (fenced, closed int, err error)
+	// more than closeAfter. No session counts as expired before this replica has served for ttl in the server incarnation
+	// without an absence, and none is closed before the replica could hear proxies for closeAfter: connected says whether
+	// it is connected to the bus.
+	Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration, connected bool) (fenced, closed int, err error)
 	// LoadKeys returns the records of keys and the revision at which they were read. The record of an unknown key is nil.
 	// A key that cannot be read is missing, and the reason is in the error.
 	LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error)

@@ -45,6 +45,8 @@ type recallQueue struct {
 	sent           atomic.Int64
 }
 
+func (r *recallQueue) Connected() bool { return true }
+
 func (r *recallQueue) Recall(s wire.SessionID, recall wire.Recall) error {
 	r.sent.Add(1)
 	select {
@@ -239,7 +241,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
 				for range stepped {
-					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil {
+					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
 						t.Error(err)
 					}
 					w.checkPools()
@@ -260,7 +262,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			work.Wait()
 			close(stepped)
 			sweep.Wait()
-			if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil {
+			if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
 				t.Error(err)
 			}
 

@@ -12,6 +12,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -268,7 +269,7 @@ func TestSweep(t *testing.T) {
 		}
 		w.expire(s, age)
 	}
-	fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter)
+	fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true)
 	if err != nil || fenced != 2 || closed != 1 {
 		t.Fatalf("fenced %d, closed %d, %v; want 2 and 1", fenced, closed, err)
 	}
@@ -283,8 +284,50 @@ func TestSweep(t *testing.T) {
 	if diff := cmp.Diff(figures{Total: 100, Free: 70, Held: 30}, w.figures(c.balance)); diff != "" {
 		t.Errorf("balance (-want +got):\n%s", diff)
 	}
-	if fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter); err != nil || fenced+closed != 0 {
+	if fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil || fenced+closed != 0 {
 		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
+	}
+	w.check()
+}
+
+// After an absence of Postgres, of the bus or of the control planes, the usage of a session may still wait in the
+// stream or at its proxy: units that were freed then would be spent twice.
+func TestSessionIsClosedOnlyAfterItsProxyCouldBeHeard(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	db := w.replica()
+	var clock session.Instant
+	store, service := leasestore.NewWithClock(db, func() session.Instant { return clock }), w.service(db)
+	c := w.customer(100, unlimited, 5)
+	s := w.session(store, "proxy")
+	h := holder.NewHolder(s, "proxy", c.accountID())
+	h.Reserve(c.needs(10))
+	ask(service, h.NextRequest())
+	sweep := func(connected bool, wantFenced, wantClosed int) {
+		t.Helper()
+		fenced, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, connected)
+		if err != nil || fenced != wantFenced || closed != wantClosed {
+			t.Fatalf("fenced %d, closed %d, %v; want %d and %d", fenced, closed, err, wantFenced, wantClosed)
+		}
+	}
+	pass := func(d time.Duration, connected bool) { // with sweeps, none of which fences or closes the session
+		t.Helper()
+		for end := clock.Mono + d; clock.Mono < end; {
+			clock = clock.Add(time.Minute)
+			sweep(connected, 0, 0)
+		}
+	}
+	w.expire(s, int((10 * closeAfter).Seconds()))
+	clock.Boot += 10 * closeAfter // the machine was suspended
+	pass(sessionLength, false)    // NATS is away
+	clock = clock.Add(time.Minute + 2*margin)
+	sweep(false, 1, 0)
+	pass(closeAfter, false)
+	pass(closeAfter, true)
+	clock = clock.Add(2 * time.Minute)
+	sweep(true, 0, 1)
+	if diff := cmp.Diff(figures{Total: 100, Free: 100}, w.figures(c.balance)); diff != "" {
+		t.Errorf("balance (-want +got):\n%s", diff)
 	}
 	w.check()
 }
@@ -304,7 +347,7 @@ func TestSweepContinuesAfterError(t *testing.T) {
 		w.expire(s, int(closeAfter.Seconds())+3)
 	}
 	w.exec("alter table pools add constraint broken check (id <> " + strconv.FormatInt(int64(bad.balance), 10) + ") not valid")
-	_, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter)
+	_, closed, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true)
 	if err == nil || closed != 1 {
 		t.Errorf("closed %d, %v; want one and an error", closed, err)
 	}

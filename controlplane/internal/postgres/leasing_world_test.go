@@ -230,6 +230,8 @@ type busyProxies struct {
 	s              *leasing.Service
 }
 
+func (p *busyProxies) Connected() bool { return true }
+
 func (p *busyProxies) Recall(session wire.SessionID, r wire.Recall) error {
 	v := wire.LeaseReport{Pool: r.Pool, Generation: r.Generation}
 	v.GrantedSeen = scalar[int64](p.w, "select granted from leases where pool_id = $1 and session_id = $2", r.Pool, session)

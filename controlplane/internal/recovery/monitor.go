@@ -184,18 +184,25 @@ const (
 // errNoCheck means that no check has been made yet.
 var errNoCheck = errors.New("postgres has not been compared with the recovery bucket yet")
 
+// ErrNoLeader is wrapped by the errors of a Bucket that no server leads at the moment: the NATS servers are electing a leader, as
+// they do after the loss of one and after another replica has created the bucket.
+var ErrNoLeader = errors.New("recovery: the recovery bucket has no leader")
+
+// leaderLimit bounds the wait for a leader at the start. An election takes up to ten seconds.
+const leaderLimit = 30 * time.Second
+
 // errWaiting means that other replicas have not verified their commits yet.
 var errWaiting = errors.New("recovery: waiting for other control planes to verify their commits in this postgres")
 
 // Start verifies the current incarnation of Postgres, and goes on checking until
 // Stop.
 func (m *Monitor) Start(ctx context.Context) error {
-	for {
+	for began := time.Now(); ; {
 		err := m.Check(ctx)
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, errWaiting) {
+		if !errors.Is(err, errWaiting) && (!errors.Is(err, ErrNoLeader) || time.Since(began) > leaderLimit) {
 			return err
 		}
 		if !sleep(ctx, retryInterval, nil) {

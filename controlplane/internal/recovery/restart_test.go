@@ -124,14 +124,14 @@ func TestSessionDoesNotExpireByTheClockOfAnotherServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fenced, _, err := store.Sweep(t.Context(), time.Hour, 0, 24*time.Hour); err != nil || fenced != 0 {
+	if fenced, _, err := store.Sweep(t.Context(), time.Hour, 0, 24*time.Hour, true); err != nil || fenced != 0 {
 		t.Errorf("%d sessions fenced, %v; want none, since the replica has just entered", fenced, err)
 	}
 	active, err := store.ActiveSessions(t.Context(), wire.KeyChange{Revision: registered.Revision + 1}, time.Hour, 0)
 	if err != nil || len(active) != 1 || active[0].Remaining < 30*time.Minute {
 		t.Errorf("active %+v, %v; want the session", active, err)
 	}
-	if fenced, _, err := store.Sweep(t.Context(), time.Nanosecond, 0, 24*time.Hour); err != nil || fenced != 1 {
+	if fenced, _, err := store.Sweep(t.Context(), time.Nanosecond, 0, 24*time.Hour, true); err != nil || fenced != 1 {
 		t.Errorf("%d sessions fenced, %v; want it once the replica has served for longer", fenced, err)
 	}
 }

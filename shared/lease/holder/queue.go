@@ -21,15 +21,18 @@ type Timing struct {
 	// IdleTimeout is how long an account may have no new request before its idle units are returned. They are kept for
 	// longer while the control plane does not respond.
 	IdleTimeout time.Duration
+	// ForgetInterval is how often leases that hold nothing are forgotten, and how long an account may have no new request
+	// before its queue can be dropped.
+	ForgetInterval time.Duration
 	// Jitter returns a random duration below its argument.
 	Jitter func(below time.Duration) time.Duration
 }
 
-// DefaultTiming returns the intervals that the data plane uses.
+// DefaultTiming returns the intervals that the data plane uses by default.
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		DecisionTimeout: 2 * time.Second, RequestRetry: 60 * time.Millisecond, ReturnRetry: 250 * time.Millisecond,
-		MaxRetry: time.Second, IdleTimeout: 10 * time.Second, Jitter: jitter,
+		MaxRetry: time.Second, IdleTimeout: 10 * time.Second, ForgetInterval: 10 * time.Second, Jitter: jitter,
 	}
 }
 
@@ -325,19 +328,23 @@ func (q *Queue) returnUnused(now time.Duration) time.Duration {
 	return Never
 }
 
-// forgetSettled forgets the leases that hold nothing, once in each idle timeout.
-// Its result is the time at which it must be called again.
+// forgetSettled forgets the leases that hold nothing, once in each forget interval,
+// and less and less often while an unused account keeps idle units: proxies may
+// have many of those. Its result is the time at which it must be called again.
 func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 	if now >= q.forgetAt && q.forgetAt > 0 {
 		q.forgetAt = 0
 		q.holder.ForgetSettled()
 	}
-	unusedAt := q.usedAt + q.timing.IdleTimeout
+	unusedAt := q.usedAt + q.timing.ForgetInterval
 	switch {
 	case q.ended:
 		return Never
 	case len(q.holder.pools) > 0 && q.forgetAt == 0:
-		q.forgetAt = now + q.timing.IdleTimeout
+		q.forgetAt = now + q.timing.ForgetInterval
+		if q.holder.hasIdle() {
+			q.forgetAt = max(q.forgetAt, now+(now-q.usedAt))
+		}
 		return q.forgetAt
 	case len(q.holder.pools) > 0:
 		return q.forgetAt
@@ -351,7 +358,7 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 // account has had no request for some time. A later queue of the account in the
 // same session must start after LastNumber.
 func (q *Queue) Unused(now time.Duration) bool {
-	return !q.ended && now >= q.usedAt+q.timing.IdleTimeout && len(q.expiries) == 0 && len(q.decided) == 0 && q.holder.Unused()
+	return !q.ended && now >= q.usedAt+q.timing.ForgetInterval && len(q.expiries) == 0 && len(q.decided) == 0 && q.holder.Unused()
 }
 
 // LastNumber returns the number of the last lease request.

@@ -121,6 +121,39 @@ func TestIdleUnitsAreKeptWhileTheControlPlaneDoesNotRespond(t *testing.T) {
 	}
 }
 
+// A proxy may keep idle units of very many accounts. The leases that hold nothing
+// are forgotten as soon as before.
+func TestQueueThatKeepsIdleUnitsIsCalledEverLessOften(t *testing.T) {
+	t.Parallel()
+	q, a := newTestQueue(t)
+	q.timing.IdleTimeout = time.Hour
+	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.KeyLimit, Central: true, Generation: 2, Total: 10, Free: 10}
+	w := q.Reserve(0, []wire.Need{need(1, wire.Balance, 10), need(2, wire.KeyLimit, 10)})
+	q.Next(0)
+	respond(t, q, a, 0, 0)
+	q.Release(w, 0)
+	calls := 0
+	for now := time.Duration(0); now < time.Hour; {
+		calls++
+		out := q.Next(now)
+		if ret := out.Return; ret != nil {
+			a.ApplyReports(1, ret.Reports)
+			var settled []wire.PoolID
+			for _, report := range ret.Reports {
+				settled = append(settled, report.Pool)
+			}
+			q.HandleReturned(now, now, ret, &wire.ReturnResponse{Status: wire.Done, Settled: settled})
+			continue
+		}
+		if now = out.Wake; now > time.Minute && len(q.holder.pools) != 1 {
+			t.Fatalf("%d leases are kept after a minute; want one", len(q.holder.pools))
+		}
+	}
+	if !q.holder.hasIdle() || len(q.holder.pools) != 1 || calls > 20 {
+		t.Errorf("%d leases and %d calls in an hour, idle units: %t; want only the lease with idle units, and at most 20 calls", len(q.holder.pools), calls, q.holder.hasIdle())
+	}
+}
+
 func TestResponseToAReturnFromBeforeTheIdleTimeoutGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	q, a := newTestQueue(t)

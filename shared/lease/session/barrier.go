@@ -61,18 +61,20 @@ func (b *Barrier) pending(s ActiveSession) bool {
 // Done reports whether the barrier waits for no session any more.
 func (b *Barrier) Done() bool { return len(b.Waiting()) == 0 }
 
-// Confirmed returns how many active sessions are known to have applied the
-// change.
-func (b *Barrier) Confirmed() int { return len(b.active) - len(b.Waiting()) }
+// Confirmed returns the active sessions that are known to have applied the
+// change, sorted by id, or nil.
+func (b *Barrier) Confirmed() []ActiveSession { return b.sessions(false) }
 
 // Waiting returns the sessions that the barrier waits for, sorted by id, or nil.
-func (b *Barrier) Waiting() (waiting []ActiveSession) {
+func (b *Barrier) Waiting() []ActiveSession { return b.sessions(true) }
+
+func (b *Barrier) sessions(pending bool) (found []ActiveSession) {
 	for _, id := range slices.Sorted(maps.Keys(b.active)) {
-		if s := b.active[id]; b.pending(s) {
-			waiting = append(waiting, s)
+		if s := b.active[id]; b.pending(s) == pending {
+			found = append(found, s)
 		}
 	}
-	return waiting
+	return found
 }
 
 // MaxWait returns the longest time that the barrier can still wait, counted from

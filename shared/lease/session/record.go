@@ -40,10 +40,12 @@ type Record struct {
 
 // Remaining returns how long a session may still be valid. left is that time by
 // the clock of Postgres, servingFor is how long the replica that asks has served
-// in this server incarnation, by its own monotonic clock, and ttl is the validity
-// period of sessions. The clock of another server may be ahead, so that left is
-// too short; but each session was extended in this incarnation, by the clock of
-// this server, or before the replica entered it.
+// in this server incarnation without an absence (see Presence), by its own
+// monotonic clock, and ttl is the validity period of sessions. The clock of
+// another server may be ahead, so that left is too short; but each session was
+// extended in this incarnation, by the clock of this server, or before the
+// replica entered it. After an absence, left says only that nobody could extend
+// the session.
 func Remaining(left, servingFor, ttl time.Duration) time.Duration { return max(left, ttl-servingFor) }
 
 // MayAdmit reports whether the session's proxy may admit, and may send lease
@@ -91,10 +93,16 @@ func (r *Record) Fence(margin time.Duration) bool {
 }
 
 // Expired reports whether a fenced session has been silent for so long that none
-// of its requests can run any more. It is then closed, although usage events may
-// be unsettled.
-func (r *Record) Expired(closeAfter time.Duration) bool {
-	return r.State == Fenced && r.Remaining < -closeAfter
+// of its requests can run any more, and that its usage has had the time to come.
+// It is then closed, although usage events may be unsettled.
+//
+// heardFor is how long the replica that asks could have heard the proxy and
+// settled its usage. Silence does not count before: after an absence of the
+// control planes, of Postgres or of the bus, the usage of the session still waits
+// in the stream or at its proxy, and units that were freed now would be spent
+// twice, as grants and as late charges.
+func (r *Record) Expired(heardFor, closeAfter time.Duration) bool {
+	return r.State == Fenced && min(-r.Remaining, heardFor) > closeAfter
 }
 
 // Close handles a request to close the session; settled is the number of its

@@ -71,6 +71,7 @@ func (w *world) breakSomething() {
 				}
 			}
 		}},
+		{f.Outage, w.outage},
 		{f.LoseCommits, w.loseCommits},
 		{f.LoseCommits / 2, func() { w.strand(c) }},
 		{f.LoseCommits / 2, func() { w.loseLastCommits(c) }},

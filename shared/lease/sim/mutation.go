@@ -424,6 +424,14 @@ func sessionMutations() []Mutation {
 			r.Profile = "clock steps"
 			r.Remaining = func(left, _, _ time.Duration) time.Duration { return left }
 		}},
+		{"the silence of a session counts while nobody could hear its proxy", 60, func(r *Rules) {
+			r.Profile = "outages"
+			r.SessionExpired = func(t *session.Record, _, closeAfter time.Duration) bool { return t.Expired(session.Never, closeAfter) }
+		}},
+		{"an absence within a server incarnation is not noticed", 60, func(r *Rules) {
+			r.Profile = "outages"
+			r.PresentFor = func(*session.Presence, session.Instant, time.Duration) time.Duration { return session.Never }
+		}},
 		{"a fenced session is extended and served", 20, func(r *Rules) {
 			r.ExtendSession = func(t *session.Record, a *wire.HeartbeatRequest, _ int64, valid time.Duration) bool {
 				if t.State == 0 {
@@ -441,7 +449,7 @@ func sessionMutations() []Mutation {
 			r.FenceSession = func(t *session.Record, _ time.Duration) bool { return t.Fence(-sessionValid / 2) }
 		}},
 		{"an expired session is closed while its requests may still run", 90, func(r *Rules) {
-			r.SessionExpired = func(t *session.Record, _ time.Duration) bool { return t.Expired(0) }
+			r.SessionExpired = func(t *session.Record, heardFor, _ time.Duration) bool { return t.Expired(heardFor, 0) }
 		}},
 		{"a session is closed before its events are settled", 20, func(r *Rules) {
 			r.CloseSession = func(t *session.Record, c *wire.CloseRequest, _ int64) bool { return t.Close(c, c.FinalCount) }

@@ -39,8 +39,10 @@ type Profile struct {
 	LoseTail, DeleteStream                   float64
 	KillFleet                                float64
 	LoseCommits                              float64
-	HeartbeatInterval                        time.Duration
-	Stall, LosePushes                        float64
+	// Outage is the weight of a fault after which nobody hears the proxies for longer than a session is kept.
+	Outage            float64
+	HeartbeatInterval time.Duration
+	Stall, LosePushes float64
 	// HaltInTx is the probability that a replica is stopped inside a transaction, while it holds row locks.
 	HaltInTx float64
 	// KillTogether is the weight of the fault that kills Postgres and a replica.
@@ -140,6 +142,11 @@ var directedProfiles = []struct {
 	// Replicas are stopped inside transactions, while others need rows that are free.
 	{"row locks", func(p *Profile, _ *rand.Rand) {
 		p.Customers, p.Replicas, p.HaltInTx = 4, 3, .02
+	}},
+	// Postgres, the bus or all replicas are away for longer than an expired session is kept.
+	{"outages", func(p *Profile, _ *rand.Rand) {
+		p.Outage, p.FaultEvery, p.Length, p.LoseCommits = 3, 6*time.Second, 40*time.Second, 0
+		p.RequestEvery = 60 * time.Millisecond
 	}},
 	// Postgres is killed together with a replica, and restarts with every commit.
 	{"killed together", func(p *Profile, _ *rand.Rand) {

@@ -103,7 +103,7 @@ func (p *proxy) start() {
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.failing = false
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
-	p.timing.IdleTimeout = w.rules.IdleTimeout
+	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout, idleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.sessions) {
 		kept := p.disk.sessions[id]

@@ -31,6 +31,8 @@ type replica struct {
 	wake     time.Duration
 	detector *rollback.Detector
 	checking bool
+	// serving tracks the transactions of the sweeps, hearing those while the replica can receive messages.
+	serving, hearing session.Presence
 	// suspects are the pools whose rows the last batch found locked.
 	suspects map[wire.PoolID]bool
 }
@@ -50,6 +52,7 @@ func (c *replica) start() {
 		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
 	c.suspects = map[wire.PoolID]bool{}
+	c.serving, c.hearing = session.NewPresence(c.clock()), session.NewPresence(c.clock())
 	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.process), rollback.Config{
 		SilenceLimit: silence, RestartLimit: restartLimit, Keeps: c.w.profile.Keeps,
 	}), false
@@ -359,6 +362,7 @@ func (c *replica) recall(session wire.SessionID, r wire.Recall) {
 func (c *replica) sweep() {
 	w := c.w
 	c.tx("sweep", func(d *database) {
+		heardFor := min(c.detector.ServingFor(c.clock().Mono), w.rules.PresentFor(&c.hearing, c.clock(), sessionValid))
 		for _, id := range sortedKeys(d.sessions) {
 			t := d.sessionRecord(id, d.now(w))
 			switch {
@@ -366,20 +370,30 @@ func (c *replica) sweep() {
 			case c.fence(*t):
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
+				w.checkFencing(id)
 				d.sessions[id].state = session.Fenced
-			case w.rules.SessionExpired(t, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
+			case w.rules.SessionExpired(t, heardFor, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
+				w.checkHeard(id)
 				t.State = session.Closed
 				d.saveSession(t, d.now(w))
 				w.free(id)
 			}
 		}
-	}, func(bool) {})
+	}, func(ok bool) {
+		if ok {
+			c.serving.Seen(c.clock(), sessionValid)
+		}
+		if ok && !w.busDown && !c.deaf && !c.mute {
+			c.hearing.Seen(c.clock(), sessionValid)
+		}
+	})
 }
 
 // fence reports whether a session has expired so that it must be fenced.
 func (c *replica) fence(t session.Record) bool {
-	t.Remaining = c.w.rules.Remaining(t.Remaining, c.detector.ServingFor(c.clock().Mono), sessionValid)
+	servingFor := min(c.detector.ServingFor(c.clock().Mono), c.w.rules.PresentFor(&c.serving, c.clock(), sessionValid))
+	t.Remaining = c.w.rules.Remaining(t.Remaining, servingFor, sessionValid)
 	return c.w.rules.FenceSession(&t, margin)
 }
 

@@ -31,7 +31,8 @@ type Rules struct {
 	CloseLeases       func(b *allocator.Allocator, s wire.SessionID)
 	ExtendSession     func(t *session.Record, r *wire.HeartbeatRequest, revision int64, valid time.Duration) bool
 	FenceSession      func(t *session.Record, margin time.Duration) bool
-	SessionExpired    func(t *session.Record, rest time.Duration) bool
+	SessionExpired    func(t *session.Record, heardFor, closeAfter time.Duration) bool
+	PresentFor        func(p *session.Presence, now session.Instant, gap time.Duration) time.Duration
 	CloseSession      func(t *session.Record, c *wire.CloseRequest, settled int64) bool
 	Remaining         func(left, servingFor, ttl time.Duration) time.Duration
 	Ack               func(b *session.Barrier, a wire.Ack)
@@ -92,7 +93,8 @@ func Correct() *Rules {
 		MarkInserted:      (*settlement.Batch).MarkInserted,
 		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
 		FenceSession:   (*session.Record).Fence,
-		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, Remaining: session.Remaining, Ack: (*session.Barrier).Ack,
+		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, PresentFor: (*session.Presence).For,
+		Remaining: session.Remaining, Ack: (*session.Barrier).Ack,
 		BarrierDone: (*session.Barrier).Done, NextMark: rollback.HighWaterMark.Next,
 		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint,
 		FencesReplicas: true, ReadsMembershipAgain: true,

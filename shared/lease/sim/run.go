@@ -135,6 +135,7 @@ func (w *world) build() {
 	w.every(f.RevokeEvery, func() { c := some(); w.revoke(c, c.keys[w.r.IntN(len(c.keys))]) })
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
+	w.watchOutages()
 	if f.ForgeEvery > 0 {
 		w.every(f.ForgeEvery, w.forge)
 		w.every(f.ForgeEvery, w.impersonate)

@@ -54,6 +54,7 @@ type world struct {
 	busDown bool
 	// pushesCut means that no pushed message reaches a proxy.
 	pushesCut bool
+	outages   outages
 	bucket    bucket
 	stream    stream
 	replicas  []*replica

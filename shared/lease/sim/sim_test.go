@@ -34,6 +34,7 @@ func TestInvariantsHold(t *testing.T) {
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "unused queues dropped", "reports made up",
 		"messages of another process", "messages beyond the bounds", "requests aborted at once",
+		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("no seed of %d has %s, so they are not tested", seedsInTest, what)

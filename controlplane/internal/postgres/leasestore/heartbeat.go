@@ -151,13 +151,13 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 
 // closeExpired closes a fenced session that had no heartbeat for closeAfter, unless
 // it was closed meanwhile.
-func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, closeAfter time.Duration) (closed bool, err error) {
+func (l *Store) closeExpired(ctx context.Context, id wire.SessionID, heardFor, closeAfter time.Duration) (closed bool, err error) {
 	for more := true; more && err == nil; {
 		err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 			q := sqlcgen.New(tx)
 			more = false
 			t, err := lockSession(ctx, q, id)
-			if closed = err == nil && t.Expired(closeAfter); !closed {
+			if closed = err == nil && t.Expired(heardFor, closeAfter); !closed {
 				return err
 			}
 			if more, err = releaseLeases(ctx, q, id); more || err != nil {
@@ -195,10 +195,12 @@ func releaseLeases(ctx context.Context, q *sqlcgen.Queries, id wire.SessionID) (
 
 // Sweep implements leasing.Store. An error with one session does not stop the
 // others from being closed.
-func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration) (fenced, closed int, err error) {
+func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration, connected bool) (fenced, closed int, err error) {
 	if fenced, err = l.fence(ctx, ttl, margin); err != nil {
 		return 0, 0, postgres.Translate("fence sessions", err)
 	}
+	l.presence.seen(connected, ttl)
+	heardFor := min(l.db.ServingFor(), l.presence.hearingFor(ttl))
 	rows, err := l.db.Queries().FencedSessions(ctx)
 	if err != nil {
 		return fenced, 0, postgres.Translate("list fenced sessions", err)
@@ -206,10 +208,10 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 	var errs []error
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
-		if !t.Expired(closeAfter) {
+		if !t.Expired(heardFor, closeAfter) {
 			break // the other sessions had a later heartbeat
 		}
-		done, err := l.closeExpired(ctx, t.ID, closeAfter)
+		done, err := l.closeExpired(ctx, t.ID, heardFor, closeAfter)
 		if err != nil {
 			errs = append(errs, postgres.Translate(fmt.Sprintf("close session %d", t.ID), err))
 		}
@@ -220,6 +222,12 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 	return fenced, closed, errors.Join(errs...)
 }
 
+// servingFor returns how long this replica has served in the server incarnation
+// without an absence of Postgres or of its own that was longer than ttl.
+func (l *Store) servingFor(ttl time.Duration) time.Duration {
+	return min(l.db.ServingFor(), l.presence.servingFor(ttl))
+}
+
 // fence fences the sessions that have expired.
 func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced int, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
@@ -228,7 +236,7 @@ func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced in
 		if err != nil {
 			return err
 		}
-		servingFor := l.db.ServingFor() // within the transaction, so that it belongs to this server incarnation
+		servingFor := l.servingFor(ttl) // within the transaction, so that it belongs to this server incarnation
 		var over []int64
 		for _, row := range rows {
 			t := session.Record{State: session.Active, Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl)}

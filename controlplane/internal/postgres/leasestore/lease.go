@@ -24,12 +24,14 @@ import (
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
 // Store keeps proxy sessions and leases. It is safe for concurrent use.
 type Store struct {
-	db *postgres.DB
+	db       *postgres.DB
+	presence presence
 
 	mu sync.Mutex
 	// locked are the pools whose rows the last batch that needed them found locked for longer than lockWait.
@@ -37,7 +39,12 @@ type Store struct {
 }
 
 // New returns a store that uses db.
-func New(db *postgres.DB) *Store { return &Store{db: db, locked: map[wire.PoolID]bool{}} }
+func New(db *postgres.DB) *Store { return NewWithClock(db, now) }
+
+// NewWithClock returns a store that uses db, and clock for the absences of Postgres, of the bus and of this replica.
+func NewWithClock(db *postgres.DB, clock func() session.Instant) *Store {
+	return &Store{db: db, presence: newPresence(clock), locked: map[wire.PoolID]bool{}}
+}
 
 var _ leasing.Store = (*Store)(nil)
 

@@ -57,7 +57,7 @@ func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margi
 // applied the revision can be fenced.
 func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin time.Duration) (active []session.ActiveSession, expired bool, err error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
-	servingFor := l.db.ServingFor()
+	servingFor := l.servingFor(ttl)
 	for _, row := range rows {
 		s := session.ActiveSession{
 			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision,

@@ -85,9 +85,9 @@ where lookup_hash = @lookup_hash and revoked_at is null
 returning id, account_id;
 
 -- name: Recovering :one
--- Reports whether the recovery wait after a declared loss is not over, and the seconds since the loss; a very large number
--- if there was none.
-select recovered_epoch < cluster_epoch as recovering, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
+-- Reports whether the recovery wait after a declared loss is not over, the time of the loss, and the seconds since; a very
+-- large number if there was none.
+select recovered_epoch < cluster_epoch as recovering, lost_at, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
 from cluster_state;
 
 -- name: CountActiveReplicas :one

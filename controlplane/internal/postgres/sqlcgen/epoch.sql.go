@@ -296,21 +296,22 @@ func (q *Queries) ReadHighWaterMark(ctx context.Context) (ReadHighWaterMarkRow, 
 }
 
 const recovering = `-- name: Recovering :one
-select recovered_epoch < cluster_epoch as recovering, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
+select recovered_epoch < cluster_epoch as recovering, lost_at, coalesce(extract(epoch from clock_timestamp() - lost_at), 1e9)::float8 as since_loss
 from cluster_state
 `
 
 type RecoveringRow struct {
 	Recovering bool
+	LostAt     *time.Time
 	SinceLoss  float64
 }
 
-// Reports whether the recovery wait after a declared loss is not over, and the seconds since the loss; a very large number
-// if there was none.
+// Reports whether the recovery wait after a declared loss is not over, the time of the loss, and the seconds since; a very
+// large number if there was none.
 func (q *Queries) Recovering(ctx context.Context) (RecoveringRow, error) {
 	row := q.db.QueryRow(ctx, recovering)
 	var i RecoveringRow
-	err := row.Scan(&i.Recovering, &i.SinceLoss)
+	err := row.Scan(&i.Recovering, &i.LostAt, &i.SinceLoss)
 	return i, err
 }
 

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"time"
+
+	"modelgateway/shared/wire"
+)
+
+// outages has the times of the last absences of Postgres and of everything that
+// hears proxies, as the oracle sees them.
+type outages struct {
+	// servedUntil is when a replica last reached Postgres, heardUntil when one could also receive messages.
+	servedUntil, heardUntil time.Duration
+	// served and heard are the ends of the last absences that were long enough to count.
+	served, heard time.Duration
+}
+
+// outageSample is how often the oracle looks whether proxies are heard.
+const outageSample = 50 * time.Millisecond
+
+// countsAsAbsence is the least absence that every replica must notice: it is
+// longer than the gap of session.Presence and the time between two sweeps.
+const countsAsAbsence = sessionValid + 4*sweepEvery
+
+// watchOutages keeps the times of the outages up to date.
+func (w *world) watchOutages() {
+	o := &w.outages
+	serves, hears := false, false
+	for _, c := range w.replicas {
+		works := c.alive && c.halted <= w.now && !w.pgDown
+		serves = serves || works
+		hears = hears || (works && !w.busDown && !c.deaf && !c.mute)
+	}
+	if serves {
+		if w.now-o.servedUntil > countsAsAbsence {
+			o.served = w.now
+		}
+		o.servedUntil = w.now
+	}
+	if hears {
+		if w.now-o.heardUntil > countsAsAbsence {
+			o.heard = w.now
+		}
+		o.heardUntil = w.now
+	}
+	w.after(outageSample, w.watchOutages)
+}
+
+// clockTolerance is the share by which the clock of a replica may run fast.
+const clockTolerance = 0.97
+
+// checkFencing checks that a session is not fenced for its silence before its
+// proxy could renew it after an absence of Postgres or of the replicas.
+func (w *world) checkFencing(id wire.SessionID) {
+	if o := w.outages; o.served > 0 && w.now-o.served < time.Duration(clockTolerance*float64(sessionValid))-outageSample {
+		w.fail("session %d is fenced %s after an outage, before its proxy could renew it", id, w.now-o.served)
+	}
+}
+
+// checkHeard checks I2 when a session is closed for its silence: its proxy had
+// closeAfter since the last outage to report the usage of the session.
+func (w *world) checkHeard(id wire.SessionID) {
+	if o := w.outages; o.heard > 0 && w.now-o.heard < time.Duration(clockTolerance*float64(closeAfter))-outageSample {
+		w.fail("I2: session %d is closed %s after an outage, and its units are free while its usage may be on the way", id, w.now-o.heard)
+	}
+}
+
+// outage makes Postgres, the bus or all replicas unreachable for longer than an
+// expired session is kept. It is no new server incarnation.
+func (w *world) outage() {
+	d := w.between(closeAfter, closeAfter+3*sessionValid)
+	if w.now+d > w.profile.Length { // it must have ended when the world heals
+		return
+	}
+	kind := w.r.IntN(4)
+	name := []string{"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long"}[kind]
+	w.stats.count(name)
+	w.log("%s: %s", name, d)
+	switch kind {
+	case 0:
+		w.pgDown = true
+		w.after(d, func() { w.pgDown = false })
+	case 1:
+		w.busDown = true
+		w.after(d, func() { w.busDown = false })
+	default:
+		for _, c := range w.replicas {
+			c.halted = max(c.halted, w.now+d)
+			if kind == 3 {
+				c.slept += d
+			}
+		}
+	}
+}
