@@ -16,7 +16,6 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newLeaseWorld(t)
 	c, newer := w.customer(100, unlimited, 5), ident.New()
-	w.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, 'newer', sha256('newer'), 1)", newer, c.account)
 	tests := map[string]func(q *sqlcgen.Queries) error{
 		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.hash[:]}); return err },
 		"balance for a proxy": func(q *sqlcgen.Queries) error {
@@ -45,8 +44,16 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 			}
 			return err
 		},
-		"pool of a new key": func(q *sqlcgen.Queries) error {
-			return q.InsertLimitPool(t.Context(), sqlcgen.InsertLimitPoolParams{AccountID: c.account, KeyID: newer})
+		"new keys with their pools": func(q *sqlcgen.Queries) error {
+			made, err := q.InsertKeys(t.Context(), sqlcgen.InsertKeysParams{
+				Revision: 1, Ids: []ident.UUID{newer}, AccountIds: []ident.UUID{c.account}, ExternalIds: []string{"newer"}, Names: []string{"newer"},
+				LookupHashes: [][]byte{make([]byte, 32)}, PepperIds: []string{""}, Ciphertexts: [][]byte{nil}, CipherKeyIds: []string{""},
+				Hints: []string{""}, SpendLimits: []int64{-1},
+			})
+			if err != nil || len(made) != 1 {
+				t.Fatalf("got %d keys, %v; want one", len(made), err)
+			}
+			return q.InsertLimitPools(t.Context(), []ident.UUID{newer})
 		},
 	}
 	for name, ask := range tests {

@@ -34,6 +34,21 @@ func Insert(ctx context.Context, q *sqlcgen.Queries, action string, object fmt.S
 	return q.InsertAudit(ctx, entry)
 }
 
+// InsertCreated writes an entry for each object that one change has created, in its transaction, with one statement. afters
+// are written as JSON.
+func InsertCreated(ctx context.Context, q *sqlcgen.Queries, action string, objects []fmt.Stringer, afters []any) error {
+	by := audit.By(ctx)
+	entries := sqlcgen.InsertAuditsParams{Actor: by.Name, RequestID: by.RequestID, Action: action}
+	for i, object := range objects {
+		text, err := json.Marshal(afters[i])
+		if err != nil {
+			return fmt.Errorf("audit %s: %w", action, err)
+		}
+		entries.Objects, entries.Afters = append(entries.Objects, object.String()), append(entries.Afters, string(text))
+	}
+	return q.InsertAudits(ctx, entries)
+}
+
 // Store reads the audit log.
 type Store struct{ db *postgres.DB }
 

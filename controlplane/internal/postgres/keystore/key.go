@@ -48,19 +48,74 @@ func (s *Store) Create(ctx context.Context, records []key.Record) (made []key.Re
 }
 
 func createKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) ([]key.Record, error) {
-	made := make([]key.Record, len(records))
+	created, err := insertKeys(ctx, q, rev, records)
+	if err != nil {
+		return nil, err
+	}
+	made, keys := make([]key.Record, len(records)), make([]key.Key, len(records))
 	for i := range records {
-		row, err := createKey(ctx, q, rev, &records[i])
-		if err != nil {
-			return nil, err
+		row := created[ident.UUID(records[i].Key.ID)]
+		if row == nil {
+			if row, err = existingKey(ctx, q, &records[i]); err != nil {
+				return nil, err
+			}
 		}
 		made[i].Secret = key.Secret{Hash: apikey.Hash(row.LookupHash), Sealed: toSealed(row)}
-		if made[i].Key, err = withSpending(ctx, q, row); err != nil {
-			return nil, err
-		}
+		keys[i] = toKey(row)
+	}
+	if err := fillSpending(ctx, q, keys); err != nil {
+		return nil, err
+	}
+	for i := range made {
+		made[i].Key = keys[i]
 	}
 	return made, nil
 }
+
+// insertKeys inserts those keys whose id, hash and external id do not exist yet, with their limits and entries in the audit
+// log. It makes three statements, however many keys there are.
+func insertKeys(ctx context.Context, q *sqlcgen.Queries, rev int64, records []key.Record) (map[ident.UUID]*sqlcgen.ApiKey, error) {
+	rows, err := q.InsertKeys(ctx, newRows(rev, records))
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	created, ids := make(map[ident.UUID]*sqlcgen.ApiKey, len(rows)), make([]ident.UUID, len(rows))
+	objects, afters := make([]fmt.Stringer, len(rows)), make([]any, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		created[row.ID], ids[i] = row, row.ID
+		objects[i], afters[i] = key.ID(row.ID), toKey(row)
+	}
+	if err := q.InsertLimitPools(ctx, ids); err != nil {
+		return nil, err
+	}
+	return created, auditstore.InsertCreated(ctx, q, "key.create", objects, afters)
+}
+
+func newRows(rev int64, records []key.Record) sqlcgen.InsertKeysParams {
+	rows := sqlcgen.InsertKeysParams{Revision: rev}
+	for i := range records {
+		k, secret := &records[i].Key, &records[i].Secret
+		rows.Ids = append(rows.Ids, ident.UUID(k.ID))
+		rows.AccountIds = append(rows.AccountIds, ident.UUID(k.AccountID))
+		rows.ExternalIds = append(rows.ExternalIds, k.ExternalID)
+		rows.Names = append(rows.Names, k.Name)
+		rows.LookupHashes = append(rows.LookupHashes, secret.Hash[:])
+		rows.PepperIds = append(rows.PepperIds, secret.Pepper)
+		rows.Ciphertexts = append(rows.Ciphertexts, secret.Sealed.Text)
+		rows.CipherKeyIds = append(rows.CipherKeyIds, secret.Sealed.KeyID)
+		rows.Hints = append(rows.Hints, k.Hint)
+		limit := int64(unlimited)
+		if k.SpendLimit != nil {
+			limit = int64(*k.SpendLimit)
+		}
+		rows.SpendLimits = append(rows.SpendLimits, limit)
+	}
+	return rows
+}
+
+// unlimited stands for no limit among the limits of InsertKeys.
+const unlimited = -1
 
 // Import implements key.Store.
 func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Record, announce *wire.KeyChange, err error) {
@@ -80,28 +135,6 @@ func (s *Store) Import(ctx context.Context, records []key.Record) (made []key.Re
 		err = account.ErrNotFound
 	}
 	return made, announce, err
-}
-
-func createKey(ctx context.Context, q *sqlcgen.Queries, rev int64, r *key.Record) (*sqlcgen.ApiKey, error) {
-	row := sqlcgen.InsertKeyParams{
-		ID: ident.UUID(r.Key.ID), AccountID: ident.UUID(r.Key.AccountID), ExternalID: r.Key.ExternalID, Name: r.Key.Name,
-		LookupHash: r.Secret.Hash[:], PepperID: r.Secret.Pepper, Hint: r.Key.Hint, SpendLimit: (*int64)(r.Key.SpendLimit), Revision: rev,
-	}
-	if sealed := r.Secret.Sealed; !sealed.IsZero() {
-		row.Ciphertext, row.CipherKeyID = sealed.Text, &sealed.KeyID
-	}
-	inserted, err := q.InsertKey(ctx, row)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return existingKey(ctx, q, r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	err = q.InsertLimitPool(ctx, sqlcgen.InsertLimitPoolParams{AccountID: row.AccountID, KeyID: row.ID, SpendLimit: row.SpendLimit})
-	if err != nil {
-		return nil, err
-	}
-	return &inserted, auditstore.Insert(ctx, q, "key.create", r.Key.ID, nil, toKey(&inserted))
 }
 
 // existingKey returns the key that an insert conflicts with: the same key by its

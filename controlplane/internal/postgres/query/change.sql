@@ -14,6 +14,12 @@ select revision, previous_revision from key_changes where key_id = @key_id::uuid
 insert into audit_log (actor, action, object, before, after, request_id)
 values (@actor, @action, @object, @before, @after, @request_id);
 
+-- name: InsertAudits :exec
+-- One entry for each object, all with the same action. The arrays have one element for each object.
+insert into audit_log (actor, action, object, after, request_id)
+select @actor::text, @action::text, o.object, o.after::jsonb, @request_id::text
+from (select unnest(@objects::text[]) as object, unnest(@afters::text[]) as after) o;
+
 -- name: ListAudit :many
 select * from audit_log
 where (@object::text = '' or object = @object) and (@before_id::bigint = 0 or id < @before_id)

@@ -1,19 +1,26 @@
--- name: InsertKey :one
--- Returns no row if the id, the hash or the external id exists already.
+-- name: InsertKeys :many
+-- The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
+-- empty text or ciphertext, and a negative limit, mean null.
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
-select @id, @account_id, nullif(@external_id::text, ''), @name, @lookup_hash::bytea, nullif(@pepper_id::text, ''), sqlc.narg('ciphertext')::bytea,
-    sqlc.narg('cipher_key_id')::text, @hint, sqlc.narg('spend_limit')::bigint, @revision::bigint
-where not exists (select from key_hashes h where h.hash = @lookup_hash::bytea)
+select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
+    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, @revision::bigint
+from (
+    select unnest(@ids::uuid[]) as id, unnest(@account_ids::uuid[]) as account_id, unnest(@external_ids::text[]) as external_id,
+        unnest(@names::text[]) as name, unnest(@lookup_hashes::bytea[]) as lookup_hash, unnest(@pepper_ids::text[]) as pepper_id,
+        unnest(@ciphertexts::bytea[]) as ciphertext, unnest(@cipher_key_ids::text[]) as cipher_key_id,
+        unnest(@hints::text[]) as hint, unnest(@spend_limits::bigint[]) as spend_limit
+) k
+where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
 returning *;
 
--- name: InsertLimitPool :exec
+-- name: InsertLimitPools :exec
 -- A key without a limit has an unlimited pool with a total of zero.
 insert into pools (account_id, kind, key_id, unlimited, total, free, limit_alert_percent)
-select @account_id, 2, @key_id::uuid, sqlc.narg('spend_limit')::bigint is null,
-    coalesce(sqlc.narg('spend_limit')::bigint, 0), coalesce(sqlc.narg('spend_limit')::bigint, 0), b.limit_alert_percent
-from pools b
-where b.account_id = @account_id and b.kind = 1 and b.key_id is null;
+select k.account_id, 2, k.id, k.spend_limit is null, coalesce(k.spend_limit, 0), coalesce(k.spend_limit, 0), b.limit_alert_percent
+from api_keys k
+join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
+where k.id = any(@key_ids::uuid[]);
 
 -- name: GetKey :one
 select * from api_keys where id = @id;

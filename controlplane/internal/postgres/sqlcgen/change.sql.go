@@ -38,6 +38,32 @@ func (q *Queries) InsertAudit(ctx context.Context, arg InsertAuditParams) error 
 	return err
 }
 
+const insertAudits = `-- name: InsertAudits :exec
+insert into audit_log (actor, action, object, after, request_id)
+select $1::text, $2::text, o.object, o.after::jsonb, $3::text
+from (select unnest($4::text[]) as object, unnest($5::text[]) as after) o
+`
+
+type InsertAuditsParams struct {
+	Actor     string
+	Action    string
+	RequestID string
+	Objects   []string
+	Afters    []string
+}
+
+// One entry for each object, all with the same action. The arrays have one element for each object.
+func (q *Queries) InsertAudits(ctx context.Context, arg InsertAuditsParams) error {
+	_, err := q.db.Exec(ctx, insertAudits,
+		arg.Actor,
+		arg.Action,
+		arg.RequestID,
+		arg.Objects,
+		arg.Afters,
+	)
+	return err
+}
+
 const insertKeyChange = `-- name: InsertKeyChange :one
 insert into key_changes (revision, previous_revision, kind, key_id, account_id, lookup_hash)
 select $1::bigint, coalesce(max(c.revision), 0), $2, $3::uuid, $4::uuid, $5::bytea

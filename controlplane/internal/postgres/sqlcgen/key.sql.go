@@ -64,81 +64,95 @@ func (q *Queries) GetKeyByHash(ctx context.Context, lookupHash []byte) (ApiKey, 
 	return i, err
 }
 
-const insertKey = `-- name: InsertKey :one
+const insertKeys = `-- name: InsertKeys :many
 insert into api_keys (id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revision)
-select $1, $2, nullif($3::text, ''), $4, $5::bytea, nullif($6::text, ''), $7::bytea,
-    $8::text, $9, $10::bigint, $11::bigint
-where not exists (select from key_hashes h where h.hash = $5::bytea)
+select k.id, k.account_id, nullif(k.external_id, ''), k.name, k.lookup_hash, nullif(k.pepper_id, ''), nullif(k.ciphertext, ''::bytea),
+    nullif(k.cipher_key_id, ''), k.hint, case when k.spend_limit >= 0 then k.spend_limit end, $1::bigint
+from (
+    select unnest($2::uuid[]) as id, unnest($3::uuid[]) as account_id, unnest($4::text[]) as external_id,
+        unnest($5::text[]) as name, unnest($6::bytea[]) as lookup_hash, unnest($7::text[]) as pepper_id,
+        unnest($8::bytea[]) as ciphertext, unnest($9::text[]) as cipher_key_id,
+        unnest($10::text[]) as hint, unnest($11::bigint[]) as spend_limit
+) k
+where not exists (select from key_hashes h where h.hash = k.lookup_hash)
 on conflict do nothing
 returning id, account_id, external_id, name, lookup_hash, pepper_id, ciphertext, cipher_key_id, hint, spend_limit, revoked_at, revision, created_at, updated_at
 `
 
-type InsertKeyParams struct {
-	ID          ident.UUID
-	AccountID   ident.UUID
-	ExternalID  string
-	Name        string
-	LookupHash  []byte
-	PepperID    string
-	Ciphertext  []byte
-	CipherKeyID *string
-	Hint        string
-	SpendLimit  *int64
-	Revision    int64
+type InsertKeysParams struct {
+	Revision     int64
+	Ids          []ident.UUID
+	AccountIds   []ident.UUID
+	ExternalIds  []string
+	Names        []string
+	LookupHashes [][]byte
+	PepperIds    []string
+	Ciphertexts  [][]byte
+	CipherKeyIds []string
+	Hints        []string
+	SpendLimits  []int64
 }
 
-// Returns no row if the id, the hash or the external id exists already.
-func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, error) {
-	row := q.db.QueryRow(ctx, insertKey,
-		arg.ID,
-		arg.AccountID,
-		arg.ExternalID,
-		arg.Name,
-		arg.LookupHash,
-		arg.PepperID,
-		arg.Ciphertext,
-		arg.CipherKeyID,
-		arg.Hint,
-		arg.SpendLimit,
+// The arrays have one element for each key. Returns the rows of those keys whose id, hash and external id did not exist. An
+// empty text or ciphertext, and a negative limit, mean null.
+func (q *Queries) InsertKeys(ctx context.Context, arg InsertKeysParams) ([]ApiKey, error) {
+	rows, err := q.db.Query(ctx, insertKeys,
 		arg.Revision,
+		arg.Ids,
+		arg.AccountIds,
+		arg.ExternalIds,
+		arg.Names,
+		arg.LookupHashes,
+		arg.PepperIds,
+		arg.Ciphertexts,
+		arg.CipherKeyIds,
+		arg.Hints,
+		arg.SpendLimits,
 	)
-	var i ApiKey
-	err := row.Scan(
-		&i.ID,
-		&i.AccountID,
-		&i.ExternalID,
-		&i.Name,
-		&i.LookupHash,
-		&i.PepperID,
-		&i.Ciphertext,
-		&i.CipherKeyID,
-		&i.Hint,
-		&i.SpendLimit,
-		&i.RevokedAt,
-		&i.Revision,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ApiKey
+	for rows.Next() {
+		var i ApiKey
+		if err := rows.Scan(
+			&i.ID,
+			&i.AccountID,
+			&i.ExternalID,
+			&i.Name,
+			&i.LookupHash,
+			&i.PepperID,
+			&i.Ciphertext,
+			&i.CipherKeyID,
+			&i.Hint,
+			&i.SpendLimit,
+			&i.RevokedAt,
+			&i.Revision,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
-const insertLimitPool = `-- name: InsertLimitPool :exec
+const insertLimitPools = `-- name: InsertLimitPools :exec
 insert into pools (account_id, kind, key_id, unlimited, total, free, limit_alert_percent)
-select $1, 2, $2::uuid, $3::bigint is null,
-    coalesce($3::bigint, 0), coalesce($3::bigint, 0), b.limit_alert_percent
-from pools b
-where b.account_id = $1 and b.kind = 1 and b.key_id is null
+select k.account_id, 2, k.id, k.spend_limit is null, coalesce(k.spend_limit, 0), coalesce(k.spend_limit, 0), b.limit_alert_percent
+from api_keys k
+join pools b on b.account_id = k.account_id and b.kind = 1 and b.key_id is null
+where k.id = any($1::uuid[])
 `
 
-type InsertLimitPoolParams struct {
-	AccountID  ident.UUID
-	KeyID      ident.UUID
-	SpendLimit *int64
-}
-
 // A key without a limit has an unlimited pool with a total of zero.
-func (q *Queries) InsertLimitPool(ctx context.Context, arg InsertLimitPoolParams) error {
-	_, err := q.db.Exec(ctx, insertLimitPool, arg.AccountID, arg.KeyID, arg.SpendLimit)
+func (q *Queries) InsertLimitPools(ctx context.Context, keyIds []ident.UUID) error {
+	_, err := q.db.Exec(ctx, insertLimitPools, keyIds)
 	return err
 }
 
