@@ -25,7 +25,15 @@ import (
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Service) *diagnosis.Service {
 	return diagnosis.New(diagnosis.Config{
 		Database: diagnosisstore.New(a.adminDB), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Build: a.version, Secrets: describe(&a.cfg.Secrets, keys),
+		Promises: promises(&a.cfg),
 	})
+}
+
+// promises returns the settings that decide what the installation guarantees while servers fail.
+func promises(cfg *config.Config) *diagnosis.Promises {
+	return &diagnosis.Promises{
+		KeepsCommits: cfg.Postgres.KeepsCommits, SessionTTL: cfg.Session.TTL, RevocationBound: sessions(cfg).RevocationBound(),
+	}
 }
 
 // describe describes the secrets for a diagnosis.
@@ -57,6 +65,7 @@ func Check(ctx context.Context, cfg config.Config, d Doctor) (*diagnosis.Report,
 	}
 	checks := diagnosis.Config{
 		Secrets: describe(&cfg.Secrets, &keys), ReachFunc: reach(true), Services: d.Services, ServiceFunc: reach(false), Preflight: d.Preflight, Build: d.Build,
+		Promises: promises(&cfg),
 	}
 	log := slog.New(slog.DiscardHandler)
 	db, err := postgres.Open(ctx, postgres.Config{URL: string(cfg.Postgres.URL), MaxConnections: maxCheckConnections, Name: "controlplane doctor"})

@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -44,8 +45,7 @@ func (a *app) buildProxySide(context.Context) error {
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	sessions := leasing.Config{SessionTTL: a.cfg.Session.TTL, CloseAfter: a.cfg.Session.CloseAfter, RefusalGracePeriod: a.cfg.Lease.RefusalGracePeriod}
-	a.leasing = leasing.New(sessions, leasestore.New(a.db), b, a.log, a.registry)
+	a.leasing = leasing.New(sessions(&a.cfg), leasestore.New(a.db), b, a.log, a.registry)
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
@@ -97,4 +97,9 @@ func (a *app) openTraces() (trace.Tracer, error) {
 		return nil
 	})
 	return exporter.Tracer("modelgateway/controlplane"), nil
+}
+
+// sessions returns the times of the protocol.
+func sessions(cfg *config.Config) leasing.Config {
+	return leasing.Config{SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/certfile"
 	"modelgateway/shared/subject"
 )
@@ -30,7 +31,7 @@ type Config struct {
 	CAFile, CertFile, KeyFile string
 	// Replicas is the number of NATS servers that store each stream and bucket; zero means one.
 	Replicas int
-	// MonitorURL is the URL of the server's monitoring port, for Diagnose; empty if there is none.
+	// MonitorURL has the URLs of the servers' monitoring ports, separated by commas, for Diagnose; empty if there are none.
 	MonitorURL string
 	// UsageMaxBytes bounds the usage stream on each server; zero means no bound but the disk. UsageKept is how long settled
 	// usage stays in it; zero means the default.
@@ -201,8 +202,24 @@ func (b *Bus) Close() {
 }
 
 // Declare creates or updates every stream, consumer and bucket. Any replica may
-// call it at any time.
+// call it at any time. While NATS has no leader, it waits.
 func (b *Bus) Declare(ctx context.Context) error {
+	const limit, pause = 30 * time.Second, 100 * time.Millisecond
+	for began := time.Now(); ; {
+		err := b.declare(ctx)
+		if err == nil || !errors.Is(withoutLeader(err), recovery.ErrNoLeader) || time.Since(began) > limit {
+			return err
+		}
+		b.log.WarnContext(ctx, "streams are declared again, because NATS has no leader", "error", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (b *Bus) declare(ctx context.Context) error {
 	b.declaring.Lock()
 	defer b.declaring.Unlock()
 	replicas := max(b.cfg.Replicas, 1)

@@ -565,7 +565,7 @@ func TestAnnouncedChangeIsPushedAndConfirmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	confirmation, err := s.Announce(t.Context(), want)
-	if err != nil || !confirmation.Effective || confirmation.ConfirmedBy != 1 {
+	if err != nil || !confirmation.Effective || len(confirmation.Confirmed) != 1 {
 		t.Fatalf("got %+v, %v; want it effective and confirmed by one proxy", confirmation, err)
 	}
 	if diff := cmp.Diff(want, <-pushed); diff != "" {

@@ -48,11 +48,7 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 		facts.Streams = append(facts.Streams, stream)
 	}
 	if b.cfg.MonitorURL != "" {
-		if always, err := readSyncAlways(ctx, b.cfg.MonitorURL); err != nil {
-			facts.SyncError = err.Error()
-		} else {
-			facts.SyncAlways = &always
-		}
+		facts.Syncs, facts.SyncError = readSyncs(ctx, b.cfg.MonitorURL)
 	}
 	return facts, nil
 }
@@ -175,28 +171,51 @@ func streamDifferences(wanted, found *jetstream.StreamConfig) []string {
 	return faults
 }
 
-// readSyncAlways asks the monitoring port whether the server writes messages to
-// disk before it acknowledges them.
-func readSyncAlways(ctx context.Context, url string) (bool, error) {
+// readSyncs asks the monitoring ports whether the servers sync messages to disk before they acknowledge them. The result has
+// the servers by their ids: several addresses may lead to the same one. fault describes the ports that do not tell.
+func readSyncs(ctx context.Context, urls string) (syncs map[string]bool, fault string) {
+	syncs = map[string]bool{}
+	var faults []error
+	for url := range strings.SplitSeq(urls, ",") {
+		server, always, err := readSyncAlways(ctx, strings.TrimSpace(url))
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		syncs[server] = always
+	}
+	if err := errors.Join(faults...); err != nil {
+		fault = err.Error()
+	}
+	return syncs, fault
+}
+
+// readSyncAlways asks a monitoring port for the id of its server, and whether the server
+// writes messages to disk before it acknowledges them.
+func readSyncAlways(ctx context.Context, url string) (server string, always bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/jsz", http.NoBody)
 	if err != nil {
-		return false, fmt.Errorf("bus: monitoring port: %w", err)
+		return "", false, fmt.Errorf("bus: monitoring port: %w", err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("bus: monitoring port: %w", err)
+		return "", false, fmt.Errorf("bus: monitoring port: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	var state struct {
-		Config struct {
+		ID     string `json:"server_id"`
+		Config *struct {
 			SyncAlways bool `json:"sync_always"`
 		} `json:"config"`
 	}
 	const maxAnswer = 1 << 20
 	if err := json.NewDecoder(io.LimitReader(answer.Body, maxAnswer)).Decode(&state); err != nil {
-		return false, fmt.Errorf("bus: monitoring port: %s: %w", answer.Status, err)
+		return "", false, fmt.Errorf("bus: monitoring port: %s: %w", answer.Status, err)
 	}
-	return state.Config.SyncAlways, nil
+	if state.ID == "" || state.Config == nil {
+		return "", false, fmt.Errorf("bus: monitoring port: %s without the settings of JetStream", answer.Status)
+	}
+	return state.ID, state.Config.SyncAlways, nil
 }
 
 // Describe implements diagnosis.Bus.

@@ -3,7 +3,6 @@ package bus_test
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -47,7 +47,7 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 		{Name: subject.VideoJobStream, Replicas: 1, Wanted: 1},
 		{Name: "KV_" + subject.CatalogBucket, Replicas: 1, Wanted: 1},
 	}
-	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.SyncAlways != nil {
+	if diff := cmp.Diff(want, facts.Streams); diff != "" || facts.Version == "" || facts.Syncs != nil {
 		t.Errorf("streams as declared (-want +got):\n%s", diff)
 	}
 	if facts.Skew.Abs() > facts.Uncertainty+time.Second { // the server uses this machine's clock
@@ -146,24 +146,43 @@ func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 	}
 }
 
-func TestDiagnoseReadsSyncAlwaysFromMonitoringPort(t *testing.T) {
+// The setting comes from the monitoring ports of real servers. Ports that do not tell are named.
+func TestDiagnoseReadsFromMonitoringPortsWhetherServersSync(t *testing.T) {
 	t.Parallel()
-	for answer, want := range map[string]bool{`{"config":{"sync_always":true}}`: true, `{"config":{"sync_interval":120000000000}}`: false} {
-		p := newEnv(t)
-		monitor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != "/jsz" {
-				t.Errorf("requested path %s; want /jsz", r.URL.Path)
+	monitor := func(sync bool) string {
+		s := natstest.New(t, func(o *server.Options) { o.HTTPHost, o.HTTPPort, o.SyncAlways = "127.0.0.1", server.RANDOM_PORT, sync })
+		return s.MonitorURL()
+	}
+	p := newEnv(t)
+	syncing, lazy := monitor(true), monitor(false)
+	silent := httptest.NewServer(http.NotFoundHandler())
+	defer silent.Close()
+	tests := []struct {
+		name, urls string
+		want       map[bool]int
+		fault      bool
+	}{
+		{"a server that syncs, by two addresses", syncing + "," + syncing + "/", map[bool]int{true: 1}, false},
+		{"a server that does not", lazy, map[bool]int{false: 1}, false},
+		{"both", syncing + ", " + lazy, map[bool]int{false: 1, true: 1}, false},
+		{"a port that does not tell", silent.URL + "," + syncing, map[bool]int{true: 1}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: tt.urls}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
 			}
-			_, _ = io.WriteString(w, answer)
-		}))
-		defer monitor.Close()
-		b, err := bus.Connect(bus.Config{URL: p.server.URL(), MonitorURL: monitor.URL}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer b.Close()
-		if got := diagnose(t, b).SyncAlways; got == nil || *got != want {
-			t.Errorf("%s: got %v; want %t", answer, got, want)
-		}
+			defer b.Close()
+			facts := diagnose(t, b)
+			got := map[bool]int{}
+			for _, always := range facts.Syncs {
+				got[always]++
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" || (facts.SyncError != "") != tt.fault {
+				t.Errorf("servers by whether they sync (-want +got):\n%s\nand the fault %q", diff, facts.SyncError)
+			}
+		})
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/recovery"
@@ -33,9 +35,20 @@ func (b *Bus) recoveryBucket(ctx context.Context) (jetstream.KeyValue, error) {
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bus: open bucket %s: %w", subject.RecoveryBucket, err)
+		return nil, fmt.Errorf("bus: open bucket %s: %w", subject.RecoveryBucket, withoutLeader(err))
 	}
 	return kv, nil
+}
+
+// withoutLeader adds recovery.ErrNoLeader to an error of JetStream that ends when a leader is elected. Servers without a leader
+// refuse a request or do not respond to it.
+func withoutLeader(err error) error {
+	refused, _ := errors.AsType[*jetstream.APIError](err)
+	if errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, context.DeadlineExceeded) ||
+		refused != nil && refused.Code == http.StatusServiceUnavailable {
+		return fmt.Errorf("%w: %w", recovery.ErrNoLeader, err)
+	}
+	return err
 }
 
 // Membership implements recovery.Bucket.
@@ -49,7 +62,7 @@ func (b *Bus) Membership(ctx context.Context) (members rollback.Membership, revi
 		return members, 0, nil
 	}
 	if err != nil {
-		return members, 0, fmt.Errorf("bus: read membership: %w", err)
+		return members, 0, fmt.Errorf("bus: read membership: %w", withoutLeader(err))
 	}
 	if err := json.Unmarshal(entry.Value(), &members); err != nil {
 		return members, 0, fmt.Errorf("bus: decode membership: %w", err)
@@ -80,7 +93,7 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("bus: write membership: %w", err)
+		return false, fmt.Errorf("bus: write membership: %w", withoutLeader(err))
 	}
 	return true, nil
 }

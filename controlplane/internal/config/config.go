@@ -131,7 +131,7 @@ type NATS struct {
 	// The usage stream needs about 250 bytes for each request on the disk of each server that stores it.
 	UsageMaxBytes int64         `mapstructure:"usage_max_bytes" usage:"Maximum size of the usage stream in bytes on each NATS server that stores it; 0 means no limit but the disk. A request takes about 250 bytes: 100 requests per second for 7 days are 15 GiB. The disk needs twice as much. When the stream is full, usage waits in the spools of the proxies."`
 	UsageKept     time.Duration `mapstructure:"usage_kept" usage:"How long settled usage stays in the usage stream. After a loss of commits in Postgres it is settled again from there, so it must be longer than the age of the newest backup that would be restored, plus 1h. At least 2h."`
-	MonitorURL    string        `mapstructure:"monitor_url" usage:"URL of the monitoring port of NATS, which gwctl doctor reads server settings from. If it is empty, these checks are skipped."`
+	MonitorURL    string        `mapstructure:"monitor_url" usage:"URLs of the monitoring ports of all NATS servers, separated by commas. gwctl doctor reads from them whether the servers sync messages to disk before they acknowledge them. If it is empty, that cannot be seen."`
 }
 
 // Secrets holds the secrets that both planes share and those of the control
@@ -153,7 +153,7 @@ type Secrets struct {
 // Session configures the sessions of proxies.
 type Session struct {
 	TTL        time.Duration `mapstructure:"ttl" usage:"How long the session of a proxy is valid after a heartbeat. It bounds how long a revocation waits for an unreachable proxy."`
-	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed."`
+	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed. The time begins anew after an outage of Postgres, NATS or the control plane."`
 }
 
 // Lease configures how leases are granted.

@@ -99,6 +99,8 @@ type Config struct {
 	Fleet    fleet.Store
 	Ledger   Ledger
 	Secrets  *Secrets
+	// Promises are nil if the settings of the control planes are not known.
+	Promises *Promises
 	Build    string
 	// ReachFunc calls a provider and returns an error unless it answers; nil skips the providers.
 	ReachFunc ReachFunc
@@ -160,6 +162,9 @@ func (s *Service) postgres(ctx context.Context) []Finding {
 		return []Finding{unreachable("postgres", err)}
 	}
 	findings := append(checkPostgres(&facts), checkCatalog(&facts)...)
+	if s.cfg.Promises != nil {
+		findings = append(findings, checkCommits(facts.Settings, s.cfg.Promises.KeepsCommits))
+	}
 	if s.cfg.Secrets != nil {
 		findings = append(findings, checkMasterKeys(facts.SecretsByMasterKey, s.cfg.Secrets.KnowsFunc))
 	}
@@ -189,6 +194,9 @@ func (s *Service) proxies(ctx context.Context) []Finding {
 		return []Finding{unreachable("proxies", err)}
 	}
 	findings := checkFleet(&f)
+	if s.cfg.Promises != nil {
+		findings = append(findings, checkSessions(s.cfg.Promises)...)
+	}
 	if s.cfg.Bus == nil || s.cfg.Secrets == nil {
 		return findings
 	}

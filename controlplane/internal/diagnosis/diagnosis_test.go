@@ -23,15 +23,16 @@ type world struct {
 	ledger    ledger.Report
 	err       error
 	knownKeys map[string]bool
+	promises  diagnosis.Promises
 }
 
 func sound() *world {
 	return &world{
 		postgres: diagnosis.Postgres{
 			Version: 160004, Migration: 9, Newest: 9, MaxConnections: 100, Connections: 10, ControlPlanes: 2, SecretsByMasterKey: map[string]int64{"m1": 3},
-			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on"},
+			Settings: map[string]string{"fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "synchronous_standby_names": ""},
 		},
-		nats: diagnosis.NATS{Version: "2.15", Permissions: &diagnosis.NATSPermissions{User: "controlplane"}, Streams: []diagnosis.Stream{
+		nats: diagnosis.NATS{Version: "2.15", Permissions: &diagnosis.NATSPermissions{User: "controlplane"}, Syncs: map[string]bool{"a": true, "b": true, "c": true}, Streams: []diagnosis.Stream{
 			{Name: "MGW_USAGE", Replicas: 3, Wanted: 3, Consumer: "settler", Usage: true},
 			{Name: "KV_mgw_catalog", Replicas: 3, Wanted: 3},
 		}},
@@ -41,6 +42,7 @@ func sound() *world {
 		said:      []diagnosis.Description{{DescribeResponse: wire.DescribeResponse{Session: 1, Name: "one", Peppers: []string{"q", "older", "p"}, FleetKey: "f"}}},
 		ledger:    ledger.Report{Checks: []ledger.Check{{Name: "pool_conservation", Compared: 4}}},
 		knownKeys: map[string]bool{"m1": true},
+		promises:  diagnosis.Promises{KeepsCommits: "restart", SessionTTL: 30 * time.Second, RevocationBound: 33 * time.Second},
 	}
 }
 
@@ -63,7 +65,7 @@ func (b bus) Describe(context.Context, int) ([]diagnosis.Description, error) { r
 func (w *world) run(t *testing.T) *diagnosis.Report {
 	t.Helper()
 	return diagnosis.New(diagnosis.Config{
-		Database: database{w}, Bus: bus{w}, Fleet: w, Ledger: w, Build: "v1",
+		Database: database{w}, Bus: bus{w}, Fleet: w, Ledger: w, Build: "v1", Promises: &w.promises,
 		Secrets: &diagnosis.Secrets{Peppers: []string{"p", "q"}, FleetKey: "f", KnowsFunc: func(id string) bool { return w.knownKeys[id] }},
 	}).Run(t.Context())
 }
@@ -93,7 +95,6 @@ func TestHealthySystemHasNoFindings(t *testing.T) {
 
 func TestFactsGiveFindings(t *testing.T) {
 	t.Parallel()
-	yes, no := true, false
 	tests := []struct {
 		name  string
 		broke func(*world)
@@ -109,6 +110,14 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"torn pages", func(w *world) { w.postgres.Settings["full_page_writes"] = "off" }, "failure postgres full_page_writes"},
 		{"commits that are not written", func(w *world) { w.postgres.Settings["synchronous_commit"] = "off" }, "failure postgres synchronous_commit"},
 		{"commits that a standby has", func(w *world) { w.postgres.Settings["synchronous_commit"] = "remote_apply" }, ""},
+		{"a failover that keeps commits without synchronous replication", func(w *world) { w.promises.KeepsCommits = "failover" }, "warning postgres keeps_commits"},
+		{"a failover that keeps commits with a synchronous standby", func(w *world) {
+			w.promises.KeepsCommits, w.postgres.Settings["synchronous_standby_names"] = "failover", "ANY 1 (a, b)"
+		}, ""},
+		{"commits that do not wait for the synchronous standby", func(w *world) {
+			w.promises.KeepsCommits, w.postgres.Settings["synchronous_standby_names"], w.postgres.Settings["synchronous_commit"] = "failover", "*", "local"
+		}, "warning postgres keeps_commits"},
+		{"a synchronous standby that nothing relies on", func(w *world) { w.postgres.Settings["synchronous_standby_names"] = "*" }, ""},
 		{"few connections", func(w *world) { w.postgres.Connections = 91 }, "warning postgres connections"},
 		{"clock behind", func(w *world) { w.postgres.Skew = -2 * time.Second }, "failure postgres clock"},
 		{"clock a little off", func(w *world) { w.postgres.Skew = 150 * time.Millisecond }, "warning postgres clock"},
@@ -126,9 +135,15 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"permissions not told", func(w *world) { w.nats.Permissions = nil }, "warning nats permissions"},
 		{"replica behind", func(w *world) { w.nats.Streams[0].Offline = 1 }, "warning nats followers"},
 		{"fewer replicas", func(w *world) { w.nats.Streams[1].Replicas = 1 }, "warning nats replicas"},
-		{"one server, not known whether it syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted = 1, 1 }, "warning nats sync"},
-		{"one server that does not sync", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &no }, "warning nats sync"},
-		{"one server that syncs", func(w *world) { w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.SyncAlways = 1, 1, &yes }, ""},
+		{"servers that were not asked whether they sync", func(w *world) { w.nats.Syncs = nil }, "warning nats sync"},
+		{"one of three servers was not asked whether it syncs", func(w *world) { delete(w.nats.Syncs, "c") }, "warning nats sync"},
+		{"three servers, one of which does not sync", func(w *world) { w.nats.Syncs["c"] = false }, "warning nats sync"},
+		{"one server that does not sync", func(w *world) {
+			w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.Syncs = 1, 1, map[string]bool{"a": false}
+		}, "warning nats sync"},
+		{"one server that syncs", func(w *world) {
+			w.nats.Streams[0].Replicas, w.nats.Streams[0].Wanted, w.nats.Syncs = 1, 1, map[string]bool{"a": true}
+		}, ""},
 		{"no control plane", func(w *world) { w.postgres.ControlPlanes = 0 }, "failure postgres control_planes"},
 		{"recovery wait", func(w *world) { w.postgres.Recovering = true }, "failure postgres recovery_wait"},
 		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
@@ -191,6 +206,26 @@ func TestFactsGiveFindings(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// An operator reads in the report for how long the installation serves without a control plane and when a revocation is effective.
+func TestReportSaysWhatTheInstallationGuarantees(t *testing.T) {
+	t.Parallel()
+	details := map[string]string{}
+	for _, f := range sound().run(t).Findings {
+		details[f.Area+" "+f.Check+" "+f.Subject] = f.Detail
+	}
+	for check, want := range map[string]string{
+		"postgres keeps_commits ":   "postgres.keeps_commits = restart, synchronous_standby_names = \"\", synchronous_commit = on: a standby that is promoted may lack the newest commits, which is treated as a loss",
+		"nats replicas MGW_USAGE":   "3 of 3 replicas",
+		"nats sync MGW_USAGE":       "each message is stored on 3 servers, which sync it to disk before the acknowledgement",
+		"proxies session_ttl ":      "session.ttl = 30s: without a control plane a proxy admits requests for 30s at most",
+		"proxies revocation_bound ": "while Postgres serves, a revocation waits 33s at most for a proxy that is stopped or cut off, 1m3s if the proxy still sent heartbeats meanwhile",
+	} {
+		if details[check] != want {
+			t.Errorf("%s: got %q; want %q", check, details[check], want)
+		}
 	}
 }
 

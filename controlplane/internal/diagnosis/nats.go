@@ -15,9 +15,9 @@ type NATS struct {
 	Streams           []Stream
 	// Permissions describes the permissions of the user of this connection; nil if they cannot be read.
 	Permissions *NATSPermissions
-	// SyncAlways reports whether messages are synced to disk before they are acknowledged; nil if unknown.
-	SyncAlways *bool
-	// SyncError is the error by which SyncAlways could not be read; empty if it was not tried.
+	// Syncs has for each server that was asked, by its id, whether it syncs messages to disk before it acknowledges them.
+	Syncs map[string]bool
+	// SyncError describes the servers that were asked and did not tell; empty if there are none.
 	SyncError string
 }
 
@@ -110,29 +110,36 @@ func joinDifferences(differences []string) string {
 	return strings.Join(differences, "; ")
 }
 
-// durable reports whether acknowledged messages survive a power failure.
+// durable reports whether acknowledged messages survive a power failure. Copies on several servers do not replace the sync: the
+// power of all of them can fail at once, and a server that returns without its newest messages can lead the others.
 func durable(s *Stream, n *NATS) Finding {
 	f := Finding{Area: "nats", Check: "sync", Subject: s.Name, Status: OK}
-	switch always := n.SyncAlways; {
-	case always != nil && *always:
-		f.Detail = "messages are synced to disk before they are acknowledged"
-		return f
-	case s.Replicas >= 3:
-		f.Detail = fmt.Sprintf("each message is stored on %d servers", s.Replicas)
-		return f
-	case always != nil:
-		f.Detail = "each message is stored on one server, which syncs it to disk after the acknowledgement"
-	default:
-		f.Detail = "each message is stored on one server; whether it syncs before the acknowledgement is unknown"
-		if n.SyncError != "" {
-			f.Detail += " (" + n.SyncError + ")"
+	const list = "list the monitoring addresses of all NATS servers in nats.monitor_url, separated by commas, so that this check can read it."
+	lazy := 0
+	for _, always := range n.Syncs {
+		if !always {
+			lazy++
 		}
 	}
-	f.Status = Warning
-	f.Meaning = "A power failure can lose usage that proxies have published within the last two minutes. " +
-		"Proxies keep it until it is settled and publish it again, so it is lost only if their disks are lost as well."
-	f.Advice = "Set `sync_interval: always` in the jetstream block of NATS, or store streams on three servers (nats.replicas). " +
-		"The control plane can read the setting if nats.monitor_url is configured."
+	switch seen := len(n.Syncs); {
+	case lazy > 0:
+		f.Status = Warning
+		f.Detail = fmt.Sprintf("%d of the %d servers that were asked sync messages to disk only after the acknowledgement", lazy, seen)
+		f.Advice = "Set `sync_interval: always` in the jetstream block of every NATS server."
+	case seen < s.Replicas:
+		f.Status = Warning
+		f.Detail = fmt.Sprintf("each message is stored on %d servers; %d of them say that they sync it before the acknowledgement, "+
+			"the others cannot be seen from here", s.Replicas, seen)
+		f.Advice = "Check that the jetstream block of every NATS server has `sync_interval: always`, and " + list
+	default:
+		f.Detail = fmt.Sprintf("each message is stored on %d servers, which sync it to disk before the acknowledgement", s.Replicas)
+		return f
+	}
+	if n.SyncError != "" {
+		f.Detail += " (" + n.SyncError + ")"
+	}
+	f.Meaning = "A power failure can take messages that NATS has acknowledged. Usage is lost only if the disks of the proxies are lost as well: " +
+		"they keep it until it is settled and publish it again. But the recovery bucket, by which lost commits of Postgres are noticed, has no other copy."
 	return f
 }
 

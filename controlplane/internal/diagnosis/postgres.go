@@ -89,7 +89,7 @@ func checkPostgres(p *Postgres) []Finding {
 		"New replicas may get no connection.", "Raise max_connections, or lower postgres.max_connections of the replicas.")
 	add.skew("", p.Skew, p.Uncertainty, "Session deadlines, which revocation relies on, are computed with the database's clock.")
 	add.add(outbox(p.OutboxAge))
-	add.check(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("%d quarantined usage events are open", p.Quarantined),
+	add.check(p.Quarantined > 0, Warning, "quarantine", "", fmt.Sprintf("open quarantined usage events: %d", p.Quarantined),
 		"These events could not be read or settled, so they are not billed.", "Read the reason of each event. Remove the cause and release the event, or dismiss it.")
 	return add.findings
 }

@@ -78,7 +78,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 on warnings, too")
 	cmd.Flags().StringVar(&direct.PostgresURL, "postgres-url", "", "check this database directly, without a control plane")
 	cmd.Flags().StringVar(&direct.NATSURL, "nats-url", "", "check this NATS server directly, without a control plane")
-	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring address of the NATS server, to check its sync settings")
+	cmd.Flags().StringVar(&direct.MonitorURL, "nats-monitor-url", "", "monitoring addresses of all NATS servers, separated by commas, to check their sync settings")
 	cmd.Flags().IntVar(&direct.Replicas, "nats-replicas", 1, "expected number of replicas of each stream, with --nats-url")
 	return cmd
 }

@@ -246,7 +246,7 @@ func (o *operation) note(answer *http.Response) {
 		o.tool.printErr("nothing new: the same request was carried out before, and this is its result")
 	}
 	if answer.Header.Get("Applied") == "true" {
-		o.tool.printErr("applied: every live proxy uses the change")
+		o.tool.printErr("applied: every live proxy uses the change: %s", cmp.Or(answer.Header.Get("Applied-By"), "none is running"))
 	}
 }
 

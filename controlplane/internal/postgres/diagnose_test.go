@@ -63,7 +63,7 @@ func TestDiagnose(t *testing.T) {
 	if facts.Migration != facts.Newest || facts.Newest == 0 || facts.InRecovery || facts.Version < 130000 || facts.Connections < 1 || facts.MaxConnections < facts.Connections {
 		t.Errorf("server: %+v", facts)
 	}
-	if len(facts.Settings) != 3 || facts.Settings["synchronous_commit"] == "" {
+	if names, known := facts.Settings["synchronous_standby_names"]; len(facts.Settings) != 4 || facts.Settings["synchronous_commit"] == "" || names != "" || !known {
 		t.Errorf("settings: %v", facts.Settings)
 	}
 	if facts.OutboxAge < time.Hour || facts.Quarantined != 1 {

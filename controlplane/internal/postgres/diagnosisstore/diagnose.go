@@ -35,7 +35,7 @@ func (s *Store) Diagnose(ctx context.Context) (facts diagnosis.Postgres, err err
 
 // server reads the settings and the clock of the server.
 func (s *Store) server(ctx context.Context, facts *diagnosis.Postgres) error {
-	rows, err := s.db.Pool().Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit')")
+	rows, err := s.db.Pool().Query(ctx, "select name, setting from pg_settings where name in ('fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names')")
 	if err != nil {
 		return err //nolint:wrapcheck // Diagnose translates
 	}

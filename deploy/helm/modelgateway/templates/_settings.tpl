@@ -87,6 +87,7 @@ api.tls.cert_file: string
 api.tls.key_file: string
 drain_notice: time.Duration
 drain_timeout: time.Duration
+lease.idle_timeout: time.Duration
 log.level: slog.Level
 name: string
 nats.ca_file: string

@@ -1,0 +1,53 @@
+package diagnosis
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Promises are the settings that decide what the installation guarantees while servers fail.
+type Promises struct {
+	// KeepsCommits is the setting postgres.keeps_commits.
+	KeepsCommits string
+	// SessionTTL is how long a proxy admits requests after its last heartbeat that was answered.
+	SessionTTL time.Duration
+	// RevocationBound is how long a revocation waits for a proxy that is stopped or cut off, while Postgres serves.
+	RevocationBound time.Duration
+}
+
+// checkCommits reports whether a promoted standby has every acknowledged commit, as far as the server tells, and whether
+// postgres.keeps_commits claims more than that.
+func checkCommits(settings map[string]string, keeps string) Finding {
+	names, commit := settings["synchronous_standby_names"], settings["synchronous_commit"]
+	synchronous := names != "" && slices.Contains([]string{"on", "remote_apply", "remote_write"}, commit)
+	f := Finding{Area: "postgres", Check: "keeps_commits", Status: OK}
+	f.Detail = fmt.Sprintf("postgres.keeps_commits = %s, synchronous_standby_names = %q, synchronous_commit = %s: ", keeps, names, commit)
+	const failover = "failover"
+	switch {
+	case synchronous && keeps == failover:
+		f.Detail += "a synchronous standby that is promoted has every acknowledged commit"
+	case synchronous:
+		f.Detail += "commits wait for a standby, and a failover may still be treated as a loss"
+	case keeps != failover:
+		f.Detail += "a standby that is promoted may lack the newest commits, which is treated as a loss"
+	default:
+		f.Status = Warning
+		f.Detail += "the server does not wait for a standby"
+		f.Meaning = "If a standby is promoted that lacks commits of a control plane that failed with the server, the loss may not be noticed: " +
+			"payments and revocations can be gone, and money can be spent twice."
+		f.Advice = "Set synchronous_standby_names with synchronous_commit = on, or postgres.keeps_commits to restart. " +
+			"If the storage below Postgres replicates synchronously, which the server does not tell, ignore this."
+	}
+	return f
+}
+
+// checkSessions tells how long proxies serve alone and when revocations are effective.
+func checkSessions(p *Promises) []Finding {
+	add := collect("proxies")
+	add.check(false, OK, "session_ttl", "", fmt.Sprintf("session.ttl = %v: without a control plane a proxy admits requests for %v at most", p.SessionTTL, p.SessionTTL), "", "")
+	bound := fmt.Sprintf("while Postgres serves, a revocation waits %v at most for a proxy that is stopped or cut off, %v if the proxy still sent heartbeats meanwhile",
+		p.RevocationBound, p.RevocationBound+p.SessionTTL)
+	add.check(false, OK, "revocation_bound", "", bound, "", "")
+	return add.findings
+}
