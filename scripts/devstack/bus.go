@@ -39,13 +39,18 @@ func serverUsers(users []natsuser.User, passwords map[string]string) []*server.U
 	return all
 }
 
+// busUsers returns the users of the planes and the operator.
+func busUsers(users []natsuser.User, passwords map[string]string) []*server.User {
+	return append(serverUsers(users, passwords), &server.User{Username: operatorUser, Password: passwords[operatorUser]})
+}
+
 // startBus starts NATS with JetStream and its data in the layout's directory.
 func startBus(layout Layout, port Port, passwords map[string]string) (*bus, error) {
 	options := &server.Options{
 		ServerName: "devstack",
 		Host:       "127.0.0.1",
 		Port:       port.Number,
-		Users:      append(serverUsers(natsuser.Users(), passwords), &server.User{Username: operatorUser, Password: passwords[operatorUser]}),
+		Users:      busUsers(natsuser.Users(), passwords),
 		JetStream:  true,
 		StoreDir:   layout.nats(),
 		LogFile:    layout.log("nats"),
@@ -75,7 +80,7 @@ func (b *bus) stop() {
 // valid.
 func (b *bus) setUsers(users []natsuser.User, passwords map[string]string) error {
 	options := b.options.Clone()
-	options.Users = append(serverUsers(users, passwords), &server.User{Username: operatorUser, Password: passwords[operatorUser]})
+	options.Users = busUsers(users, passwords)
 	if err := b.server.ReloadOptions(options); err != nil {
 		return fmt.Errorf("nats: %w", err)
 	}

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats-server/v2/server"
 
 	"modelgateway/scripts/devstack/pginstall"
 	"modelgateway/scripts/devstack/supervise"
 	"modelgateway/scripts/testkit/pgcluster"
+	"modelgateway/shared/natsuser"
 )
 
 // CatalogVariable names the environment variable with a catalog file that replaces the
@@ -51,6 +53,9 @@ type Config struct {
 	// Ports holds the ports and, by their number, the planes. Zero: the result of
 	// LoadPorts.
 	Ports Ports
+	// NATS, unless nil, starts NATS servers for users instead of the one of the stack, and returns a URL of them for clients, without
+	// a user. Whoever gives it stops them. Settings must give their addresses to the planes.
+	NATS func(users []*server.User) (*url.URL, error)
 	// Settings, unless nil, is called at each start of a part and returns environment
 	// variables that take precedence over those of the stack.
 	Settings func(part string) []string
@@ -71,8 +76,10 @@ type Stack struct {
 	secrets  Secrets
 	progress *progress
 	files    *stateFiles
-	bus      *bus
-	parts    partTable
+	// bus is nil and natsURL set if the servers are not those of the stack.
+	bus     *bus
+	natsURL *url.URL
+	parts   partTable
 	// stops are called in reverse order by Stop.
 	stops []func(context.Context) error
 	// release unlocks the directory.
@@ -243,6 +250,11 @@ func (s *Stack) startStores(ctx context.Context, binaries pgcluster.Binaries) er
 		return err
 	}
 	err = s.progress.step("starting NATS", func() error {
+		if s.NATS != nil {
+			var err error
+			s.natsURL, err = s.NATS(busUsers(natsuser.Users(), s.natsPasswords()))
+			return err
+		}
 		if err := s.startNATS(); err != nil {
 			return err
 		}
@@ -291,13 +303,25 @@ func (s *Stack) createRuntimeRole(ctx context.Context) error {
 }
 
 func (s *Stack) startNATS() error {
-	bus, err := startBus(s.Layout, s.Ports.NATS, map[string]string{
-		controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData, operatorUser: s.secrets.NATSOperator,
-	})
+	bus, err := startBus(s.Layout, s.Ports.NATS, s.natsPasswords())
 	if err == nil {
 		s.bus = bus
 	}
 	return err
+}
+
+func (s *Stack) natsPasswords() map[string]string {
+	return map[string]string{controlUser: s.secrets.NATSControl, dataUser: s.secrets.NATSData, operatorUser: s.secrets.NATSOperator}
+}
+
+// operatorURL returns the URL of NATS for its operator.
+func (s *Stack) operatorURL() string {
+	u := url.URL{Scheme: "nats", Host: s.Ports.NATS.Address()}
+	if s.natsURL != nil {
+		u = *s.natsURL
+	}
+	u.User = url.UserPassword(operatorUser, s.secrets.NATSOperator)
+	return u.String()
 }
 
 // observer returns an observer that updates the state files and prints messages.
@@ -335,7 +359,7 @@ func (s *Stack) state(account demo) State {
 		OpsURLs:    map[string]string{},
 
 		ProviderSimURL: s.Ports.Sim.URL(),
-		NATSURL:        (&url.URL{Scheme: "nats", User: url.UserPassword(operatorUser, s.secrets.NATSOperator), Host: s.Ports.NATS.Address()}).String(),
+		NATSURL:        s.operatorURL(),
 		PostgresURL:    s.postgresURL(s.ownerRole()),
 	}
 	for i, listen := range s.Ports.DataPlanes {

@@ -16,7 +16,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 )
 
-// catalog is the catalog document, to which all tests add.
+// catalog is the catalog document at the last change of a test.
 type catalog struct {
 	mu        sync.Mutex
 	Currency  string          `json:"currency"`
@@ -98,7 +98,7 @@ const SimProvider = "sim"
 // False returns a pointer to false, for fields that default to true.
 func False() *bool { return new(bool) }
 
-// loadCatalog loads the catalog of the demo, to which tests add.
+// loadCatalog loads the catalog, to which tests add.
 func (r *Rig) loadCatalog(ctx context.Context) error {
 	answer, err := r.Admin.GetCatalog(ctx, nil)
 	if err != nil {
@@ -194,10 +194,14 @@ func (m Model) complete() Model {
 	return m
 }
 
-// change edits the document, applies it and waits until every proxy uses it.
+// change edits the document, applies it and waits until every proxy uses it. It edits the document as it is now, because
+// models that are not in it would be removed.
 func (r *Rig) change(ctx context.Context, change func(*catalog)) error {
 	r.catalog.mu.Lock()
 	defer r.catalog.mu.Unlock()
+	if err := r.loadCatalog(ctx); err != nil {
+		return err
+	}
 	change(&r.catalog)
 	body, err := json.Marshal(&r.catalog)
 	if err != nil {

@@ -12,7 +12,11 @@ import (
 )
 
 // links are the TCP proxies between data planes and NATS, by part.
-type links struct{ byPart map[string]*toxiproxy.Proxy }
+type links struct {
+	byPart map[string]*toxiproxy.Proxy
+	// postgres is the link between control planes and Postgres, replication that between Postgres and its standby; nil without a standby.
+	postgres, replication *toxiproxy.Proxy
+}
 
 // open starts a link to an address for each data plane.
 func (l *links) open(dataPlanes int, address string) error {
@@ -32,7 +36,12 @@ func (l *links) close() {
 	for _, link := range l.byPart {
 		link.Stop()
 	}
-	l.byPart = nil
+	for _, link := range []*toxiproxy.Proxy{l.postgres, l.replication} {
+		if link != nil {
+			link.Stop()
+		}
+	}
+	*l = links{}
 }
 
 // settings returns the settings that make a part use its link, if it has one.

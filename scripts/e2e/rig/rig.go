@@ -16,17 +16,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/devstack"
 	"modelgateway/scripts/devstack/pginstall"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/scripts/testkit/pgcluster"
 )
 
 // startLimit bounds the start of the stack, including the build of the binaries.
@@ -41,10 +47,15 @@ type Rig struct {
 	// Sim is the provider simulator.
 	Sim Simulator
 
+	// Cluster has the NATS servers of a stack with Options.NATSServers; otherwise nil.
+	Cluster *natstest.Cluster
+
 	stack *devstack.Stack
 	dir   string
 	out   *bytes.Buffer
 	links links
+	// standby is nil without one.
+	standby *pgcluster.Cluster
 
 	variables variables
 	binaries  binaryDirs
@@ -60,6 +71,15 @@ type Options struct {
 	DataSettings, ControlSettings []string
 	// Links puts a link that can be cut between each data plane and NATS.
 	Links bool
+	// Standby puts a link between the control planes and Postgres, and prepares StartStandby.
+	Standby bool
+	// NATSServers is the number of NATS servers of a stack that Start starts; zero means one that is not in Cluster. KnownServers,
+	// unless nil, returns the indexes of those that a part connects to.
+	NATSServers  int
+	KnownServers func(part string) []int
+
+	// cluster starts the NATS servers; nil without NATSServers.
+	cluster func(users []*server.User) *natstest.Cluster
 }
 
 var running struct {
@@ -84,6 +104,11 @@ func Get(t *testing.T) *Rig {
 func Start(t *testing.T, options Options) *Rig {
 	t.Helper()
 	skipShort(t)
+	if n := options.NATSServers; n > 0 {
+		options.cluster = func(users []*server.User) *natstest.Cluster {
+			return natstest.NewCluster(t, n, func(o *server.Options) { o.Users = users })
+		}
+	}
 	r, err := start(options)
 	if err != nil {
 		t.Fatalf("the stack does not start: %v", err)
@@ -131,6 +156,9 @@ func (r *Rig) State() devstack.State { return r.stack.State() }
 func (r *Rig) stop(failed bool) error {
 	err := r.stack.Stop(context.Background())
 	r.links.close()
+	if r.standby != nil {
+		err = errors.Join(err, r.standby.Stop(context.Background()))
+	}
 	if err != nil {
 		err = fmt.Errorf("the stack does not stop in order: %w\n%s", err, r.out)
 	}
@@ -169,7 +197,7 @@ func start(options Options) (*Rig, error) {
 	if r.Admin, err = adminclient.New(state.AdminURL, state.AdminToken); err != nil {
 		return nil, err
 	}
-	return r, r.loadCatalog(ctx)
+	return r, nil
 }
 
 // start starts the stack on free ports, and tries others if another process took one.
@@ -188,10 +216,15 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 				return err
 			}
 		}
+		if options.Standby {
+			if err := r.links.openPostgres(ports.Postgres.Address()); err != nil {
+				return err
+			}
+		}
 		r.stack, err = devstack.Start(ctx, devstack.Config{
 			Layout: layout, Out: r.out, Postgres: pginstall.Console(), Ports: ports,
 			Settings:  func(part string) []string { return r.settings(part, options) },
-			BinaryDir: r.binaries.of,
+			BinaryDir: r.binaries.of, NATS: r.startCluster(options),
 		})
 		if err == nil {
 			return nil
@@ -205,13 +238,41 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 	return errors.Join(faults...)
 }
 
+// startCluster returns the function that starts the cluster of NATS servers; nil without a cluster.
+func (r *Rig) startCluster(options Options) func([]*server.User) (*url.URL, error) {
+	if options.cluster == nil {
+		return nil
+	}
+	return func(users []*server.User) (*url.URL, error) {
+		r.Cluster = options.cluster(users)
+		return url.Parse(r.Cluster.Node(0).URL())
+	}
+}
+
+// clusterSettings returns the settings that make a part use the cluster of NATS servers.
+func (r *Rig) clusterSettings(part string, options Options) []string {
+	if r.Cluster == nil {
+		return nil
+	}
+	var known []int
+	if options.KnownServers != nil {
+		known = options.KnownServers(part)
+	}
+	settings := []string{"MGW_NATS_URL=" + r.Cluster.URL(known...)}
+	if strings.HasPrefix(part, ControlPlane) {
+		settings = append(settings, "MGW_NATS_REPLICAS="+strconv.Itoa(r.Cluster.Len()))
+	}
+	return settings
+}
+
 // settings returns the environment variables of a part.
 func (r *Rig) settings(part string, options Options) []string {
 	switch {
 	case strings.HasPrefix(part, ControlPlane):
-		return slices.Concat(options.ControlSettings, r.variables.of(ControlPlane), []string{"PGAPPNAME=" + part}) // names the connections in Postgres
+		name := []string{"PGAPPNAME=" + part} // names the connections in Postgres
+		return slices.Concat(r.clusterSettings(part, options), r.postgresSettings(), options.ControlSettings, r.variables.of(ControlPlane), name)
 	case strings.HasPrefix(part, dataPlanes):
-		return slices.Concat(options.DataSettings, r.links.settings(part), r.variables.of(dataPlanes))
+		return slices.Concat(r.clusterSettings(part, options), options.DataSettings, r.links.settings(part), r.variables.of(dataPlanes))
 	default:
 		return nil
 	}

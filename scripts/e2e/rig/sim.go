@@ -69,6 +69,22 @@ func (s Simulator) Rule(t *testing.T, rule providersim.Rule) {
 	}
 }
 
+// Fail applies directives to every request for an upstream model that has none, until heal is called.
+func (s Simulator) Fail(t *testing.T, upstreamModel, directives string) (heal func()) {
+	t.Helper()
+	var made struct{ ID string }
+	rule := providersim.Rule{Match: providersim.Match{Model: upstreamModel}, Directives: directives}
+	if err := s.call(t.Context(), http.MethodPost, "rules", rule, &made); err != nil {
+		t.Fatalf("add a rule: %v", err)
+	}
+	return func() {
+		t.Helper()
+		if err := s.call(t.Context(), http.MethodDelete, "rules/"+made.ID, nil, nil); err != nil {
+			t.Fatalf("remove a rule: %v", err)
+		}
+	}
+}
+
 // Once applies directives to the next request for an upstream model that has none.
 func (s Simulator) Once(t *testing.T, upstreamModel, directives string) {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 // Postgres connects to the database, for data that no API shows or changes.
 func (r *Rig) Postgres(t *testing.T) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), r.stack.State().PostgresURL)
+	conn, err := pgx.Connect(t.Context(), r.postgresURL())
 	if err != nil {
 		t.Fatalf("connect to Postgres: %v", err)
 	}
@@ -23,7 +23,7 @@ func (r *Rig) Postgres(t *testing.T) *pgx.Conn {
 
 // Number runs a query that returns one number.
 func (r *Rig) Number(ctx context.Context, query string, args ...any) (n int64, err error) {
-	conn, err := pgx.Connect(ctx, r.stack.State().PostgresURL)
+	conn, err := pgx.Connect(ctx, r.postgresURL())
 	if err != nil {
 		return 0, fmt.Errorf("connect to Postgres: %w", err)
 	}

@@ -64,20 +64,40 @@ func (s *Server) URL() string {
 	return "nats://" + net.JoinHostPort(s.options.Host, strconv.Itoa(s.options.Port))
 }
 
+// Dir returns the directory of the server's data, which a test may change while the server is stopped.
+func (s *Server) Dir() string { return s.options.StoreDir }
+
+// MonitorURL returns the URL of the monitoring port, which the options must open. It changes with a restart if they choose a
+// random port.
+func (s *Server) MonitorURL() string {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil || s.running.MonitorAddr() == nil {
+		s.t.Fatal("natstest: there is no monitoring port")
+	}
+	return "http://" + s.running.MonitorAddr().String()
+}
+
 // Connect returns a connection that is closed when the test ends. After a Restart it
 // reconnects immediately, without a limit of attempts. options override these settings.
 func (s *Server) Connect(options ...nats.Option) *nats.Conn {
 	s.t.Helper()
+	return connect(s.t, s.URL(), options...)
+}
+
+func connect(t testing.TB, urls string, options ...nats.Option) *nats.Conn {
+	t.Helper()
 	all := append([]nats.Option{
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(5 * time.Millisecond),
 		nats.ReconnectJitter(0, 0),
 	}, options...)
-	conn, err := nats.Connect(s.URL(), all...)
+	conn, err := nats.Connect(urls, all...)
 	if err != nil {
-		s.t.Fatalf("natstest: connect: %v", err)
+		t.Fatalf("natstest: connect: %v", err)
 	}
-	s.t.Cleanup(conn.Close)
+	t.Cleanup(conn.Close)
 	return conn
 }
 
@@ -100,6 +120,9 @@ func (s *Server) Start() {
 		s.t.Fatal("natstest: the server does not start")
 	}
 	s.options.Port = running.Addr().(*net.TCPAddr).Port
+	if address := running.ClusterAddr(); address != nil {
+		s.options.Cluster.Port = address.Port
+	}
 	s.running = running
 }
 

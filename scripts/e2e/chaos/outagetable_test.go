@@ -1,0 +1,137 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of outages in docs/operations/outages.md")
+
+// A view is what clients of one kind get during an outage.
+type view string
+
+const (
+	// goesOn: the answer is complete.
+	goesOn view = "goes on"
+	// served: every request is answered.
+	served view = "served"
+	// untilExpiry: answered until the session of the proxy expires, then 503.
+	untilExpiry view = "served for up to `session.ttl`, then 503"
+	// partly: some are answered, the others get 503.
+	partly view = "served or 503"
+	// unavailable: every request gets 503.
+	unavailable view = "503"
+)
+
+// The kinds of clients. Each sends one request after the other to one proxy.
+const (
+	running = "a request that runs"
+	used    = "a key without a limit, in use, of an account with money"
+	limited = "a key with a spend limit, in use"
+	unused  = "a key that the proxy has not seen"
+)
+
+// kinds are the rows of each outage.
+var kinds = []string{running, used, limited, unused}
+
+// An outage is a part of the table: for each length, what each kind of client gets.
+type outage struct {
+	// name tells operators what fails.
+	name string
+	play player
+	// cells has the views by length, in the order of kinds.
+	cells map[time.Duration][4]view
+}
+
+// The lengths of outages in the table. Nothing changes after the sessions have expired, so that the last one stands for all longer ones.
+var lengths = []time.Duration{10 * time.Second, time.Minute, 30 * time.Minute}
+
+// outages is the table of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see something else. Change
+// a cell here and run make generate.
+var outages = []outage{
+	{"every control plane is away", controlPlanesAway, map[time.Duration][4]view{
+		10 * time.Second: {goesOn, served, unavailable, unavailable},
+		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+	}},
+	{"Postgres is away", postgresAway, map[time.Duration][4]view{
+		10 * time.Second: {goesOn, served, unavailable, unavailable},
+		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+	}},
+	{"one of three NATS servers is away", natsServerAway, map[time.Duration][4]view{
+		10 * time.Second: {goesOn, served, served, served},
+		time.Minute:      {goesOn, served, served, served},
+		30 * time.Minute: {goesOn, served, served, served},
+	}},
+	{"two of three NATS servers are away", natsQuorumAway, map[time.Duration][4]view{
+		10 * time.Second: {goesOn, served, partly, partly},
+		time.Minute:      {goesOn, served, partly, partly},
+		30 * time.Minute: {goesOn, partly, partly, partly},
+	}},
+	{"one proxy is cut off from NATS; the others serve", proxyCutOff, map[time.Duration][4]view{
+		10 * time.Second: {goesOn, served, unavailable, unavailable},
+		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+	}},
+}
+
+// lengthName returns a length as operators write it.
+func lengthName(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return fmt.Sprintf("%d min", d/time.Minute)
+}
+
+// table returns the table in Markdown.
+func table() string {
+	var b strings.Builder
+	b.WriteString("| outage | client |")
+	for _, d := range lengths {
+		b.WriteString(" " + lengthName(d) + " |")
+	}
+	b.WriteString("\n| --- | --- |" + strings.Repeat(" --- |", len(lengths)) + "\n")
+	for _, o := range outages {
+		for i, kind := range kinds {
+			name := o.name
+			if i > 0 {
+				name = ""
+			}
+			fmt.Fprintf(&b, "| %s | %s |", name, kind)
+			for _, d := range lengths {
+				fmt.Fprintf(&b, " %s |", o.cells[d][i])
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+func TestTableOfOutagesReferenceIsUpToDate(t *testing.T) {
+	t.Parallel()
+	const page, begin, end = "../../../docs/operations/outages.md", "<!-- begin outages -->\n", "<!-- end outages -->"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), begin)
+	_, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s has no table of outages", page)
+	}
+	want := before + begin + table() + end + after
+	if want == string(text) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not up to date: run make generate", page)
+	}
+	if err := os.WriteFile(page, []byte(want), 0o600); err != nil { // it exists and keeps its mode
+		t.Fatal(err)
+	}
+}
