@@ -31,7 +31,7 @@ func (r *Report) Check() error {
 		}
 	}
 	err := first(number("uptime_ms", r.UptimeMS, maxMS), number("spool", r.Spool.Used, maxCount), number("spool", r.Spool.Capacity, maxCount),
-		number("spool", r.Spool.Bytes, maxCount), number("spool", r.Spool.MaxBytes, maxCount))
+		number("spool", r.Spool.Bytes, maxCount), number("spool", r.Spool.MaxBytes, maxCount), number("spool", r.Spool.UnsettledMS, maxMS))
 	for i := 0; i < len(r.Totals) && err == nil; i++ {
 		err = r.Totals[i].check()
 	}

@@ -127,6 +127,8 @@ type Spool struct {
 	Capacity int64 `json:"capacity"`
 	Bytes    int64 `json:"bytes"`
 	MaxBytes int64 `json:"max_bytes"`
+	// UnsettledMS is how long ago the request of the oldest unsettled event finished, in milliseconds; 0 if all are settled.
+	UnsettledMS int64 `json:"unsettled_ms,omitempty"`
 }
 
 // BreakerState is the state of a circuit breaker.

@@ -22,7 +22,7 @@ var short = &pulse.Short{Pool: pulse.Balance, Reason: "balance_spent", Wanted: 1
 func report() pulse.Report {
 	return pulse.Report{
 		V: 1, Proxy: "proxy-1", Process: "process", Session: 7, UptimeMS: 61_000, Partial: true, Draining: true, Last: true,
-		InFlight: map[string]int64{"/v1/chat/completions": 3}, Spool: pulse.Spool{Used: 4, Capacity: 1000, Bytes: 5, MaxBytes: 6},
+		InFlight: map[string]int64{"/v1/chat/completions": 3}, Spool: pulse.Spool{Used: 4, Capacity: 1000, Bytes: 5, MaxBytes: 6, UnsettledMS: 300},
 		Totals: []pulse.Total{
 			{Series: pulse.Series{Measure: pulse.Requests, Endpoint: "/v1/chat/completions", Status: 402, Code: "insufficient_quota", Outcome: "refused"}, N: 2},
 			{Series: pulse.Series{Measure: pulse.ModelRequests, Model: "model/one", Outcome: "completed"}, N: 3},

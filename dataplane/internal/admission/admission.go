@@ -103,13 +103,15 @@ type Admission struct {
 	reservations reservations
 }
 
-// New returns an Admission. It is used for all sessions of the proxy.
-func New(sessions Sessions, keys Keys, spool Spool, bus Bus, metrics *Metrics, log *slog.Logger) *Admission {
+// New returns an Admission. It is used for all sessions of the proxy. The idle
+// units of an account are kept for idleTimeout after its last request.
+func New(sessions Sessions, keys Keys, spool Spool, bus Bus, idleTimeout time.Duration, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
 		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
 		queues: map[string]*accountQueue{}, reservations: reservations{},
 	}
+	a.timing.IdleTimeout = idleTimeout
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.tasks.init()
 	return a

@@ -904,7 +904,7 @@ func TestQueuesOfUnusedAccountsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plane := newPlane(t, 1000, 1000, 10)
 		p := newProxy(t, plane, 1)
-		p.timing.IdleTimeout = time.Second
+		p.timing.IdleTimeout, p.timing.ForgetInterval = time.Second, time.Second
 		queues := func() int {
 			p.mu.Lock()
 			defer p.mu.Unlock()

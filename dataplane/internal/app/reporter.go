@@ -25,7 +25,10 @@ func newReporter(
 			return 0
 		},
 		SpoolFunc: func() pulse.Spool {
-			return pulse.Spool{Used: events.UsedCapacity(), Capacity: events.Capacity(), Bytes: events.Bytes(), MaxBytes: cfg.Spool.MaxBytes}
+			return pulse.Spool{
+				Used: events.UsedCapacity(), Capacity: events.Capacity(), Bytes: events.Bytes(), MaxBytes: cfg.Spool.MaxBytes,
+				UnsettledMS: events.UnsettledAge().Milliseconds(),
+			}
 		},
 		BreakersFunc: func() []pulse.Breaker { return s.picker.Health(s.models.HasRoute) },
 		Refusals:     refusals, SendFunc: s.nats.SendPulse, Log: log,

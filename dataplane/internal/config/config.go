@@ -23,6 +23,7 @@ type Config struct {
 	NATS            NATS          `mapstructure:"nats"`
 	Secrets         Secrets       `mapstructure:"secrets"`
 	Spool           Spool         `mapstructure:"spool"`
+	Lease           Lease         `mapstructure:"lease"`
 	Upstream        Upstream      `mapstructure:"upstream"`
 	Log             Log           `mapstructure:"log"`
 	Tracing         Tracing       `mapstructure:"tracing"`
@@ -99,6 +100,11 @@ type Upstream struct {
 	StandardTransport bool          `mapstructure:"standard_transport" usage:"Call all providers through the transport of Go's net/http instead of the gateway's own HTTP/1.1 client. It is slower, and the way out if a provider cannot be called otherwise."`
 }
 
+// Lease configures the units that the proxy holds of balances and slots.
+type Lease struct {
+	IdleTimeout time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, until its session expires. The price of a longer time: memory for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
+}
+
 // Tracing configures the export of traces.
 type Tracing struct {
 	Endpoint     string  `mapstructure:"endpoint" usage:"URL of an OpenTelemetry collector that receives traces over OTLP/HTTP, such as http://collector:4318. Empty makes no traces."`
@@ -119,6 +125,7 @@ func Default() Config {
 		},
 		Ops:             Ops{Listen: ":9090"},
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
+		Lease:           Lease{IdleTimeout: 10 * time.Second},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
 		Tracing:         Tracing{SampleRatio: 0.01},
 		DrainTimeout:    30 * time.Second,
@@ -169,6 +176,7 @@ func (c *Config) Validate() error {
 	v.Reject(c.Spool.Dir == "", "spool.dir is not set")
 	v.Reject(c.Spool.MaxEvents < 100, "spool.max_events is below 100")
 	v.Reject(c.Spool.MaxBytes < 1<<20, "spool.max_bytes is below 1 MiB")
+	v.Reject(c.Lease.IdleTimeout < time.Second || c.Lease.IdleTimeout > 24*time.Hour, "lease.idle_timeout is not between 1s and 24h")
 	u := c.Upstream
 	v.Reject(u.TotalTimeout <= 0 || u.TotalTimeout > maxTotal, "upstream.total_timeout is not between 0 and %s", maxTotal)
 	v.Reject(u.ConnectTimeout <= 0, "upstream.connect_timeout is not positive")

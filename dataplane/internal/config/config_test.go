@@ -82,6 +82,8 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *Config) { c.Spool.Dir = "" }, "spool.dir"},
 		{func(c *Config) { c.Spool.MaxEvents = 99 }, "spool.max_events"},
 		{func(c *Config) { c.Spool.MaxBytes = 1<<20 - 1 }, "spool.max_bytes"},
+		{func(c *Config) { c.Lease.IdleTimeout = time.Second - 1 }, "lease.idle_timeout"},
+		{func(c *Config) { c.Lease.IdleTimeout = 24*time.Hour + 1 }, "lease.idle_timeout"},
 		{func(c *Config) { c.Upstream.TotalTimeout = 0 }, "upstream.total_timeout"},
 		{func(c *Config) { c.Upstream.TotalTimeout = maxTotal + 1 }, "upstream.total_timeout"},
 		{func(c *Config) { c.Upstream.ConnectTimeout = 0 }, "upstream.connect_timeout"},
@@ -113,7 +115,7 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 func TestValidateReportsAllErrorsAtOnce(t *testing.T) {
 	t.Parallel()
 	var none Config
-	if got := strings.Count(none.Validate().Error(), "\n") + 1; got != 16 {
-		t.Errorf("%d errors for an empty configuration; want 16:\n%v", got, none.Validate())
+	if got := strings.Count(none.Validate().Error(), "\n") + 1; got != 17 {
+		t.Errorf("%d errors for an empty configuration; want 17:\n%v", got, none.Validate())
 	}
 }

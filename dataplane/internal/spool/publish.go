@@ -87,6 +87,15 @@ func (s *Spool) HoldUsage(held bool) {
 	s.usage.Hold(held)
 }
 
+// UnsettledAge returns how long ago the request of the oldest unsettled event finished; 0 if every event is settled.
+func (s *Spool) UnsettledAge() time.Duration {
+	oldest := s.OldestUnsettled()
+	if oldest.IsZero() {
+		return 0
+	}
+	return max(time.Since(oldest), time.Millisecond)
+}
+
 // OldestUnsettled returns when the request of the oldest unsettled event
 // finished, or the zero time if every event is settled.
 func (s *Spool) OldestUnsettled() time.Time {

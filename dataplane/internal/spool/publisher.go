@@ -149,12 +149,7 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_usage_oldest_unsettled_seconds",
 		Help: "Seconds since the request of the oldest unsettled usage event finished. 0 if every event is settled.",
-	}, func() float64 {
-		if oldest := s.OldestUnsettled(); !oldest.IsZero() {
-			return time.Since(oldest).Seconds()
-		}
-		return 0
-	})
+	}, func() float64 { return s.UnsettledAge().Seconds() })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_used_capacity", Help: "Spool capacity in use: running requests and unsettled usage events.",
 	}, func() float64 { return float64(s.UsedCapacity()) })

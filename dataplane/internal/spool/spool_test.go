@@ -309,7 +309,7 @@ func TestBatchBytesAreBounded(t *testing.T) {
 func TestOldestUnsettledIgnoresPublicationAndRestart(t *testing.T) {
 	t.Parallel()
 	s, d, cfg := setup(t)
-	if got := s.OldestUnsettled(); !got.IsZero() {
+	if got := s.OldestUnsettled(); !got.IsZero() || s.UnsettledAge() != 0 {
 		t.Errorf("in an empty spool: got %v; want the zero time", got)
 	}
 	for i := range int64(3) {
@@ -321,6 +321,9 @@ func TestOldestUnsettledIgnoresPublicationAndRestart(t *testing.T) {
 	settle(s, 1, 1)
 	for range 2 {
 		publishDue(t, s, later(0))
+		if age := s.UnsettledAge(); age < time.Hour { // since 1970
+			t.Errorf("the oldest unsettled event is %v old; want decades", age)
+		}
 		if got, want := s.OldestUnsettled(), time.UnixMilli(2000); !got.Equal(want) {
 			t.Errorf("got %v; want %v", got, want)
 		}
