@@ -128,7 +128,9 @@ func (l *lint) parameters(op *apitest.Operation) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(l.parametersOf(op), func(p map[string]any) bool { return p["name"] == name })
 	}
-	// revealKey and previewPrices change nothing. The response of revealKey is a secret that must not be stored.
+	// A stored response answers a repeated request in place of a second change. revealKey and previewPrices change nothing,
+	// so repeating them is harmless: revealKey's response is a secret that must not be stored, and previewPrices has to count
+	// the requests that were settled in between. previewPrices is a POST only since its price is a document.
 	if op.Method == http.MethodPost && op.ID() != "revealKey" && op.ID() != "previewPrices" && !has("Idempotency-Key") {
 		l.Errorf("%s takes no Idempotency-Key", op.ID())
 	}

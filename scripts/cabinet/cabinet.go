@@ -154,7 +154,7 @@ func (c *Cabinet) revoke(ctx context.Context, key *adminclient.IssuedKey) error 
 			c.printf("the key is revoked; these proxies have not confirmed yet: %s", strings.Join(revoked.Value.WaitingFor, ", "))
 			continue
 		}
-		c.printf("the key is revoked; %d proxies have confirmed", revoked.Value.ConfirmedBy)
+		c.printf("the key is revoked; %d proxies have confirmed", len(revoked.Value.ConfirmedBy))
 		break
 	}
 	status, _, err := c.chat(ctx, key.Secret)

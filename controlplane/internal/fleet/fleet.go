@@ -75,6 +75,10 @@ type Fleet struct {
 	Proxies    []Proxy
 	// RefusedCredentials are the credentials that their providers refuse.
 	RefusedCredentials []RefusedCredential
+	// Recovering means that nothing is granted yet after a declared loss of commits. LostAt is the time of the last one; nil if
+	// there was none.
+	Recovering bool
+	LostAt     *time.Time
 }
 
 // RefusedCredential is a credential that its provider refuses. Proxies use other credentials of the provider

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 
 // Applied reports how far the changes of a request have propagated.
 type Applied struct {
-	// By is the number of live proxies that have applied them.
-	By int
-	// Pending are the names of the live proxies that may not have applied them, sorted.
+	// By are the names of the live proxies that have applied them, sorted. A proxy has applied them if all its sessions have.
+	By []string
+	// Pending are the names of the other live proxies, sorted.
 	Pending []string
 }
 
@@ -137,23 +138,27 @@ func (w *Waiter) fleet(ctx context.Context) (Fleet, error) {
 	return f, nil
 }
 
-// check returns how many live proxies have reached the target.
+// check returns which live proxies have reached the target.
 func (w *Waiter) check(ctx context.Context, t *target) (Applied, error) {
 	f, err := w.fleet(ctx)
 	if err != nil {
 		return Applied{}, err
 	}
-	var a Applied
+	applied := map[string]bool{}
 	for i := range f.Proxies {
-		switch d := &f.Proxies[i]; {
-		case d.State != Active:
-		case t.reached(d):
-			a.By++
-		default:
-			a.Pending = append(a.Pending, d.Name)
+		if d := &f.Proxies[i]; d.State == Active {
+			others, known := applied[d.Name] // other sessions of the proxy
+			applied[d.Name] = t.reached(d) && (others || !known)
 		}
 	}
-	slices.Sort(a.Pending)
+	var a Applied
+	for _, name := range slices.Sorted(maps.Keys(applied)) {
+		if applied[name] {
+			a.By = append(a.By, name)
+		} else {
+			a.Pending = append(a.Pending, name)
+		}
+	}
 	return a, nil
 }
 

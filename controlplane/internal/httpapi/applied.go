@@ -69,9 +69,10 @@ func setAppliedHeaders(h http.Header, applied fleet.Applied, err error) {
 	if err != nil {
 		return
 	}
-	h.Set(appliedByHeader, strconv.Itoa(applied.By))
-	if len(applied.Pending) > 0 {
-		h.Set(appliedPendingHeader, strings.Join(applied.Pending, ", "))
+	for header, names := range map[string][]string{appliedByHeader: applied.By, appliedPendingHeader: applied.Pending} {
+		if len(names) > 0 {
+			h.Set(header, strings.Join(names, ", "))
+		}
 	}
 }
 

@@ -170,10 +170,10 @@ func TestNewKeyConfirmsEarlierChanges(t *testing.T) {
 	wait := adminclient.WaitForApplied
 	_, err := answered(b.api.UpdateAccount(t.Context(), a.ID, nil, adminclient.AccountPatch{MaxConcurrentRequests: new(7)}))
 	check(t, err)
-	b.announcer.told, b.announcer.answer = nil, propagation.Confirmation{Effective: true, ConfirmedBy: 1}
+	b.announcer.told, b.announcer.answer = nil, propagation.Confirmation{Effective: true}
 	made, err := answered(b.api.CreateKey(t.Context(), a.ID, &adminclient.CreateKeyParams{Wait: &wait}, adminclient.KeyCreate{Name: "k"}))
 	check(t, err)
-	if h := made.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "1" {
+	if h := made.Header; h.Get("Applied") != "true" || h.Get("Applied-By") != "proxy-1" {
 		t.Errorf("applied %q by %q", h.Get("Applied"), h.Get("Applied-By"))
 	}
 	if told := b.announcer.told; len(told) != 1 || told[0].Account != a.ID {

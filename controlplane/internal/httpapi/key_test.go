@@ -118,18 +118,22 @@ func TestRevoke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	k := b.key(b.account(1).ID, "")
-	b.announcer.answer = propagation.Confirmation{ConfirmedBy: 1, Bound: 20 * time.Second, Waiting: []session.ActiveSession{{Session: 7, Proxy: "dp-2"}}}
+	// The process of dp-2 before it was started again has confirmed the revocation, and the present one has not.
+	b.announcer.answer = propagation.Confirmation{
+		Bound: 20 * time.Second, Confirmed: []session.ActiveSession{{Session: 5, Proxy: "dp-1"}, {Session: 6, Proxy: "dp-2"}},
+		Waiting: []session.ActiveSession{{Session: 7, Proxy: "dp-2"}},
+	}
 	began := time.Now()
 	waiting, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
 	first := waiting.Value
-	if first == nil || first.Effective || first.ConfirmedBy != 1 || !slices.Equal(first.WaitingFor, []string{"dp-2"}) || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
+	if first == nil || first.Effective || !slices.Equal(first.ConfirmedBy, []string{"dp-1"}) || !slices.Equal(first.WaitingFor, []string{"dp-2"}) || first.Bound == nil || first.Bound.Before(began.Add(20*time.Second)) {
 		t.Fatalf("revoke with a proxy missing: %s", waiting.Body)
 	}
-	b.announcer.answer = propagation.Confirmation{Effective: true, ConfirmedBy: 2}
+	b.announcer.answer = propagation.Confirmation{Effective: true, Confirmed: []session.ActiveSession{{Session: 6, Proxy: "dp-1"}, {Session: 7, Proxy: "dp-2"}}}
 	done, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
-	if done.StatusCode != http.StatusOK || !done.Value.Effective || done.Value.ConfirmedBy != 2 || done.Value.Revision != first.Revision || done.Value.Bound != nil {
+	if done.StatusCode != http.StatusOK || !done.Value.Effective || !slices.Equal(done.Value.ConfirmedBy, []string{"dp-1", "dp-2"}) || done.Value.Revision != first.Revision || done.Value.Bound != nil {
 		t.Errorf("revoke again: %s", done.Body)
 	}
 	if len(b.announcer.told) != 2 || b.announcer.told[0] != b.announcer.told[1] || b.announcer.told[0].Kind != wire.KeyRevoked {
@@ -155,6 +159,66 @@ func TestRevokeWithoutProxiesIsEffective(t *testing.T) {
 	if r.StatusCode != http.StatusAccepted || r.Value.Effective || r.Value.Bound == nil {
 		t.Errorf("revoke without bus: %s", r.Body)
 	}
+}
+
+// The second import has keys that exist, one that is new, one that is twice in it, and the same name for all.
+func TestImportCreatesOnlyKeysThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a, other := b.account(1), b.account(1)
+	hashes := make([]string, 4)
+	for i := range hashes {
+		hashes[i] = b.hasher.Hash(apikey.Generate()).String()
+	}
+	imported := func(keys ...adminclient.ImportedKey) []adminclient.Key {
+		t.Helper()
+		r, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: keys}))
+		check(t, err)
+		if r.StatusCode != http.StatusCreated || len(r.Value.Data) != len(keys) {
+			t.Fatalf("import: %s", r.Body)
+		}
+		return r.Value.Data
+	}
+	first := imported(
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[0]},
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[1], ExternalID: new("one"), SpendLimit: new("0.00")},
+	)
+	second := imported(
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[1]},
+		adminclient.ImportedKey{AccountID: other.ID, Name: "key", Hash: hashes[2], SpendLimit: new("2.50")},
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[0]},
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[3]},
+		adminclient.ImportedKey{AccountID: a.ID, Name: "key", Hash: hashes[3]},
+	)
+	if second[4].ID != second[3].ID {
+		t.Errorf("got %s and %s for one hash; want one key", second[3].ID, second[4].ID)
+	}
+	if second[0].ID != first[1].ID || second[2].ID != first[0].ID {
+		t.Errorf("got %s and %s; want the keys that exist, %s and %s", second[0].ID, second[2].ID, first[1].ID, first[0].ID)
+	}
+	for i, want := range []*string{new("0.00"), new("2.50"), nil, nil} {
+		got := second[i].SpendLimit
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("limit of key %d: got %v; want %v", i, got, want)
+		}
+	}
+	log, err := answered(b.api.ListAudit(t.Context(), &adminclient.ListAuditParams{Action: new("key.create")}))
+	check(t, err)
+	if n := len(log.Value.Data); n != 4 {
+		t.Errorf("got %d entries of created keys in the audit log; want 4", n)
+	}
+	taken, err := answered(b.api.ImportKeys(t.Context(), nil, adminclient.KeyImport{Keys: []adminclient.ImportedKey{
+		{AccountID: a.ID, Name: "key", Hash: b.hasher.Hash(apikey.Generate()).String()},
+		{AccountID: a.ID, Name: "key", Hash: b.hasher.Hash(apikey.Generate()).String(), ExternalID: new("one")},
+	}}))
+	check(t, err)
+	problem(t, taken.Problem, http.StatusConflict, "external_id_taken")
+	list, err := answered(b.api.ListKeys(t.Context(), a.ID, nil))
+	check(t, err)
+	if n := len(list.Value.Data); n != 3 {
+		t.Errorf("the account has %d keys after a refused import; want 3", n)
+	}
+	b.checkLedger()
 }
 
 func TestImport(t *testing.T) {

@@ -158,7 +158,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 	t.Helper()
 	b := &bundle{
 		t: t, db: postgres.Wrap(pgtest.New(t)), verifier: v, logs: &logs{},
-		announcer: &fakeAnnouncer{answer: propagation.Confirmation{Effective: true, ConfirmedBy: 2}},
+		announcer: &fakeAnnouncer{answer: propagation.Confirmation{Effective: true}},
 	}
 	var err error
 	b.hasher, err = apikey.NewHasher([]byte("a pepper for the tests"))

@@ -266,7 +266,7 @@ func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) propaga
 		s.cfg.Log.WarnContext(ctx, "announcing a key change failed", "key_id", id, "rev", c.Revision, "error", err)
 	}
 	if err != nil {
-		return propagation.Confirmation{ConfirmedBy: confirmed.ConfirmedBy, Bound: s.cfg.SessionBound}
+		return propagation.Confirmation{Confirmed: confirmed.Confirmed, Bound: s.cfg.SessionBound}
 	}
 	return confirmed
 }

@@ -19,19 +19,29 @@ import (
 type Confirmation struct {
 	// Effective reports that no proxy acts on the state before the change any more.
 	Effective bool
-	// ConfirmedBy is the number of live proxies that have applied the change.
-	ConfirmedBy int
+	// Confirmed are the sessions of the live proxies that have applied the change.
+	Confirmed []session.ActiveSession
 	// Bound is the time after which the change is effective at the latest; zero if it is.
 	Bound time.Duration
 	// Waiting are the sessions of the proxies that have not confirmed it; none if it is effective.
 	Waiting []session.ActiveSession
 }
 
+// ConfirmedBy returns the names of the proxies that have applied the change,
+// sorted and each once. A proxy with another session that has not confirmed it is
+// not among them.
+func (c *Confirmation) ConfirmedBy() []string {
+	waiting := c.WaitingFor()
+	return slices.DeleteFunc(names(c.Confirmed), func(name string) bool { return slices.Contains(waiting, name) })
+}
+
 // WaitingFor returns the names of the proxies that have not confirmed the
 // change, sorted and each once.
-func (c *Confirmation) WaitingFor() []string {
-	names := make([]string, 0, len(c.Waiting))
-	for _, s := range c.Waiting {
+func (c *Confirmation) WaitingFor() []string { return names(c.Waiting) }
+
+func names(sessions []session.ActiveSession) []string {
+	names := make([]string, 0, len(sessions))
+	for _, s := range sessions {
 		name := s.Proxy
 		if s.Session == 0 {
 			name = "(unknown proxies of an earlier cluster epoch)"

@@ -79,6 +79,8 @@ type Session struct {
 	ReadAt time.Time `json:"-"`
 	// Principal is what the session may do at present.
 	Principal admin.Principal `json:"-"`
+	// Remembered is set if the session was not checked now, because the store does not answer: see Service.Remembered.
+	Remembered bool `json:"-"`
 }
 
 // Fresh reports whether the person has signed in lately.
@@ -130,6 +132,8 @@ type Config struct {
 	ByToken  bool
 	// Idle is how long a session lasts without use, Length how long it lasts in any case.
 	Idle, Length time.Duration
+	// Now is the clock for sessions that are remembered; nil means time.Now.
+	Now func() time.Time
 }
 
 // Service opens, continues and ends sessions.
@@ -137,6 +141,7 @@ type Service struct {
 	cfg Config
 	// begun and failures bound what anybody can make the database store: pending sign-ins, and audit entries of failed ones.
 	begun, failures *admin.Budget
+	memory          memory
 }
 
 // An address may begin beginnings sign-ins at the provider at once, and one more each beginningRefill. The audit log has
@@ -148,6 +153,9 @@ const (
 
 // NewService returns a Service.
 func NewService(cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	return &Service{
 		cfg: cfg, begun: admin.NewBudget(time.Now, beginnings, beginningRefill), failures: admin.NewBudget(time.Now, beginnings, beginningRefill),
 	}
@@ -271,6 +279,17 @@ func (s *Service) Finish(ctx context.Context, state, code string, from Client) (
 // Resume returns the session with a secret. The error is ErrNoSession if it has ended, or if its token is not valid any
 // more.
 func (s *Service) Resume(ctx context.Context, secret string) (*Session, error) {
+	session, err := s.resume(ctx, secret)
+	switch {
+	case err == nil:
+		s.memory.keep(hashOf(secret), session, s.cfg.Now())
+	case errors.Is(err, ErrNoSession):
+		s.Forget(secret)
+	}
+	return session, err
+}
+
+func (s *Service) resume(ctx context.Context, secret string) (*Session, error) {
 	session, err := s.cfg.Store.Use(ctx, hashOf(secret), s.cfg.Idle)
 	if err != nil {
 		return nil, err
@@ -308,11 +327,14 @@ func (s *Service) List(ctx context.Context) ([]Session, error) {
 
 // End ends a session, at the wish of the person of the session by.
 func (s *Service) End(ctx context.Context, by *Session, id ID) error {
-	return s.cfg.Store.End(actingAs(ctx, by.Principal), id)
+	return s.Revoke(actingAs(ctx, by.Principal), id)
 }
 
 // Revoke ends a session at the wish of the actor of the context.
-func (s *Service) Revoke(ctx context.Context, id ID) error { return s.cfg.Store.End(ctx, id) }
+func (s *Service) Revoke(ctx context.Context, id ID) error {
+	s.memory.forget(func(_ Hash, session *Session) bool { return session.ID == id })
+	return s.cfg.Store.End(ctx, id)
+}
 
 // Explain returns a sentence about a failed sign-in for the person; "" for an error that is not the person's.
 func Explain(err error) string {

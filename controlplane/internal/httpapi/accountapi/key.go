@@ -122,7 +122,7 @@ func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKe
 	call.Changes.AddKey(&revoked.Change)
 	confirmed := revoked.Confirmation
 	view := gen.Revocation{
-		Effective: confirmed.Effective, Revision: revoked.Change.Revision, ConfirmedBy: confirmed.ConfirmedBy, WaitingFor: confirmed.WaitingFor(), Key: keyView(&revoked.Key),
+		Effective: confirmed.Effective, Revision: revoked.Change.Revision, ConfirmedBy: confirmed.ConfirmedBy(), WaitingFor: confirmed.WaitingFor(), Key: keyView(&revoked.Key),
 	}
 	if confirmed.Effective {
 		return gen.RevokeKey200JSONResponse(view), nil

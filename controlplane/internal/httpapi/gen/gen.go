@@ -1217,11 +1217,17 @@ type FindingStatus string
 // Fleet defines model for Fleet.
 type Fleet struct {
 	// CatalogRevision The latest revision of the catalog.
-	CatalogRevision int64   `json:"catalog_revision"`
-	Data            []Proxy `json:"data"`
+	CatalogRevision int64 `json:"catalog_revision"`
+
+	// CommitsLostAt When Postgres was last found to have lost commits; absent if it never was.
+	CommitsLostAt *time.Time `json:"commits_lost_at,omitempty"`
+	Data          []Proxy    `json:"data"`
 
 	// Maintenance All active maintenance.
 	Maintenance []Maintenance `json:"maintenance"`
+
+	// Recovering Whether Postgres has lost commits and sessions from before may still be valid. New requests get the status 503 until then.
+	Recovering bool `json:"recovering"`
 
 	// RefusedCredentials Credentials that their providers refuse. Each is tried again every few minutes; in the meantime the proxies use the other credentials of the provider.
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
@@ -2138,11 +2144,11 @@ type Revocation struct {
 	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
 	Bound *time.Time `json:"bound,omitempty"`
 
-	// ConfirmedBy The number of live proxies that have applied the revocation.
-	ConfirmedBy int   `json:"confirmed_by"`
-	Effective   bool  `json:"effective"`
-	Key         Key   `json:"key"`
-	Revision    int64 `json:"revision"`
+	// ConfirmedBy The names of the live proxies that have applied the revocation.
+	ConfirmedBy []string `json:"confirmed_by"`
+	Effective   bool     `json:"effective"`
+	Key         Key      `json:"key"`
+	Revision    int64    `json:"revision"`
 
 	// WaitingFor The names of the proxies that have not confirmed; empty if it is effective.
 	WaitingFor []string `json:"waiting_for"`
@@ -2369,6 +2375,9 @@ type TailEvent struct {
 	// Silent The number of proxies whose requests are missing.
 	Silent *int          `json:"silent,omitempty"`
 	Type   TailEventType `json:"type"`
+
+	// Unheard Those proxies, with the time of their last report.
+	Unheard []TrafficProxy `json:"unheard,omitempty"`
 }
 
 // TailEventType defines model for TailEvent.Type.
@@ -2493,6 +2502,9 @@ type TrafficProxy struct {
 	SpoolCapacity *int64 `json:"spool_capacity,omitempty"`
 	SpoolMaxBytes *int64 `json:"spool_max_bytes,omitempty"`
 	SpoolUsed     *int64 `json:"spool_used,omitempty"`
+
+	// UnsettledMS How long ago the request of the oldest unsettled usage event finished; 0 if all are settled.
+	UnsettledMS *int64 `json:"unsettled_ms,omitempty"`
 }
 
 // TrafficRate defines model for TrafficRate.

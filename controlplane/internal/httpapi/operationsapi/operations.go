@@ -30,7 +30,7 @@ func (h *Handlers) ListProxies(ctx context.Context, _ *gen.Call, _ gen.ListProxi
 	now := time.Now()
 	closed = slices.DeleteFunc(closed, func(m catalog.MaintenanceEntry) bool { return !m.Active(now) })
 	return gen.ListProxies200JSONResponse{
-		Revision: f.Rev, CatalogRevision: f.CatalogRev, Maintenance: convert.All(closed, maintenanceView),
+		Revision: f.Rev, CatalogRevision: f.CatalogRev, Recovering: f.Recovering, CommitsLostAt: f.LostAt, Maintenance: convert.All(closed, maintenanceView),
 		RefusedCredentials: convert.All(f.RefusedCredentials, trafficapi.RefusedCredential),
 		Data: convert.All(f.Proxies, func(d *fleet.Proxy) gen.Proxy {
 			return gen.Proxy{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -204,7 +205,11 @@ func (h *Handlers) follow(ctx context.Context, tail *traffic.Tail, send func(str
 
 func (h *Handlers) coverage() gen.TailEvent {
 	c := h.Live.Coverage()
-	return gen.TailEvent{Type: gen.TailEventTypeCoverage, Heard: &c.Heard, Silent: &c.Silent}
+	e := gen.TailEvent{Type: gen.TailEventTypeCoverage, Heard: &c.Heard, Silent: &c.Silent}
+	if c.Silent > 0 {
+		e.Unheard = convert.All(slices.DeleteFunc(c.Proxies, func(p traffic.Proxy) bool { return !p.Silent }), proxyView)
+	}
+	return e
 }
 
 func lineView(l *traffic.Line) gen.RequestLine {

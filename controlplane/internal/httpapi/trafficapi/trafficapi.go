@@ -63,6 +63,7 @@ func proxyView(p *traffic.Proxy) gen.TrafficProxy {
 	}
 	if !p.Silent {
 		view.InFlight = &p.InFlight
+		view.UnsettledMS = &p.Spool.UnsettledMS
 		view.SpoolUsed, view.SpoolCapacity, view.SpoolBytes, view.SpoolMaxBytes = &p.Spool.Used, &p.Spool.Capacity, &p.Spool.Bytes, &p.Spool.MaxBytes
 	}
 	return view

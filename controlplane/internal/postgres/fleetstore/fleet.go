@@ -35,6 +35,11 @@ func (s *Store) Fleet(ctx context.Context) (fleet.Fleet, error) {
 	if f.RefusedCredentials, err = refusedCredentials(ctx, s.db.Queries()); err != nil {
 		return fleet.Fleet{}, postgres.Translate("read refused credentials", err)
 	}
+	loss, err := s.db.Queries().Recovering(ctx)
+	if err != nil {
+		return fleet.Fleet{}, postgres.Translate("read the last loss of commits", err)
+	}
+	f.Recovering, f.LostAt = loss.Recovering, loss.LostAt
 	f.CatalogRev, err = catalogstore.ReadHead(ctx, s.db.Queries())
 	return f, postgres.Translate("read catalog head", err)
 }

@@ -76,6 +76,28 @@ func create(t testing.TB, template string) string {
 	return at
 }
 
+// Stop makes the database of a pool refuse connections, and ends those that it has, until start is called.
+func Stop(t testing.TB, pool *pgxpool.Pool) (start func()) {
+	t.Helper()
+	admin, err := server()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	name := pool.Config().ConnConfig.Database
+	allow := func(allowed string) {
+		t.Helper()
+		if err := exec(t.Context(), admin, "alter database "+pgx.Identifier{name}.Sanitize()+" with allow_connections "+allowed); err != nil {
+			t.Fatalf("pgtest: %v", err)
+		}
+	}
+	allow("false")
+	if err := exec(t.Context(), admin, "select pg_terminate_backend(pid) from pg_stat_activity where datname = '"+name+"'"); err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	pool.Reset()
+	return func() { allow("true") }
+}
+
 // exec runs one statement on a new connection.
 func exec(ctx context.Context, connString, statement string) error {
 	conn, err := pgx.Connect(ctx, connString)
