@@ -13,17 +13,17 @@ import (
 // The providers and models that the demo adds to those of the stack. The simulator answers for all of them; the names of
 // its models are matched by rules (load.go).
 const (
-	flakyProvider, refusedProvider      = "flaky", "refused"
+	flakyProvider, refusedProvider      = "flaky", "legacy"
 	largeModel, fastModel, previewModel = "demo-large", "demo-fast", "demo-preview"
 	flakyUpstream, slowUpstream         = "flaky-large", "sim-large"
-	refusedUpstream                     = "refused-fast@status=401,code=invalid_api_key"
+	refusedUpstream                     = "legacy-fast@status=401,code=invalid_api_key"
 	maintenanceMessage                  = "The preview is updated. It will be back tomorrow."
 	scheduledAfter                      = 7 * 24 * time.Hour
 	maintenanceLength                   = 24 * time.Hour
 )
 
 func (d *Demo) fillCatalog(ctx context.Context) error {
-	for id, name := range map[string]string{flakyProvider: "Flaky provider", refusedProvider: "Provider that refuses its credential"} {
+	for id, name := range map[string]string{flakyProvider: "Flaky provider", refusedProvider: "Provider with a revoked credential"} {
 		version := "2023-06-01"
 		_, err := d.api.PutProvider(ctx, id, nil, adminclient.CatalogProvider{
 			ID: id, Name: &name, BaseURL: d.cfg.State.ProviderSimURL, AnthropicVersion: &version,

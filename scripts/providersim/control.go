@@ -18,6 +18,14 @@ func (s *Sim) control(w http.ResponseWriter, r *http.Request) {
 		s.serveImage(w, id)
 		return
 	}
+	if id, ok := strings.CutPrefix(r.URL.Path, "/_sim/rules/"); ok && r.Method == http.MethodDelete {
+		if !s.rules.remove(id) {
+			controlError(w, http.StatusNotFound, "no such rule")
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	switch r.Method + " " + strings.TrimPrefix(r.URL.Path, "/_sim/") {
 	case "GET rules":
 		writeJSON(w, http.StatusOK, s.rules.all())

@@ -188,6 +188,14 @@ func TestRulesApplyInOrder(t *testing.T) {
 	if diff := cmp.Diff([]int64{1, 2, 1, 1}, used); diff != "" {
 		t.Errorf("uses (-want +got):\n%s", diff)
 	}
+	for _, want := range []int{http.StatusNoContent, http.StatusNotFound} {
+		if status, _ := b.call(t, http.MethodDelete, "/_sim/rules/rule_3", ""); status != want {
+			t.Errorf("removing a rule: answered %d; want %d", status, want)
+		}
+	}
+	if status, _ := b.ask(t, Chat, map[string]string{"user": `"a needle"`}); status != http.StatusOK {
+		t.Errorf("after removing the rule: %d", status)
+	}
 	b.call(t, http.MethodDelete, "/_sim/rules", "")
 	if status, _ := b.ask(t, Responses, nil); status != http.StatusOK {
 		t.Errorf("after clearing: %d", status)

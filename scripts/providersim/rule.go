@@ -3,6 +3,7 @@ package providersim
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -60,6 +61,15 @@ func (r *rules) all() []Rule {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Rule{}, r.list...)
+}
+
+// remove removes a rule and reports whether there was one.
+func (r *rules) remove(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := len(r.list)
+	r.list = slices.DeleteFunc(r.list, func(rule Rule) bool { return rule.ID == id })
+	return len(r.list) < before
 }
 
 func (r *rules) clear() {

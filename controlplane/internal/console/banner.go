@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
+	"modelgateway/controlplane/internal/console/view"
 )
 
 const (
@@ -23,11 +24,22 @@ const (
 type watch struct {
 	api *adminclient.Client
 	now func() time.Time
+	// outage is that of the console.
+	outage *outage
 
 	mu    sync.Mutex
 	state *kit.Health
 	// reading is set while a page reads the state; others show the last one.
 	reading bool
+}
+
+// health returns the state of the system as the person may see it: of the database alone while it does not answer.
+func (c *Console) health(r *kit.Request) *kit.Health {
+	if r.Session.Remembered {
+		now := time.Now()
+		return &kit.Health{At: now, Banners: []kit.Banner{c.outage.banner(now)}}
+	}
+	return c.watch.health(r)
 }
 
 // health returns the state of the system for a person who may observe it, otherwise nil.
@@ -56,21 +68,28 @@ func (w *watch) health(r *kit.Request) *kit.Health {
 func (w *watch) read(ctx context.Context) *kit.Health {
 	h := &kit.Health{At: w.now()}
 	var mu sync.Mutex
+	away := false
 	var parts sync.WaitGroup
 	for name, part := range map[string]func(context.Context) ([]kit.Banner, error){
 		"The checks of the money": w.money, "The maintenance": w.maintenance, "The proxies": w.proxies, "The quarantine": w.quarantine,
 	} {
 		parts.Go(func() {
 			found, err := part(ctx)
-			if err != nil {
-				found = []kit.Banner{{Kind: "warn", Text: name + " cannot be read at the moment."}}
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			switch {
+			case kit.Away(err):
+				away = true
+			case err != nil:
+				found = []kit.Banner{{Kind: "warn", Text: name + " cannot be read at the moment."}}
+			}
 			h.Banners = append(h.Banners, found...)
 		})
 	}
 	parts.Wait()
+	if away {
+		h.Banners = append(h.Banners, kit.Banner{Kind: "bad", Text: "Not everything can be read.", Since: w.outage.began(h.At)})
+	}
 	h.Sort()
 	return h
 }
@@ -119,26 +138,50 @@ func (w *watch) maintenance(ctx context.Context) ([]kit.Banner, error) {
 	return []kit.Banner{{Kind: "warn", Text: "Closed for maintenance: " + strings.Join(closed, ", ") + ".", Link: kit.Link{Text: "Maintenance", URL: "/console/maintenance"}}}, nil
 }
 
-// proxies tells of proxies that are behind, and of none.
+// lossShownFor is how long a loss of commits is told of: as long as usage from before it may be settled again.
+const lossShownFor = 24 * time.Hour
+
+// proxies tells of proxies that are behind, of none, and of lost commits.
 func (w *watch) proxies(ctx context.Context) ([]kit.Banner, error) {
 	answer, err := w.api.ListProxies(ctx)
 	if err != nil {
 		return nil, err
 	}
 	to := kit.Link{Text: "Fleet", URL: "/console/proxies"}
-	fleet, behind := answer.Value, 0
+	fleet, behind, found := answer.Value, 0, w.lostCommits(answer.Value)
 	if len(fleet.Data) == 0 {
-		return []kit.Banner{{Kind: "bad", Text: "No proxy is registered: no request can be served.", Link: to}}, nil
+		return append(found, kit.Banner{Kind: "bad", Text: "No proxy is registered: no request can be served.", Link: to}), nil
 	}
 	for _, p := range fleet.Data {
 		if p.AppliedRevision < fleet.Revision || p.CatalogRevision < fleet.CatalogRevision {
 			behind++
 		}
 	}
-	if behind == 0 {
-		return nil, nil
+	if behind > 0 {
+		found = append(found, kit.Banner{Kind: "warn", Text: fmt.Sprintf("%d of %d proxies have not applied all changes yet.", behind, len(fleet.Data)), Link: to})
 	}
-	return []kit.Banner{{Kind: "warn", Text: fmt.Sprintf("%d of %d proxies have not applied all changes yet.", behind, len(fleet.Data)), Link: to}}, nil
+	return found, nil
+}
+
+// lostCommits tells that Postgres has lost commits.
+func (w *watch) lostCommits(f *adminclient.Fleet) []kit.Banner {
+	at := "At an unknown time"
+	if f.CommitsLostAt != nil {
+		at = "At " + view.UTC(*f.CommitsLostAt)
+	}
+	switch {
+	case f.Recovering:
+		return []kit.Banner{{
+			Kind: "bad", Text: at + " Postgres was found to have lost commits. New requests get 503 until every session from before has ended.",
+			Link: kit.Link{Text: "Diagnosis", URL: "/console/diagnosis"},
+		}}
+	case f.CommitsLostAt != nil && w.now().Sub(*f.CommitsLostAt) < lossShownFor:
+		return []kit.Banner{{
+			Kind: "warn", Text: at + " Postgres was found to have lost commits. Changes from shortly before are gone: the newest entry before that time tells which remain.",
+			Link: kit.Link{Text: "Audit", URL: "/console/audit?" + kit.Query("to", f.CommitsLostAt.UTC().Format(time.RFC3339))},
+		}}
+	}
+	return nil
 }
 
 // quarantine tells of usage events that wait for a person.

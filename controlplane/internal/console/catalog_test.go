@@ -4,11 +4,14 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
 )
 
 // catalog applies a catalog with a model, a provider and two credentials.
@@ -41,6 +44,9 @@ func TestEveryPageOfTheCatalogIsShown(t *testing.T) {
 		"/console/models/example-small/edit": "Review", "/console/models/example-small/price": "0.40", "/console/models/example-small/routes/small-main/edit": "small-2026",
 		"/console/providers/acme/edit": "https://api.example.com", "/console/providers/acme/credentials/new": "never shown again",
 		"/console/providers/acme/credentials/main/replace": "New secret", "/console/providers/acme/credentials/main/enable": "Disable main",
+		"/console/catalog/new-model": "The name that clients send", "/console/catalog/new-provider": "never shown again", "/console/models/example-small/new-route": "what the model has: 1 route",
+		"/console/models/example-small/delete": "Nobody has used it", "/console/models/example-small/routes/small-main/delete": "No enabled route is left",
+		"/console/providers/acme/delete": "2 credentials", "/console/providers/acme/credentials/main/delete": "1 enabled credential",
 		"/console/maintenance/close?scope=system": "the whole system", "/console/maintenance/close?scope=model&id=example-small": "refused with 503",
 	} {
 		answer, page := b.get(path)
@@ -183,18 +189,129 @@ func TestPriceIsReviewedAndSet(t *testing.T) {
 		t.Fatalf("set: got %d %s", answer.StatusCode, page)
 	}
 	_, page = b.get("/console/models/example-small")
-	if !strings.Contains(page, "scheduled") || !strings.Contains(page, "0.55") {
+	const amount = `<span class="money">0.55</span>` // times have such digits, too
+	if !strings.Contains(page, "scheduled") || !strings.Contains(page, amount) {
 		t.Errorf("the model does not show the scheduled price: %s", page)
 	}
 	cancel := regexp.MustCompile(`/console/models/example-small/prices/[^"]+/cancel`).FindString(page)
 	if answer, page := b.post(cancel, "step", "do"); answer.StatusCode != http.StatusSeeOther {
 		t.Fatalf("cancel %q: got %d %s", cancel, answer.StatusCode, page)
 	}
-	if _, page := b.get("/console/models/example-small"); strings.Contains(page, "0.55") {
+	if _, page := b.get("/console/models/example-small"); strings.Contains(page, amount) {
 		t.Errorf("the cancelled price is still shown: %s", page)
 	}
 	if answer, page := b.post(path, "price", "{", "step", "do"); answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "cannot be read") {
 		t.Errorf("an invalid price: got %d %s", answer.StatusCode, page)
+	}
+}
+
+var inTags = regexp.MustCompile(`<[^>]*>|\s+`)
+
+// texts returns the texts of the elements of a page that match a pattern, without tags.
+func texts(page, pattern string) []string {
+	found := regexp.MustCompile(pattern).FindAllString(page, -1)
+	for i := range found {
+		found[i] = strings.Join(strings.Fields(inTags.ReplaceAllString(found[i], " ")), " ")
+	}
+	return found
+}
+
+func TestTimeLineHasPastPresentAndScheduledPricesInOrder(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	const path, line, step = "/console/models/example-small", `(?s)<ol class="timeline".*?</ol>`, `(?s)<li .*?</li>`
+	if _, page := b.get(path); len(texts(page, line)) != 0 {
+		t.Errorf("a model with one price has a time line: %s", page)
+	}
+	set := func(output string, from *time.Time) {
+		_, err := w.api.CreatePrice(t.Context(), "example-small", nil, adminclient.PriceCreate{
+			EffectiveFrom: from, Price: adminclient.CatalogPrice{Input: new("0.10"), CachedInput: new("0.05"), Output: &output},
+		})
+		check(t, err)
+	}
+	for _, output := range []string{"0.41", "0.42", "0.43"} {
+		set(output, nil)
+	}
+	later := time.Now().UTC().AddDate(1, 0, 0).Truncate(time.Hour)
+	set("0.61", new(later.AddDate(1, 0, 0)))
+	set("0.51", &later)
+	_, page := b.get(path)
+	steps := texts(regexp.MustCompile(line).FindString(page), step)
+	if len(steps) != 5 {
+		t.Fatalf("got %q; want two past prices, that in force and two scheduled ones", steps)
+	}
+	for i, want := range [][]string{
+		{"past", "output 0.41"}, {"past", "output 0.42"}, {"in force", "output 0.43"}, {"scheduled", "output 0.51", later.Format(time.DateOnly)}, {"scheduled", "output 0.61"},
+	} {
+		for _, text := range append(want, "input 0.1") {
+			if !strings.Contains(steps[i], text) {
+				t.Errorf("step %d is %q; want %q", i+1, steps[i], text)
+			}
+		}
+	}
+	if !strings.Contains(page, "1 older price") || strings.Count(page, `aria-current="true"`) != 1 {
+		t.Errorf("the page does not tell of the older price, or which price is in force: %s", page)
+	}
+}
+
+func TestModelShowsTheParametersThatDifferFromThePolicy(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	forced := adminclient.CatalogParams{
+		"chat": {"logprobs": {Policy: adminclient.CatalogParamPolicyForce, Value: new(any(false))}},
+		"messages": {"tools": {
+			Policy: adminclient.CatalogParamPolicyReject, Allow: []any{"web_search_*"}, Otherwise: new(adminclient.CatalogParamOtherwiseReject),
+		}},
+	}
+	_, err := w.api.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Params: &forced})
+	check(t, err)
+	_, page := w.signedIn(bootstrapToken).get("/console/models/example-small")
+	section := regexp.MustCompile(`(?s)Parameters that differ from the policy</h2>.*?</table>`).FindString(page)
+	rows := texts(section, `(?s)<tr><td.*?</tr>`)
+	want := []string{
+		"seed model chat drop", "logprobs small-main chat force false",
+		"tools small-main messages reject allowed: web_search_* ; others that are offered are refused",
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got %q; want %q", rows, want)
+	}
+}
+
+// The 31 days before now always begin in another month.
+func TestPriceReviewTellsChargesOfPastRequestsAndMissingMonths(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	w.request(k, event.Completed, price.Usage{Input: 1_200_001, Output: 300})
+	b := w.signedIn(bootstrapToken)
+	const path = "/console/models/example-small/price"
+	_, form := b.get(path)
+	values := append(hiddenFields(form), "price", `{"input": "0.20", "output": "0.50"}`, "days", "31", "step", "review")
+	_, page := b.post(path, values...)
+	for _, want := range []string{
+		"1 request of 1 account was charged 0.1201201 USD. By this price it would have been charged 0.2401502 USD (&#43;0.1200301)",
+		"Example: 0.1201201 → 0.2401502 USD",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the review does not have %q: %s", want, page)
+		}
+	}
+	if strings.Contains(page, "not counted") {
+		t.Errorf("the review tells of requests that are missing: %s", page)
+	}
+	begin := time.Now().UTC().AddDate(0, 0, -31)
+	first := time.Date(begin.Year(), begin.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, month := range []time.Time{first.AddDate(0, -1, 0), first} {
+		_, err := w.pool.Exec(t.Context(), `insert into usage_months (month, records, cost, exported_at, exported_by, dropped_at)
+			values ($1, 3, 0, now(), 'system', now())`, month)
+		check(t, err)
+	}
+	_, page = b.post(path, values...)
+	if want := "The requests of " + first.Format("2006-01") + " are not counted"; !strings.Contains(page, want) || strings.Count(page, "are not counted") != 1 {
+		t.Errorf("the review does not have %q alone: %s", want, page)
 	}
 }
 

@@ -80,24 +80,12 @@ func New(cfg Config) (*Console, error) {
 	if c.api, err = adminclient.New("http://admin", "", adminclient.WithHTTPClient(client)); err != nil {
 		return nil, fmt.Errorf("console: %w", err)
 	}
-	c.watch = &watch{api: c.api, now: time.Now}
+	c.watch = &watch{api: c.api, now: time.Now, outage: &c.outage}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+c.static.prefix, c.static)
-	mux.HandleFunc("GET /console/sign-in", c.signInPage)
-	mux.HandleFunc("POST /console/sign-in", c.signIn)
-	mux.HandleFunc("GET /console/sign-in/provider", c.beginSignIn)
-	mux.HandleFunc("GET /console/sign-in/callback", c.finishSignIn)
-	mux.HandleFunc("POST /console/sign-out", c.signOut)
-	for _, section := range c.sections {
-		for _, r := range section.Routes {
-			mux.HandleFunc(r.Pattern, c.serve(r))
-		}
+	for _, r := range c.routes() {
+		mux.HandleFunc(r.pattern, r.handle)
 	}
-	mux.HandleFunc("POST /console/search", c.serve(kit.Route{Handle: c.search}))
-	mux.HandleFunc("GET /console/signed-in", c.serve(kit.Route{Handle: signedIn}))
-	mux.HandleFunc("GET /console/parts", c.serve(kit.Route{Handle: parts}))
-	mux.HandleFunc("/console/", c.serve(kit.Route{Handle: notFound}))
-	mux.Handle("/console", http.RedirectHandler("/console/", http.StatusMovedPermanently))
 	protection := http.NewCrossOriginProtection()
 	if cfg.BaseURL != "" {
 		if err := protection.AddTrustedOrigin(cfg.BaseURL); err != nil {
@@ -106,6 +94,34 @@ func New(cfg Config) (*Console, error) {
 	}
 	c.handler = withHeaders(protection.Handler(mux))
 	return c, nil
+}
+
+// route is a handler for a pattern of http.ServeMux.
+type route struct {
+	pattern string
+	handle  http.HandlerFunc
+}
+
+// routes returns all routes but that of the files that pages load.
+func (c *Console) routes() []route {
+	all := []route{
+		{"GET /console/sign-in", c.signInPage},
+		{"POST /console/sign-in", c.signIn},
+		{"GET /console/sign-in/provider", c.beginSignIn},
+		{"GET /console/sign-in/callback", c.finishSignIn},
+		{"POST /console/sign-out", c.signOut},
+		{"POST /console/search", c.serve(kit.Route{Handle: c.search})},
+		{"GET /console/signed-in", c.serve(kit.Route{Handle: signedIn})},
+		{"GET /console/parts", c.serve(kit.Route{Handle: parts})},
+		{"/console/", c.serve(kit.Route{Handle: notFound})},
+		{"/console", http.RedirectHandler("/console/", http.StatusMovedPermanently).ServeHTTP},
+	}
+	for _, section := range c.sections {
+		for _, r := range section.Routes {
+			all = append(all, route{r.Pattern, c.serve(r)})
+		}
+	}
+	return all
 }
 
 // ServeHTTP implements http.Handler.

@@ -90,6 +90,32 @@ func TestBookingIsReviewedAndBookedOnce(t *testing.T) {
 	}
 }
 
+// The reason is told to the customer, so a correction has one: it is asked for in place, and stands in the ledger.
+func TestCorrectionNeedsAReason(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/accounts/" + a.ID + "/book"
+	values := []string{"kind", "correction", "amount", "-1", "reference", "ticket-1", "idempotency_key", "k1"}
+	for _, step := range []string{"review", "do"} {
+		answer, page := b.post(path, append(values, "step", step)...)
+		_, field, _ := strings.Cut(page, `name="reason"`)
+		if answer.StatusCode != http.StatusBadRequest || !strings.Contains(field, "field-error") {
+			t.Errorf("%s without a reason: got %d %s", step, answer.StatusCode, page)
+		}
+	}
+	if answer, page := b.post(path, append(values, "reason", "charged twice", "step", "do")...); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	if _, page := b.get("/console/accounts/" + a.ID + "/ledger"); !strings.Contains(page, "charged twice") {
+		t.Errorf("the ledger does not tell the reason: %s", page)
+	}
+	if answer, page := b.post(path, "kind", "top_up", "amount", "1", "reference", "invoice-2", "idempotency_key", "k2", "step", "do"); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("a top-up without a reason: got %d %s", answer.StatusCode, page)
+	}
+}
+
 // Money is booked by somebody who has just signed in. What was typed is not lost.
 func TestBookingNeedsAFreshSignIn(t *testing.T) {
 	t.Parallel()
@@ -140,7 +166,7 @@ func TestKeyIsShownOnceAndRevokedByItsName(t *testing.T) {
 	if answer, page := b.fill(at+"/revoke", "confirmation", "staging"); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("got %d %s", answer.StatusCode, page)
 	}
-	if _, page := b.get(at); !strings.Contains(page, "no proxy accepts it any more") || !strings.Contains(page, "Applied by all 2 proxies.") || !strings.Contains(page, "revoked") {
+	if _, page := b.get(at); !strings.Contains(page, "no proxy accepts it any more") || !strings.Contains(page, "Applied by all 2 proxies: proxy-1, proxy-2.") || !strings.Contains(page, "revoked") {
 		t.Errorf("after the revocation: %s", page)
 	}
 }

@@ -2,8 +2,10 @@ package console
 
 import (
 	"errors"
+	"fmt"
 	"html/template"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -25,8 +27,8 @@ func functions(prefix string) template.FuncMap {
 			return view.HTTPStatus(*code)
 		},
 		"ms": view.Milliseconds, "hours": view.Hours, "count": view.Count, "short": view.ShortID, "negative": func(m any) bool { return view.Negative(text(m)) },
-		"deref": deref,
-		"diff":  view.Diff, "json": view.JSON, "add": view.Add, "sub": view.Sub, "share": view.Share,
+		"deref": deref, "print": pointed,
+		"diff": view.Diff, "json": view.JSON, "add": view.Add, "sub": view.Sub, "share": view.Share,
 		"scopes": func(scopes any) string { return strings.Trim(text(scopes), "[]") },
 		"plus":   func(a, b int) int { return a + b }, "minus": func(a, b int) int { return a - b },
 		"at":      func(texts []string, i int) string { return texts[i] },
@@ -56,6 +58,16 @@ func deref(p *string) string {
 		return ""
 	}
 	return *p
+}
+
+// pointed is fmt.Sprint of the values that pointers point to, because values of the API that are optional are pointers.
+func pointed(values ...any) string {
+	for i, v := range values {
+		if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer && !p.IsNil() {
+			values[i] = p.Elem().Interface()
+		}
+	}
+	return fmt.Sprint(values...)
 }
 
 // dict makes a map of names and values, for the data of a part.

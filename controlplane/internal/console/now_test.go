@@ -49,15 +49,23 @@ func TestRoutesAreNotShownAsHealthyWhileNoProxyIsHeard(t *testing.T) {
 	w := setup(t)
 	w.catalog()
 	b := w.signedIn(bootstrapToken)
-	answer, page := b.get("/console/routes")
-	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "small-main") || !strings.Contains(page, "0 of 0 proxies are heard") || !strings.Contains(page, "not known") {
-		t.Errorf("got %d %s", answer.StatusCode, page)
+	for _, path := range []string{"/console/routes", "/console/models/example-small", "/console/providers/acme"} {
+		answer, page := b.get(path)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, "small-main") || !strings.Contains(page, "0 of 0 proxies are heard") || !strings.Contains(page, "not known") {
+			t.Errorf("%s: got %d %s", path, answer.StatusCode, page)
+		}
 	}
 	if answer, page := b.get("/console/routes/small-main/reset"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "Reset the route") {
 		t.Errorf("the form: got %d %s", answer.StatusCode, page)
 	}
 	_, token := w.token(adminclient.ScopeRead)
-	if answer, _ := w.signedIn(token).get("/console/routes"); answer.StatusCode != http.StatusForbidden {
+	reader := w.signedIn(token)
+	if answer, _ := reader.get("/console/routes"); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("without the scope observe: got %d", answer.StatusCode)
+	}
+	for _, path := range []string{"/console/models/example-small", "/console/providers/acme"} {
+		if answer, page := reader.get(path); answer.StatusCode != http.StatusOK || strings.Contains(page, "proxies are heard") {
+			t.Errorf("%s without the scope observe: got %d %s", path, answer.StatusCode, page)
+		}
 	}
 }

@@ -2,10 +2,12 @@ package console_test
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/pulse"
 )
 
 func TestOverviewListsWhatNeedsSomebody(t *testing.T) {
@@ -43,6 +45,29 @@ func TestOverviewIsRenewedWithoutItsCharts(t *testing.T) {
 	}
 	if _, page := b.get("/console/?charts=none"); strings.Contains(page, "Requests by status") || !strings.Contains(page, `id="now"`) {
 		t.Errorf("want the first part only: %s", page)
+	}
+}
+
+func TestOverviewTellsTheAgeOfTheOldestUnsettledRequest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ages []int64
+		want string
+	}{
+		"no proxy is heard":    {nil, `<span>Unsettled</span><b><span class="soft">unknown</span></b>`},
+		"all is settled":       {[]int64{0, 0}, `<span>Unsettled</span><b>0 ms</b>`},
+		"the oldest counts":    {[]int64{300, 1200}, `<span>Unsettled</span><b>1.2 s</b>`},
+		"settlement is behind": {[]int64{62_000, 0}, `<a class="tile warn" href="/console/proxies"><span>Unsettled</span><b>1 min 2 s</b>`},
+		"settlement stands":    {[]int64{300_000}, `<a class="tile bad" href="/console/proxies"><span>Unsettled</span><b>5 min 0 s</b>`},
+	} {
+		w := setup(t)
+		for i, age := range c.ages {
+			proxy := "proxy-" + strconv.Itoa(i)
+			w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: proxy, Process: proxy, Spool: pulse.Spool{UnsettledMS: age}})
+		}
+		if _, page := w.signedIn(bootstrapToken).get("/console/?charts=none"); !strings.Contains(page, c.want) {
+			t.Errorf("%s: the overview has no %s: %s", name, c.want, page)
+		}
 	}
 }
 

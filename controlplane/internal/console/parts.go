@@ -68,8 +68,8 @@ func parts(r *kit.Request) (*kit.Page, error) {
 		Pages: kit.Pages{First: "/console/parts", Next: "/console/parts"},
 		Notices: []*kit.Notice{
 			kit.Done("The key was renamed."),
-			{Kind: "good", Text: "The price was set.", Applied: 4, Total: 4},
-			{Kind: "warn", Text: "The key was revoked.", Applied: 3, Total: 4, Pending: []string{"proxy-4"}},
+			{Kind: "good", Text: "The price was set.", Applied: []string{"proxy-1", "proxy-2", "proxy-3", "proxy-4"}},
+			{Kind: "warn", Text: "The key was revoked.", Applied: []string{"proxy-1", "proxy-2", "proxy-3"}, Pending: []string{"proxy-4"}},
 			{Kind: "bad", Text: "The catalog was not changed."},
 		},
 		Banners: []kit.Banner{

@@ -18,9 +18,9 @@ import (
 // serve returns the handler of a route.
 func (c *Console) serve(at kit.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		session, err := c.session(r)
+		session, err := c.sessionFor(r, at)
 		if errors.Is(err, signin.ErrNoSession) {
-			http.Redirect(w, r, "/console/sign-in?return_to="+url.QueryEscape(returnTo(r)), http.StatusSeeOther)
+			c.signedOut(w, r)
 			return
 		}
 		if err != nil {
@@ -35,7 +35,7 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			return
 		}
 		page, err := at.Handle(in)
-		if err == nil {
+		if err == nil && !session.Remembered {
 			c.outage.over()
 		}
 		switch {
@@ -55,7 +55,7 @@ func (c *Console) serve(at kit.Route) http.HandlerFunc {
 			}
 			c.render(w, r, max(page.Status, http.StatusOK), page.Template, &kit.Layout{
 				Title: page.Title, Crumbs: page.Crumbs, Command: page.Command, Data: page.Data, Session: session, Notice: notice,
-				Health: c.watch.health(in),
+				Health: c.health(in),
 			})
 		}
 	}
@@ -102,6 +102,16 @@ const stall = time.Minute
 func (w *slowWriter) Write(b []byte) (int, error) {
 	_ = w.control.SetWriteDeadline(time.Now().Add(stall)) // without support there is no limit either
 	return w.ResponseWriter.Write(b)
+}
+
+// signedOut asks a person without a session to sign in. A form that the person has sent is not lost.
+func (c *Console) signedOut(w http.ResponseWriter, r *http.Request) {
+	to := returnTo(r)
+	if form := kit.Keep(w, r); form != nil {
+		c.render(w, r, http.StatusForbidden, "signed_out", &kit.Layout{Title: "Your session has ended", Data: form})
+		return
+	}
+	http.Redirect(w, r, "/console/sign-in?return_to="+url.QueryEscape(to), http.StatusSeeOther)
 }
 
 // returnTo is the page to come back to after signing in: that of the request, or the one with the form.
@@ -160,6 +170,11 @@ func (o *outage) began(now time.Time) *time.Time {
 	return o.since
 }
 
+// banner tells of the outage, while only live data is shown.
+func (o *outage) banner(now time.Time) kit.Banner {
+	return kit.Banner{Kind: "bad", Text: "Only live data is shown, and nothing can be changed.", Since: o.began(now), Away: true}
+}
+
 // over notes that the database has answered.
 func (o *outage) over() {
 	o.mu.Lock()
@@ -170,9 +185,6 @@ func (o *outage) over() {
 // fail shows the page of an error. session may be nil.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.Session, err error) {
 	shown := failure{Status: http.StatusServiceUnavailable, Title: "The control plane cannot answer at the moment", Retry: true}
-	if gone := r.Context().Err() != nil; !gone && (session == nil || adminclient.Code(err) == "database_unavailable") { // without it there is no session
-		shown.Since = c.outage.began(time.Now())
-	}
 	if e, ok := errors.AsType[*adminclient.Error](err); ok {
 		shown = failure{Status: e.StatusCode, Title: e.Problem.Title, Fields: e.Problem.Errors, Retry: e.StatusCode >= http.StatusInternalServerError}
 		if e.Problem.Detail != nil {
@@ -183,6 +195,9 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, session *signin.S
 		}
 	} else if r.Context().Err() == nil {
 		c.cfg.Log.ErrorContext(r.Context(), "page of the console failed", "path", r.URL.Path, "error", err)
+	}
+	if gone := r.Context().Err() != nil; !gone && (session == nil || kit.Away(err)) { // without the database there is no session
+		shown.Since = c.outage.began(time.Now())
 	}
 	c.render(w, r, shown.Status, "failure", &kit.Layout{Title: shown.Title, Session: session, Data: shown})
 }

@@ -1,12 +1,14 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"modelgateway/controlplane/internal/console/kit"
 	"modelgateway/controlplane/internal/signin"
@@ -40,6 +42,30 @@ func (c *Console) session(r *http.Request) (*signin.Session, error) {
 		return nil, signin.ErrNoSession
 	}
 	return c.cfg.Sessions.Resume(r.Context(), cookie.Value)
+}
+
+// checkFor bounds how long a page of live data waits for the check of the session.
+const checkFor = 3 * time.Second
+
+// sessionFor returns the session of a request for a route: for live data a remembered one, if sessions cannot be checked.
+func (c *Console) sessionFor(r *http.Request, at kit.Route) (*signin.Session, error) {
+	if !at.Live {
+		return c.session(r)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), checkFor)
+	defer cancel()
+	session, err := c.session(r.WithContext(ctx))
+	if err == nil || errors.Is(err, signin.ErrNoSession) || r.Context().Err() != nil {
+		return session, err
+	}
+	cookie, missing := r.Cookie(c.cookieName(r))
+	if missing != nil {
+		return nil, signin.ErrNoSession
+	}
+	if session, unknown := c.cfg.Sessions.Remembered(cookie.Value); unknown == nil {
+		return session, nil
+	}
+	return nil, err
 }
 
 func (c *Console) client(r *http.Request) signin.Client {
@@ -132,6 +158,8 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	session, err := c.session(r)
 	if err == nil {
 		err = c.cfg.Sessions.End(r.Context(), session, session.ID)
+	} else if cookie, missing := r.Cookie(c.cookieName(r)); missing == nil {
+		c.cfg.Sessions.Forget(cookie.Value) // though it cannot be ended now
 	}
 	if err != nil && !errors.Is(err, signin.ErrNoSession) {
 		c.fail(w, r, session, err)

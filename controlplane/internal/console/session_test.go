@@ -87,6 +87,42 @@ func TestSessionEndsByTime(t *testing.T) {
 	}
 }
 
+// A form that is sent after the session has ended comes back with what was entered, but without secrets.
+func TestFormIsKeptWhileThePersonSignsInAgain(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	a, _ := w.account("Example")
+	b := w.signedIn(bootstrapToken)
+	path := "/console/accounts/" + a.ID + "/keys/new"
+	_, page := b.get(path)
+	key := hidden(t, page, "idempotency_key")
+	_, err := w.pool.Exec(t.Context(), "update console_sessions set expires_at = now() - interval '1 second'")
+	check(t, err)
+	answer, page := b.post(path, "idempotency_key", key, "name", `a "new" key`, "spend_limit", "12.5", "step", "do")
+	if answer.StatusCode != http.StatusForbidden || !strings.Contains(page, `action="`+path+`"`) || !strings.Contains(page, "Sign in again in a new tab") {
+		t.Fatalf("got %d to %q: %s; want a page that leads back to the form", answer.StatusCode, answer.Header.Get("Location"), page)
+	}
+	kept := []string{"step", "edit"}
+	for _, name := range []string{"idempotency_key", "name", "spend_limit"} {
+		kept = append(kept, name, hidden(t, page, name))
+	}
+	b.post("/console/sign-in", "token", bootstrapToken)
+	answer, page = b.post(path, kept...)
+	if answer.StatusCode != http.StatusOK || hidden(t, page, "idempotency_key") != key || !strings.Contains(page, `value="a &#34;new&#34; key"`) || !strings.Contains(page, `value="12.5"`) {
+		t.Errorf("got %d: %s; want the form with the values", answer.StatusCode, page)
+	}
+
+	_, err = w.pool.Exec(t.Context(), "update console_sessions set expires_at = now() - interval '1 second'")
+	check(t, err)
+	answer, page = b.post("/console/accounts/x/keys/new", "idempotency_key", key, "name", "n", "secret", "sk-of-somebody", "not_kept", "secret", "confirmation", "n")
+	if answer.StatusCode != http.StatusForbidden || strings.Contains(page, "sk-of-somebody") || strings.Contains(page, "confirmation") || !strings.Contains(page, "but no secrets") {
+		t.Errorf("a form with a secret: got %d %s", answer.StatusCode, page)
+	}
+	if answer, _ := b.post("/console/accounts/x/keys/new", "idempotency_key", key, "name", strings.Repeat("n", 2<<20)); answer.StatusCode != http.StatusSeeOther {
+		t.Errorf("a form that is too large to be kept: got %d; want the sign-in page", answer.StatusCode)
+	}
+}
+
 func TestFailedSignInOpensNoSession(t *testing.T) {
 	t.Parallel()
 	b := setup(t).browser()

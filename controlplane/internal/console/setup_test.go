@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +70,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/seal"
 	"modelgateway/shared/wire"
@@ -80,7 +82,7 @@ const bootstrapToken = "the bootstrap token of tests"
 type proxies struct{}
 
 func (proxies) Announce(context.Context, wire.KeyChange) (propagation.Confirmation, error) {
-	return propagation.Confirmation{Effective: true, ConfirmedBy: 2}, nil
+	return propagation.Confirmation{Effective: true, Confirmed: []session.ActiveSession{{Session: 1, Proxy: "proxy-1"}, {Session: 2, Proxy: "proxy-2"}}}, nil
 }
 
 // RunningBySession answers as proxies without running requests would.
@@ -122,6 +124,9 @@ type world struct {
 	api  *adminclient.Client
 	// checks runs the checks of the ledger.
 	checks *ledgercheck.Service
+	live   *traffic.Live
+	// later is how much later it is for remembered sessions than now.
+	later atomic.Int64
 }
 
 func check(t *testing.T, err error) {
@@ -131,8 +136,9 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// newAPI returns the admin API, the sessions of the console and the service that checks the ledger.
-func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledgercheck.Service) {
+// newAPI returns the admin API, the sessions of the console, the service that checks the ledger, and the live traffic. now is
+// the clock of remembered sessions.
+func newAPI(t *testing.T, db *postgres.DB, now func() time.Time) (http.Handler, *signin.Service, *ledgercheck.Service, *traffic.Live) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	hasher, err := apikey.NewHasher([]byte("a pepper for the tests"))
@@ -146,9 +152,10 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 		Store: ledgercheckstore.New(db), Ledger: books, Receipts: usages, NotifyFunc: func(context.Context, string, *ledger.Report) error { return nil },
 	})
 	tokens := admin.NewService(tokenstore.New(db), admin.BootstrapTokens{Texts: []string{bootstrapToken}}, nil)
-	sessions := signin.NewService(signin.Config{Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour})
+	sessions := signin.NewService(signin.Config{Store: signinstore.New(db), Tokens: tokens, ByToken: true, Idle: 30 * time.Minute, Length: 10 * time.Hour, Now: now})
 	holdings := holding.NewService(holdingstore.New(db), proxies{})
 	catalogs := catalog.NewService(catalog.Config{Store: catalogstore.New(db), Vault: keys, Fleet: fleetKey, Log: log})
+	live := traffic.NewLive(nil)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
@@ -176,14 +183,14 @@ func newAPI(t *testing.T, db *postgres.DB) (http.Handler, *signin.Service, *ledg
 			Database: diagnosisstore.New(db), Fleet: fleetstore.New(db), Ledger: books, Secrets: &diagnosis.Secrets{KnowsFunc: keys.Knows}, Build: "v1",
 		}),
 		Webhooks:    webhook.NewService(webhook.Config{Store: webhookstore.New(db), Vault: keys}),
-		Traffic:     traffic.NewLive(nil),
+		Traffic:     live,
 		Tails:       traffic.NewTails(proxies{}, log, nil),
 		Past:        traffic.NewService(trafficstore.New(db), nil),
 		Idempotency: idempotency.New(idempotencystore.New(db), keys),
 		Log:         log, Registerer: prometheus.NewRegistry(), ResponseTimeout: time.Minute,
 	})
 	check(t, err)
-	return handler, sessions, checks
+	return handler, sessions, checks, live
 }
 
 // behind is the reverse proxy in front of the console under test.
@@ -200,7 +207,8 @@ func setup(t *testing.T) *world {
 	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)
-	api, sessions, checks := newAPI(t, db)
+	w := &world{t: t, pool: pool}
+	api, sessions, checks, live := newAPI(t, db, func() time.Time { return time.Now().Add(time.Duration(w.later.Load())) })
 	gateway := httptest.NewServer(http.HandlerFunc(echo))
 	t.Cleanup(gateway.Close)
 	pages, err := console.New(console.Config{
@@ -215,7 +223,8 @@ func setup(t *testing.T) *world {
 	t.Cleanup(server.Close)
 	client, err := adminclient.New(server.URL, bootstrapToken)
 	check(t, err)
-	return &world{t, pool, server.URL, client, checks}
+	w.url, w.api, w.checks, w.live = server.URL, client, checks, live
+	return w
 }
 
 // browser is a browser that does not follow redirects.

@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,10 @@ func TestWebhookIsManaged(t *testing.T) {
 	}
 	if answer, page = b.get("/console/deliveries/" + sent.Value.Data[0].ID); answer.StatusCode != http.StatusOK || !strings.Contains(page, "Bad &lt;gateway&gt;") {
 		t.Errorf("the delivery: got %d %s", answer.StatusCode, page)
+	}
+	// Only a cause that the status does not tell is shown beside it.
+	if cells := texts(page, `(?s)<td data-label="Answer">.*?</td>`); !slices.Equal(cells, []string{"502 Bad &lt;gateway&gt;"}) {
+		t.Errorf("the attempts: got %q", cells)
 	}
 	if answer, page = b.post("/console/deliveries/"+sent.Value.Data[0].ID+"/redeliver", "step", "do", "idempotency_key", "k3"); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("send the delivery again: got %d %s", answer.StatusCode, page)

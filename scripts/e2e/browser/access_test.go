@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,24 +20,23 @@ import (
 
 var clearCache = network.ClearBrowserCache()
 
-// axe returns the program with the rules of accessibility, which make test/browser installs.
-func axe(t *testing.T) string {
+// axe returns the program with the rules of accessibility, which make test/browser installs. Without it, missing says why.
+func axe(t *testing.T) (rules, missing string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "tools", "axe", "node_modules", "axe-core", "axe.min.js"))
 	if err != nil {
-		missing := t.Skipf
+		missing = fmt.Sprintf("needs axe-core (scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js): %v", err)
 		if os.Getenv("CI") != "" && os.Getenv("OFFLINE") == "" {
-			missing = t.Fatalf
+			t.Fatal(missing)
 		}
-		missing("needs axe-core (scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js): %v", err)
 	}
-	return string(text)
+	return string(text), missing
 }
 
-// serious are the violations of a page that keep people from using it. Colours need the one rule about them: all others look at
-// what the page consists of.
+// serious are the violations of a page that keep people from using it. No rule that runs needs the style sheets as text, which
+// axe would load again for each run.
 func serious(rules string) string {
-	return `axe.run(document, {resultTypes: ["violations"]` + rules + `}).then((r) => r.violations
+	return `axe.run(document, {resultTypes: ["violations"], preload: false` + rules + `}).then((r) => r.violations
 	.filter((v) => v.impact === "serious" || v.impact === "critical")
 	.map((v) => v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + n.any.concat(n.all).map((c) => c.message).join("; ")).join(" | ")))`
 }
@@ -47,45 +45,120 @@ func scheme(name string) chromedp.Action {
 	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"}})
 }
 
-func TestPagesAreForEveryone(t *testing.T) {
-	rules := axe(t)
-	all := pages(t)
-	for _, width := range []int64{1280, 390} {
-		t.Run(strconv.FormatInt(width, 10), func(t *testing.T) {
-			t.Parallel()
-			b := open(t)
-			b.signIn(filled(t).AdminToken())
-			b.run(chromedp.EmulateViewport(width, 900))
-			known := map[string]bool{} // another page has the same
-			for _, kind := range slices.Sorted(maps.Keys(all)) {
-				if all[kind].status == http.StatusOK && !all[kind].file {
-					b.isForEveryone(all[kind].path, width, rules, known)
-				}
-			}
-		})
-	}
-}
-
-// isForEveryone tests one page.
-func (b *tab) isForEveryone(path string, width int64, rules string, known map[string]bool) {
-	b.run(scheme("light"))
-	b.visit(path)
-	if wide := eval[int64](b, `document.documentElement.scrollWidth`); wide > width {
-		b.t.Errorf("%s is %d pixels wide at %d", path, wide, width)
-	}
-	for _, control := range eval[[]string](b, unfocused) {
-		b.t.Errorf("%s, %d: %s", path, width, control)
-	}
-	b.run(chromedp.Evaluate(rules, nil))
-	for _, check := range []struct{ colours, rules string }{{"light", ""}, {"dark", `, runOnly: ["color-contrast"]`}} {
-		b.run(scheme(check.colours))
-		for _, violation := range eval[[]string](b, serious(check.rules)) {
-			if !known[violation] {
-				known[violation] = true
-				b.t.Errorf("%s, %s, %d: %s", path, check.colours, width, violation)
+// TestEveryPage walks over the console once, and tests what each page must hold. It is the first test, so that the pages
+// show the demo alone.
+func TestEveryPage(t *testing.T) {
+	rules, missing := axe(t)
+	w := walkPages(t, rules)
+	kinds := slices.Sorted(maps.Keys(w.pages))
+	each := func(t *testing.T, faults func(*shownPage) []string) {
+		t.Helper()
+		for _, kind := range kinds {
+			p := w.pages[kind]
+			for _, fault := range faults(&p) {
+				t.Errorf("%s: %s", p.path, fault)
 			}
 		}
 	}
+	t.Run("keeps the policy", func(t *testing.T) {
+		each(t, func(p *shownPage) []string {
+			if p.status != http.StatusOK {
+				return append(p.faults, fmt.Sprintf("got %d; want 200", p.status))
+			}
+			return p.faults
+		})
+		t.Logf("%d kinds of pages: %s", len(kinds), strings.Join(kinds, " "))
+	})
+	t.Run("is visited", func(t *testing.T) { visitsAllRoutes(t, w.pages) })
+	t.Run("is light", func(t *testing.T) { areLight(t, w) })
+	t.Run("is for everyone", func(t *testing.T) {
+		each(t, func(p *shownPage) []string { return p.barriers })
+		if missing != "" {
+			t.Skip(missing)
+		}
+	})
+	t.Run("is read without JavaScript", func(t *testing.T) {
+		each(t, func(p *shownPage) []string { return p.scripted })
+	})
+}
+
+// The widths of a screen and of a phone.
+const wide, narrow = 1280, 390
+
+// barriers looks at a loaded page at both widths and returns what keeps people from using it.
+func (b *tab) barriers(path string, w *walk) (found []string) {
+	b.t.Helper()
+	if w.rules != "" {
+		b.run(chromedp.Evaluate(w.rules, nil))
+	}
+	for _, width := range []int64{wide, narrow} {
+		if width == narrow {
+			b.narrow(path, w.rules)
+		}
+		if is := eval[int64](b, pageWidth); is > width {
+			found = append(found, fmt.Sprintf("it is %d pixels wide at %d", is, width))
+		}
+		for _, control := range eval[[]string](b, unfocused) {
+			found = append(found, fmt.Sprintf("at %d: %s", width, control))
+		}
+		if w.rules == "" {
+			continue
+		}
+		for _, check := range checksAt(path, width) {
+			b.run(scheme(check.colours))
+			for _, violation := range eval[[]string](b, serious(check.rules)) {
+				if w.isNew(violation) {
+					found = append(found, fmt.Sprintf("%s, %d: %s", check.colours, width, violation))
+				}
+			}
+		}
+	}
+	b.run(chromedp.EmulateViewport(wide, 900), scheme("light"))
+	return found
+}
+
+// narrow makes the screen that of a phone, with the navigation folded as on one. The script that folds it runs when a page is
+// loaded, so the frame is loaded again.
+func (b *tab) narrow(path, rules string) {
+	b.t.Helper()
+	b.run(chromedp.EmulateViewport(narrow, 900))
+	if !isFrame(path) {
+		b.run(chromedp.Evaluate(`document.querySelectorAll(".sidebar").forEach((e) => { e.open = false; })`, nil))
+		return
+	}
+	b.visit(path)
+	if rules != "" {
+		b.run(chromedp.Evaluate(rules, nil))
+	}
+}
+
+// isFrame reports whether a page stands for what all pages have: the frame and the parts.
+func isFrame(path string) bool { return path == "/console/" || path == "/console/parts" }
+
+// isNew reports whether no page had a violation before.
+func (w *walk) isNew(violation string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := w.known[violation]
+	w.known[violation] = true
+	return !known
+}
+
+const pageWidth = `document.documentElement.scrollWidth`
+
+// A check is a run of axe: all rules, or those of its option.
+type check struct{ colours, rules string }
+
+// checksAt returns the runs of axe that a page needs at a width. What an element is does not depend on the colours, and its
+// colours do not depend on the width, so each rule runs where its result can differ: the rule of contrast, which takes most of
+// the time, in both colours on wide screens, and all others in one. The frame and the parts, which have elements of their own
+// on small screens, are tested with all rules everywhere.
+func checksAt(path string, width int64) []check {
+	const contrast, structure = `, runOnly: ["color-contrast"]`, `, rules: {"color-contrast": {enabled: false}}`
+	if width < wide && !isFrame(path) {
+		return []check{{"light", structure}}
+	}
+	return []check{{"light", ""}, {"dark", contrast}}
 }
 
 // focus describes the element that has the focus, and whether people can see that it has. Within a field for a time, the
@@ -167,26 +240,25 @@ func TestPagesWorkWithoutJavaScript(t *testing.T) {
 	}
 }
 
-// Every page has its content without JavaScript: a heading, and no part that waits for a script. Live views say that they need one.
-func TestEveryPageIsReadWithoutJavaScript(t *testing.T) {
-	all := pages(t)
-	b := open(t)
-	b.run(emulation.SetScriptExecutionDisabled(true))
-	b.signIn(filled(t).AdminToken())
-	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		if all[kind].status != http.StatusOK || all[kind].file {
-			continue
-		}
-		if status := b.visit(all[kind].path); status != http.StatusOK {
-			t.Errorf("%s: got %d", all[kind].path, status)
-		}
-		// The inspector evaluates this also where pages may run no scripts.
-		if missing := eval[string](b, `!document.querySelector("main h1")?.textContent.trim() ? "a heading" :
-			document.querySelector("main .loading") && location.pathname !== "/console/parts" ? "what a script loads" :
-			[...document.querySelectorAll("main a[data-dialog]")].some((a) => !a.getAttribute("href").startsWith("/console/")) ? "the page of a form" : ""`); missing != "" {
-			t.Errorf("%s lacks %s", all[kind].path, missing)
-		}
+// withoutJavaScript loads a page on a phone that runs no scripts and returns what it lacks: a heading, and what waits for a
+// script. Live views say that they need one.
+func (b *tab) withoutJavaScript(path string) (lacks []string) {
+	b.t.Helper()
+	b.run(emulation.SetScriptExecutionDisabled(true), chromedp.EmulateViewport(narrow, 900))
+	defer b.run(emulation.SetScriptExecutionDisabled(false), chromedp.EmulateViewport(wide, 900))
+	if status := b.visit(path); status != http.StatusOK {
+		lacks = append(lacks, fmt.Sprintf("got %d without JavaScript", status))
 	}
+	// The inspector evaluates this also where pages may run no scripts.
+	if missing := eval[string](b, `!document.querySelector("main h1")?.textContent.trim() ? "a heading" :
+		document.querySelector("main .loading") && location.pathname !== "/console/parts" ? "what a script loads" :
+		[...document.querySelectorAll("main a[data-dialog]")].some((a) => !a.getAttribute("href").startsWith("/console/")) ? "the page of a form" : ""`); missing != "" {
+		lacks = append(lacks, "without JavaScript it lacks "+missing)
+	}
+	if is := eval[int64](b, pageWidth); is > narrow {
+		lacks = append(lacks, fmt.Sprintf("without JavaScript it is %d pixels wide at %d", is, narrow))
+	}
+	return lacks
 }
 
 func TestFilterAndConfirmedFormWorkWithoutJavaScript(t *testing.T) {

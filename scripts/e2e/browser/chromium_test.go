@@ -79,8 +79,6 @@ type tab struct {
 type request struct {
 	url, kind string
 	status    int64
-	// bytes is the size on the wire, with headers; zero from the cache.
-	bytes float64
 }
 
 // open opens a tab in a browser context of its own.
@@ -126,15 +124,14 @@ func (b *tab) note(happened any) {
 			fault("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
+		if before := b.byID[e.RequestID]; before != nil && e.RedirectResponse != nil {
+			before.status = e.RedirectResponse.Status
+		}
 		r := &request{url: e.Request.URL, kind: string(e.Type)}
 		b.requests, b.byID[e.RequestID] = append(b.requests, r), r
 	case *network.EventResponseReceived:
 		if r := b.byID[e.RequestID]; r != nil {
 			r.status = e.Response.Status
-		}
-	case *network.EventLoadingFinished:
-		if r := b.byID[e.RequestID]; r != nil {
-			r.bytes = e.EncodedDataLength
 		}
 	}
 }
@@ -150,6 +147,9 @@ func (b *tab) taken() (faults []string, requests []request) {
 	b.faults, b.requests = nil, nil
 	return faults, requests
 }
+
+// charted reports whether the page has the library that draws its charts, which is loaded after the page.
+const charted = `!document.querySelector("figure[data-chart]") || performance.getEntriesByType("resource").some((e) => e.name.endsWith("/uPlot.esm.js"))`
 
 // run does actions, and fails the test if one of them fails.
 func (b *tab) run(actions ...chromedp.Action) {

@@ -30,6 +30,9 @@ func TestLiveShowsRequestsAndWhatWasShortAndKeepsFiveHundredRows(t *testing.T) {
 	b.signIn(r.AdminToken())
 	b.visit("/console/live?account_id=" + account.ID)
 	b.await("the view to be live", `document.querySelector("[data-state]").textContent.includes("proxies are heard")`)
+	if text := b.text(); !strings.Contains(text, "No request has ended since the view was opened that matches the filter") {
+		t.Errorf("the empty view does not tell that it is empty: %q", text)
+	}
 	rig.Await(t, "a request in the view", func(context.Context) error {
 		ask(t, r, account.Key, model)
 		return chromedp.Run(b.ctx, chromedp.WaitVisible("#live tbody tr", chromedp.ByQuery))
@@ -38,6 +41,12 @@ func TestLiveShowsRequestsAndWhatWasShortAndKeepsFiveHundredRows(t *testing.T) {
 		t.Fatalf("got %s; want a refusal", got)
 	}
 	b.await("the refusal with what was short", `/403 spend_limit_exceeded.*wanted .*, had /s.test(document.querySelector("#live tbody").textContent)`)
+	if text := b.text(); strings.Contains(text, "No request has ended") {
+		t.Errorf("the view tells that it is empty: %q", text)
+	}
+	if link := eval[string](b, `[...document.querySelectorAll("#live tbody tr")].find((row) => row.textContent.includes("spend_limit_exceeded")).querySelector("td:nth-child(3) a").getAttribute("href")`); !strings.HasPrefix(link, "/console/refusals?account_id="+account.ID) || !strings.HasSuffix(link, "code=spend_limit_exceeded") {
+		t.Errorf("the refused request leads to %s", link)
+	}
 
 	b.run(chromedp.Click("[data-pause]", chromedp.ByQuery))
 	before := eval[int](b, `document.querySelectorAll("#live tbody tr").length`)

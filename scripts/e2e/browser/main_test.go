@@ -4,7 +4,9 @@ package browser
 
 import (
 	"bytes"
+	"flag"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -14,7 +16,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// parallel is how many tests run at once: most of them wait for something.
+const parallel = 8
+
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(parallel)); err != nil {
+		panic(err) // never: the flag exists
+	}
 	before := startFront()
 	defer before.Close()
 	identities, err := provider.start()

@@ -43,7 +43,7 @@ const fonts = `(() => {
 
 // settle removes what depends on the state of the system and on the time.
 const settle = `(() => {
-	document.querySelectorAll("main > .banner").forEach((e) => e.remove());
+	document.getElementById("banners").replaceChildren();
 	document.querySelectorAll("main time").forEach((e) => { e.removeAttribute("datetime"); e.textContent = "12 s ago"; });
 	return document.fonts.ready.then(() => true);
 })()`

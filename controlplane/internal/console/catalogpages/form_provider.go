@@ -1,6 +1,8 @@
 package catalogpages
 
 import (
+	"fmt"
+
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
 )
@@ -24,15 +26,24 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 	fields := []kit.Field{
 		{Name: "name", Label: "Name", Value: name(p.Name)},
 		{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Value: p.BaseURL},
-		{Name: "enabled", Label: "Enabled: routes may use it", Kind: "check", Value: checked(isSet(p.Enabled))},
 	}
+	for i, c := range p.Credentials {
+		fields = append(fields, kit.Field{
+			Name: secretOf(i), Label: "Secret of " + c.Name, Kind: "password",
+			Hint: "Needed only if the base URL changes to another server. Empty keeps the stored one.",
+		})
+	}
+	fields = append(fields, kit.Field{Name: "enabled", Label: "Enabled: routes may use it", Kind: "check", Value: checked(isSet(p.Enabled))})
 	values := []*string{p.ConnectTimeout, p.FirstByteTimeout, p.IdleTimeout, p.TotalTimeout}
 	for i, t := range timeouts {
 		fields = append(fields, kit.Field{Name: t.name, Label: t.label, Mono: true, Value: name(values[i]), Hint: "Such as 30s. Empty means the default."})
 	}
 	return &kit.Form{
 		Title: "Change " + p.ID, Crumbs: belowProvider(p.ID), Submit: "Save", Back: back, Match: now.Header.Get("ETag"), Fields: fields,
-		Command: "gwctl providers update " + kit.Quote(p.ID), Effects: []string{"Requests that begin afterwards use the new values. Running requests keep the old ones."},
+		Command: "gwctl providers update " + kit.Quote(p.ID), Effects: []string{
+			"Requests that begin afterwards use the new values. Running requests keep the old ones.",
+			"A stored secret is never sent to another server than the one it was entered for: with a base URL of another server, enter the secret of every credential again.",
+		},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			change := patch{"enabled": in.Checked("enabled")}
 			change.text(in, "name")
@@ -40,6 +51,7 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 			for _, t := range timeouts {
 				change.text(in, t.name)
 			}
+			change.secrets(in, p.Credentials)
 			body, err := change.body()
 			if err != nil {
 				return nil, err
@@ -52,6 +64,22 @@ func editProvider(r *kit.Request) (*kit.Form, error) {
 			return kit.Go(back, kit.Applied("The provider was saved.", done.Header))
 		},
 	}, nil
+}
+
+// secretOf is the field of a credential's secret, as the API names it in its problems.
+func secretOf(i int) string { return fmt.Sprintf("credentials[%d].secret", i) }
+
+// secrets sets the credentials if a secret was entered for one of them. Those without one keep theirs.
+func (p patch) secrets(in *kit.Input, credentials []adminclient.CatalogCredential) {
+	entered := false
+	after := make([]adminclient.CatalogCredential, len(credentials))
+	for i, c := range credentials {
+		after[i] = adminclient.CatalogCredential{Name: c.Name, Enabled: c.Enabled, Secret: in.Optional(secretOf(i))}
+		entered = entered || after[i].Secret != nil
+	}
+	if entered {
+		p["credentials"] = after
+	}
 }
 
 // addCredential is the form that adds a credential to a provider.

@@ -3,6 +3,7 @@ package catalogpages
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"modelgateway/controlplane/adminclient"
@@ -18,7 +19,9 @@ func listMaintenance(r *kit.Request) (*kit.Page, error) {
 	data := struct {
 		*adminclient.MaintenanceList
 		System *adminclient.Maintenance
-	}{answer.Value, maintenanceOf(answer.Value, adminclient.MaintenanceScopeSystem, "")}
+		// Use is what is used now; nil if the person may not see it.
+		Use *use
+	}{answer.Value, maintenanceOf(answer.Value, adminclient.MaintenanceScopeSystem, ""), readUse(r)}
 	return &kit.Page{Template: "maintenance", Title: "Maintenance", Command: "gwctl maintenance list", Data: &data}, nil
 }
 
@@ -79,6 +82,10 @@ func closeScope(r *kit.Request) (*kit.Form, error) {
 	if err != nil {
 		return nil, err
 	}
+	effects := []string{t.effect()}
+	if r.Method == http.MethodGet {
+		effects = append(effects, t.inUse(r)...)
+	}
 	form := &kit.Form{
 		Title: "Close " + t.name, Crumbs: maintenanceCrumbs, Submit: "Close " + cmp.Or(t.id, "the system"), Danger: true, Back: t.back, Command: t.command("maintain"),
 		Fields: []kit.Field{
@@ -88,7 +95,7 @@ func closeScope(r *kit.Request) (*kit.Form, error) {
 				Hint: "It opens by itself then, and clients are told when to retry. Empty means that it lasts until it is ended.",
 			},
 		},
-		Effects: []string{t.effect()},
+		Effects: effects,
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			until, err := kit.Moment("until", in.Text("until"))
 			if err != nil {

@@ -47,13 +47,7 @@ func listModels(r *kit.Request) (*kit.Page, error) {
 	for i := range answer.Value.Data {
 		m := &answer.Value.Data[i]
 		row := modelRow{CatalogModel: m, Everyone: isSet(m.Public), State: stateOf(m.Enabled, maintenance.Value, adminclient.MaintenanceScopeModel, m.ID)}
-		lines := priceLines(&m.Price)
-		for _, line := range lines {
-			if line.Name == "input" || line.Name == "output" || line.Per != perTokens && len(row.Price) < 2 {
-				row.Price = append(row.Price, line)
-			}
-		}
-		row.Others = len(lines) - len(row.Price)
+		row.Price, row.Others = mainLines(priceLines(&m.Price))
 		providers := map[string]bool{}
 		for _, route := range m.Routes {
 			providers[route.Provider] = true
@@ -105,11 +99,16 @@ type paramRow struct {
 	// Where is "model" or the id of the route.
 	Where, Format, Name string
 	adminclient.CatalogParam
+	// Set is set if there is a value, which may be false or null.
+	Set bool
+	// Offered tells how tools are handled that are not allowed, but merely offered to the model; "" for other parameters.
+	Offered string
 }
 
 // versionRow is a past, present or scheduled price.
 type versionRow struct {
 	*adminclient.PriceVersion
+	Badge view.Badge
 	Lines []priceLine
 	// Changes tell how it differs from the version before it, if that is known.
 	Changes []string
@@ -123,9 +122,13 @@ type modelView struct {
 	Closed   *adminclient.Maintenance
 	Price    []priceLine
 	Versions []versionRow
-	Routes   []routeRow
-	Params   []paramRow
-	Pages    kit.Pages
+	// Line is nil on further pages of the list, and if there is one price.
+	Line   *timeLine
+	Routes []routeRow
+	Params []paramRow
+	Pages  kit.Pages
+	// Health is how the routes do; nil if the person may not see it.
+	Health *kit.RouteTable
 }
 
 // showModel shows a model with its prices and routes.
@@ -152,6 +155,12 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 		Currency: settings.Value.Currency, Closed: maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeModel, m.ID),
 		Price: priceLines(&m.Price), Versions: versions(prices.Value.Data), Routes: routes(m, maintenance.Value), Pages: kit.PagesOf(r, prices.Value.NextCursor),
 	}
+	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.Model == m.ID }); err != nil {
+		return nil, err
+	}
+	if kit.Cursor(r) == nil {
+		data.Line = newTimeLine(data.Versions)
+	}
 	data.Params = params("model", m.Params)
 	for _, route := range m.Routes {
 		data.Params = append(data.Params, params(name(route.ID), route.Params)...)
@@ -160,6 +169,14 @@ func showModel(r *kit.Request) (*kit.Page, error) {
 		Template: "model", Title: "Model " + m.ID, Crumbs: modelCrumbs, Data: data,
 		Command: "gwctl models get " + kit.Quote(m.ID) + "\ngwctl prices list " + kit.Quote(m.ID),
 	}, nil
+}
+
+// health returns how those routes do for which shown returns true; nil if the person may not see it.
+func health(r *kit.Request, shown func(*adminclient.RouteHealth) bool) (*kit.RouteTable, error) {
+	if !r.May(kit.Observe) {
+		return nil, nil //nolint:nilnil // the page is shown without it
+	}
+	return kit.ReadRoutes(r, shown)
 }
 
 // goToPrices leads to the prices of a model, to which receipts link.
@@ -182,7 +199,7 @@ func versions(all []adminclient.PriceVersion) []versionRow {
 	slices.SortStableFunc(sorted, func(a, b adminclient.PriceVersion) int { return b.EffectiveFrom.Compare(a.EffectiveFrom) })
 	rows := make([]versionRow, len(sorted))
 	for i := range sorted {
-		rows[i] = versionRow{PriceVersion: &sorted[i], Lines: priceLines(&sorted[i].Price)}
+		rows[i] = versionRow{PriceVersion: &sorted[i], Badge: priceBadge(sorted[i].Status), Lines: priceLines(&sorted[i].Price)}
 		if i+1 < len(sorted) {
 			rows[i].Changes = priceChanges(&sorted[i+1].Price, &sorted[i].Price)
 		}
@@ -212,7 +229,14 @@ func params(where string, all *adminclient.CatalogParams) []paramRow {
 	var rows []paramRow
 	for _, format := range slices.Sorted(maps.Keys(*all)) {
 		for _, param := range slices.Sorted(maps.Keys((*all)[format])) {
-			rows = append(rows, paramRow{where, format, param, (*all)[format][param]})
+			p := (*all)[format][param]
+			row := paramRow{where, format, param, p, p.Value != nil || p.Policy == adminclient.CatalogParamPolicyForce, ""}
+			if p.Otherwise != nil {
+				row.Offered = map[adminclient.CatalogParamOtherwise]string{
+					adminclient.CatalogParamOtherwiseDrop: "dropped", adminclient.CatalogParamOtherwiseReject: "refused",
+				}[*p.Otherwise]
+			}
+			rows = append(rows, row)
 		}
 	}
 	return rows

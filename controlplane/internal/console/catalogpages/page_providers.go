@@ -91,6 +91,8 @@ type providerView struct {
 	Reports bool
 	// More is set if the catalog has more models than the page reads.
 	More bool
+	// Health is how the routes do; nil if the person may not see it.
+	Health *kit.RouteTable
 }
 
 var providerCrumbs = []kit.Link{{Text: "Providers", URL: "/console/providers"}}
@@ -117,6 +119,9 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 	data := &providerView{
 		providerRow: newProviderRow(p, maintenance.Value, reports), Closed: maintenanceOf(maintenance.Value, adminclient.MaintenanceScopeProvider, p.ID),
 		Reports: r.May(kit.Observe), More: models.Value.NextCursor != nil,
+	}
+	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.ProviderID == p.ID }); err != nil {
+		return nil, err
 	}
 	for _, m := range models.Value.Data {
 		for _, route := range m.Routes {

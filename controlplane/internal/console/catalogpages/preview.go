@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/console/kit"
@@ -47,7 +48,33 @@ func preview(r *kit.Request, model string, price *adminclient.CatalogPrice, in *
 	if err != nil {
 		return nil, err
 	}
-	return previewText(r, answer.Value, days)
+	texts, err := previewText(r, answer.Value, days)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := dropped(r, answer.Value.From)
+	return append(texts, missing...), err
+}
+
+// dropped tells which months since a time have no requests any more, so that a preview does not count them.
+func dropped(r *kit.Request, from time.Time) (texts []string, err error) {
+	const form = "2006-01"
+	params := &adminclient.ListUsageMonthsParams{Limit: new(kit.PageSize)}
+	for {
+		answer, err := r.API.ListUsageMonths(r.Context(), params)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range answer.Value.Data {
+			if m.DroppedAt != nil && m.Month >= from.UTC().Format(form) {
+				texts = append(texts, "The requests of "+m.Month+" are not counted: the month was archived, and its requests are no longer stored here.")
+			}
+		}
+		if answer.Value.NextCursor == nil {
+			return texts, nil
+		}
+		params.Cursor = answer.Value.NextCursor
+	}
 }
 
 func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]string, error) {
@@ -58,11 +85,15 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 	if p.Requests == 0 && p.UnpricedRequests == 0 {
 		return []string{span + " there were no requests for the model."}, nil
 	}
-	texts := []string{fmt.Sprintf("%s, %d requests of %d accounts were charged %s %s. By this price they would have been charged %s %s (%s).",
-		span, p.Requests, p.AccountCount, p.Charged, p.Currency, p.Previewed, p.Currency, signed(p.Change))}
+	was, they := "were", "they"
+	if p.Requests == 1 {
+		was, they = "was", "it"
+	}
+	texts := []string{fmt.Sprintf("%s, %s of %s %s charged %s %s. By this price %s would have been charged %s %s (%s).",
+		span, number(p.Requests, "request"), number(int64(p.AccountCount), "account"), was, p.Charged, p.Currency, they, p.Previewed, p.Currency, signed(p.Change))}
 	if p.UnpricedRequests > 0 {
-		texts = append(texts, fmt.Sprintf("%d requests, which were charged %s %s, are not counted: the price has no line for something they used.",
-			p.UnpricedRequests, p.UnpricedCharged, p.Currency))
+		texts = append(texts, fmt.Sprintf("Not counted: %s, charged %s %s. The price has no line for something that was used.",
+			number(p.UnpricedRequests, "request"), p.UnpricedCharged, p.Currency))
 	}
 	var ids []string
 	for i := range p.Accounts[:min(len(p.Accounts), previewed)] {
@@ -81,6 +112,14 @@ func previewText(r *kit.Request, p *adminclient.PricePreview, days int) ([]strin
 		texts = append(texts, fmt.Sprintf("%s: %s → %s %s (%s).", who, a.Charged, a.Previewed, p.Currency, signed(a.Change)))
 	}
 	return texts, nil
+}
+
+// number returns a number of things in words.
+func number(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // signed returns an amount with its sign.

@@ -161,7 +161,7 @@ func revokeKey(r *kit.Request) (*kit.Form, error) {
 // revoked tells which proxies have confirmed a revocation.
 func revoked(r *adminclient.Revocation) *kit.Notice {
 	n := kit.Done("The key is revoked, and no proxy accepts it any more.")
-	n.Applied, n.Total, n.Pending = r.ConfirmedBy, r.ConfirmedBy+len(r.WaitingFor), r.WaitingFor
+	n.Applied, n.Pending = r.ConfirmedBy, r.WaitingFor
 	if !r.Effective {
 		n.Kind, n.Text = "warn", "The key is revoked, but not every proxy has confirmed it yet."
 		if r.Bound != nil {

@@ -138,6 +138,7 @@ const (
 	matchName   = "if_match"
 	stepName    = "step"
 	confirmName = "confirmation"
+	secretName  = "not_kept"
 	stepDo      = "do"
 	stepEdit    = "edit"
 )
@@ -146,8 +147,8 @@ const (
 // form takes values of the query as its first values, so that a link can fill it in.
 func FormRoutes(pattern, scope string, build func(*Request) (*Form, error)) []Route {
 	return []Route{
-		{"GET " + pattern, scope, func(r *Request) (*Page, error) { return showForm(r, build) }},
-		{"POST " + pattern, scope, func(r *Request) (*Page, error) { return takeForm(r, build) }},
+		{Pattern: "GET " + pattern, Scope: scope, Handle: func(r *Request) (*Page, error) { return showForm(r, build) }},
+		{Pattern: "POST " + pattern, Scope: scope, Handle: func(r *Request) (*Page, error) { return takeForm(r, build) }},
 	}
 }
 

@@ -78,6 +78,9 @@ type Route struct {
 	// Scope is the scope without which the page is not shown. The API checks the scope of every operation in any case.
 	Scope  string
 	Handle func(*Request) (*Page, error)
+	// Live is set for what shows live data, which needs no database: it is served for remembered sessions while the database
+	// does not answer. The handler then gets a Request whose Session is Remembered, and must not wait for the database.
+	Live bool
 }
 
 // Request is a request of a person who has signed in. Its context makes operations of the API act as the person.
@@ -145,6 +148,22 @@ func (l *Layout) ReadOnly() bool {
 	return l.Session != nil && !slices.ContainsFunc([]string{Operator, Cabinet, Credits, KeysReveal}, l.May)
 }
 
+// Shown returns the banners of the page.
+func (l *Layout) Shown() []Banner {
+	var shown []Banner
+	if l.Health != nil {
+		shown = slices.Clone(l.Health.Banners)
+	}
+	if l.ReadOnly() && !l.Session.Remembered {
+		var scopes []string
+		for _, s := range l.Session.Principal.Scopes {
+			scopes = append(scopes, string(s))
+		}
+		shown = append(shown, Banner{Kind: "info", Text: "This session is read only: the scope " + strings.Join(scopes, ", ") + " changes nothing."})
+	}
+	return shown
+}
+
 // Health is the state of the system that every page shows to those who may observe it.
 type Health struct {
 	At      time.Time
@@ -172,7 +191,14 @@ type Banner struct {
 	// Kind is "bad", "warn" or "info".
 	Kind, Text string
 	Link       Link
+	// Since is when the database answered no more; nil if it does.
+	Since *time.Time
+	// Away is set if the page has been made without the database: it is then loaded again once the database answers.
+	Away bool
 }
+
+// Away reports whether an operation failed because the database did not answer.
+func Away(err error) bool { return adminclient.Code(err) == "database_unavailable" }
 
 // Go returns the redirect to a page.
 func Go(location string, notice *Notice) (*Page, error) {

@@ -12,10 +12,12 @@ import (
 func TestNoticeTellsWhichProxiesActByAChange(t *testing.T) {
 	t.Parallel()
 	for want, header := range map[string]http.Header{
-		"Applied by all 3 proxies.":                                {"Applied": {"true"}, "Applied-By": {"3"}},
-		"Applied by the one proxy.":                                {"Applied": {"true"}, "Applied-By": {"1"}},
-		"Applied by 2 of 4 proxies; proxy-3, proxy-7 will follow.": {"Applied": {"false"}, "Applied-By": {"2"}, "Applied-Pending": {"proxy-3, proxy-7"}},
-		"": {"Applied": {"true"}, "Applied-By": {"0"}},
+		"Applied by all 3 proxies: a, b, c.":                                        {"Applied": {"true"}, "Applied-By": {"a, b, c"}},
+		"Applied by the one proxy, a.":                                              {"Applied": {"true"}, "Applied-By": {"a"}},
+		"Applied by 2 of 4 proxies: a, b; proxy-3, proxy-7 will follow.":            {"Applied": {"false"}, "Applied-By": {"a, b"}, "Applied-Pending": {"proxy-3, proxy-7"}},
+		"Applied by none of 2 proxies yet; a, b will follow.":                       {"Applied": {"false"}, "Applied-Pending": {"a, b"}},
+		"Applied by all 14 proxies: a, b, c, d, e, f, g, h, i, j, k, l and 2 more.": {"Applied": {"true"}, "Applied-By": {"a, b, c, d, e, f, g, h, i, j, k, l, m, n"}},
+		"": {"Applied": {"true"}},
 	} {
 		if got := Applied("Saved.", header).Progress(); got != want {
 			t.Errorf("%v: got %q; want %q", header, got, want)
@@ -25,7 +27,7 @@ func TestNoticeTellsWhichProxiesActByAChange(t *testing.T) {
 
 func TestNoticeFitsIntoACookie(t *testing.T) {
 	t.Parallel()
-	n := &Notice{Kind: "good", Text: "Saved. “ü”", Applied: 1, Total: 2, Pending: []string{"proxy-2"}}
+	n := &Notice{Kind: "good", Text: "Saved. “ü”", Applied: []string{"proxy-1"}, Pending: []string{"proxy-2"}}
 	if diff := cmp.Diff(n, DecodeNotice(n.Encode())); diff != "" {
 		t.Error(diff)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"modelgateway/controlplane/adminclient"
@@ -16,12 +15,10 @@ type Notice struct {
 	// Kind is "good", "warn" or "bad".
 	Kind string `json:"kind"`
 	Text string `json:"text"`
-	// Total is the number of proxies that had to apply the change, Applied of those that have; Total is 0 if the change
-	// does not concern proxies.
-	Applied int `json:"applied"`
-	Total   int `json:"total"`
-	// Pending are the names of the proxies that may not have applied it yet.
-	Pending []string `json:"pending"`
+	// Applied are the names of the proxies that have applied the change, Pending of those that may not have applied it
+	// yet. There are none if the change does not concern proxies.
+	Applied []string `json:"applied,omitempty"`
+	Pending []string `json:"pending,omitempty"`
 }
 
 // Done is the notice of an action that concerns no proxy.
@@ -33,38 +30,56 @@ func Wait() *adminclient.Wait { return new(adminclient.WaitForApplied) }
 // Applied is the notice of a change that was made with Wait, from the headers of the response.
 func Applied(text string, header http.Header) *Notice {
 	n := Done(text)
-	n.Applied, _ = strconv.Atoi(header.Get("Applied-By"))
-	for name := range strings.SplitSeq(header.Get("Applied-Pending"), ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			n.Pending = append(n.Pending, name)
-		}
-	}
-	n.Total = n.Applied + len(n.Pending)
+	n.Applied, n.Pending = proxies(header.Get("Applied-By")), proxies(header.Get("Applied-Pending"))
 	switch header.Get("Applied") {
 	case "true":
-		if n.Total == 0 {
+		if n.total() == 0 {
 			n.Text += " No proxy is running that has to apply it."
 		}
 	case "false":
 		n.Kind = "warn"
-		if n.Total == 0 {
+		if n.total() == 0 {
 			n.Text += " Whether the proxies have applied it is not known; they do within seconds."
 		}
 	}
 	return n
 }
 
-// Progress tells how many proxies have applied a change.
+// proxies splits a list of names.
+func proxies(list string) (names []string) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (n *Notice) total() int { return len(n.Applied) + len(n.Pending) }
+
+// maxProxies bounds the names of proxies in a sentence.
+const maxProxies = 12
+
+func sentence(names []string) string {
+	if further := len(names) - maxProxies; further > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxProxies], ", "), further)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Progress tells which proxies have applied a change.
 func (n *Notice) Progress() string {
 	switch {
-	case n.Total == 0:
+	case n.total() == 0:
 		return ""
-	case len(n.Pending) == 0 && n.Total == 1:
-		return "Applied by the one proxy."
+	case len(n.Pending) == 0 && len(n.Applied) == 1:
+		return fmt.Sprintf("Applied by the one proxy, %s.", n.Applied[0])
 	case len(n.Pending) == 0:
-		return fmt.Sprintf("Applied by all %d proxies.", n.Total)
+		return fmt.Sprintf("Applied by all %d proxies: %s.", len(n.Applied), sentence(n.Applied))
+	case len(n.Applied) == 0:
+		return fmt.Sprintf("Applied by none of %d proxies yet; %s will follow.", n.total(), sentence(n.Pending))
 	default:
-		return fmt.Sprintf("Applied by %d of %d proxies; %s will follow.", n.Applied, n.Total, strings.Join(n.Pending, ", "))
+		return fmt.Sprintf("Applied by %d of %d proxies: %s; %s will follow.", len(n.Applied), n.total(), sentence(n.Applied), sentence(n.Pending))
 	}
 }
 

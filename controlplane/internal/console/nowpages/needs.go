@@ -31,6 +31,9 @@ type needs struct {
 	Problems []string
 }
 
+// sources is the number of what the list is made from.
+const sources = 8
+
 // needsFor is how long the list is shown before it is read again.
 const needsFor = 15 * time.Second
 
@@ -48,16 +51,23 @@ func (n *needsReader) get(r *kit.Request) *needs {
 		return n.last
 	}
 	read := readNeeds(r.Context(), r.API)
-	if r.Context().Err() == nil {
+	if r.Context().Err() == nil && (n.last == nil || len(read.Problems) < sources) { // else nothing was read
 		n.last = read
 	}
 	return read
 }
 
+// kept returns the last list; nil if there is none.
+func (n *needsReader) kept() *needs {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
+}
+
 // readNeeds asks all sources at once. Each is read by itself, so that one that fails hides no other.
 func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
 	list := &needs{At: time.Now()}
-	sources := []struct {
+	all := [sources]struct {
 		name string
 		read func(context.Context, *adminclient.Client) ([]need, int, error)
 	}{
@@ -70,13 +80,13 @@ func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
 		{"webhooks", failingWebhooks},
 		{"accounts", overdrawnAccounts},
 	}
-	found, counts, errs := make([][]need, len(sources)), make([]int, len(sources)), make([]error, len(sources))
+	found, counts, errs := [sources][]need{}, [sources]int{}, [sources]error{}
 	var reading sync.WaitGroup
-	for i, s := range sources {
+	for i, s := range all {
 		reading.Go(func() { found[i], counts[i], errs[i] = s.read(ctx, api) })
 	}
 	reading.Wait()
-	for i, s := range sources {
+	for i, s := range all {
 		if errs[i] != nil {
 			list.Problems = append(list.Problems, fmt.Sprintf("The %s cannot be read: %v", s.name, errs[i]))
 		}
@@ -140,6 +150,7 @@ func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error)
 			n.Text = *f.Subject + ": " + n.Text
 			switch f.Check {
 			case "usable_credential":
+				n.Text = "Provider " + n.Text
 				n.Link = kit.Link{Text: "Provider", URL: kit.Path("providers", *f.Subject)}
 			case "usable_route", "tool_price":
 				n.Link = kit.Link{Text: "Model", URL: kit.Path("models", *f.Subject)}

@@ -24,14 +24,14 @@ func Section() kit.Section {
 			{Link: kit.Link{Text: "Routes", URL: "/console/routes"}, Scope: kit.Observe},
 		},
 		Routes: slices.Concat([]kit.Route{
-			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: (&overviewPage{}).show},
+			{Pattern: "GET /console/{$}", Scope: kit.Read, Handle: (&overviewPage{}).show, Live: true},
 			{Pattern: "GET /console/requests", Scope: kit.Read, Handle: listRequests},
 			{Pattern: "GET /console/refusals", Scope: kit.Read, Handle: listRefusals},
 			{Pattern: "GET /console/requests/export", Scope: kit.Read, Handle: exportRequests},
 			{Pattern: "GET /console/requests/{id}", Scope: kit.Read, Handle: showRequest},
 			{Pattern: "GET /console/explain", Scope: kit.Observe, Handle: explainRequest},
-			{Pattern: "GET /console/live", Scope: kit.Observe, Handle: showLive},
-			{Pattern: "GET /console/live/stream", Scope: kit.Observe, Handle: streamLive},
+			{Pattern: "GET /console/live", Scope: kit.Observe, Handle: showLive, Live: true},
+			{Pattern: "GET /console/live/stream", Scope: kit.Observe, Handle: streamLive, Live: true},
 			{Pattern: "GET /console/routes", Scope: kit.Observe, Handle: showRoutes},
 		}, kit.FormRoutes("/console/routes/{id}/reset", kit.Operator, resetRoute)),
 	}

@@ -3,6 +3,7 @@ package nowpages
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +20,11 @@ type overviewView struct {
 	// Heard and Silent count the proxies of which the tiles tell; Known is set if the person may see them.
 	Known         bool
 	Heard, Silent int
-	At            time.Time
+	// Unheard are the proxies that are silent.
+	Unheard []adminclient.TrafficProxy
+	At      time.Time
+	// Away is set if only the traffic is read, because the database does not answer.
+	Away bool
 
 	// Charts are left out of the answers that only renew what is above them.
 	Charts []*chart
@@ -37,6 +42,8 @@ type tile struct {
 	// Spark is the path of the sparkline of the last 15 minutes; empty without one.
 	Spark string
 	URL   string
+	// Stored is set for a figure that is read from the database.
+	Stored bool
 }
 
 // overviewPage serves the overview.
@@ -71,9 +78,16 @@ func (c *recent[T]) get(read func() (*adminclient.Response[T], error)) (*T, erro
 	return c.last, nil
 }
 
+// kept returns what was read last, and when; nil if nothing was.
+func (c *recent[T]) kept() (*T, time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last, c.at
+}
+
 // show shows what needs attention, figures of now, and charts. The script of the page asks for it again with charts=none.
 func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
-	v := &overviewView{At: time.Now()}
+	v := &overviewView{At: time.Now(), Away: r.Session.Remembered}
 	period, err := periodOf(r, v.At)
 	if err != nil {
 		return nil, err
@@ -89,7 +103,6 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 	var fleet *adminclient.Fleet
 	var today *adminclient.UsageTotalList
 	if r.May(kit.Observe) {
-		parts.Go(func() { v.Needs = o.needs.get(r) })
 		parts.Go(func() {
 			answer, err := r.API.GetTraffic(r.Context())
 			if err != nil {
@@ -98,6 +111,9 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			}
 			now = answer.Value
 		})
+	}
+	if r.May(kit.Observe) && !v.Away {
+		parts.Go(func() { v.Needs = o.needs.get(r) })
 		parts.Go(func() {
 			var err error
 			if fleet, err = o.fleet.get(func() (*adminclient.Response[adminclient.Fleet], error) { return r.API.ListProxies(r.Context()) }); err != nil {
@@ -105,7 +121,7 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 			}
 		})
 	}
-	parts.Go(func() {
+	readToday := func() {
 		day := v.At.UTC().Format(time.DateOnly)
 		var err error
 		if today, err = o.today.get(func() (*adminclient.Response[adminclient.UsageTotalList], error) {
@@ -113,8 +129,17 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 		}); err != nil {
 			failed("The usage of today", err)
 		}
-	})
-	if r.Text("charts") != "none" {
+	}
+	var asOf time.Time
+	if !v.Away {
+		parts.Go(readToday)
+	} else {
+		today, asOf = o.today.kept()
+		if r.May(kit.Observe) {
+			v.Needs = o.needs.kept()
+		}
+	}
+	if r.Text("charts") != "none" && !v.Away {
 		v.Range, v.From, v.To = period.name, period.from.Format(time.RFC3339), period.to.Format(time.RFC3339)
 		v.Charts = charts()
 		for _, c := range v.Charts {
@@ -123,6 +148,9 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 	}
 	parts.Wait()
 	v.Tiles = tiles(now, fleet, today)
+	if v.Away {
+		markOld(v.Tiles, asOf)
+	}
 	for _, c := range v.Charts {
 		if c.measure == adminclient.GetTrafficSeriesParamsMeasureCost && today != nil {
 			c.Unit = today.Currency
@@ -130,6 +158,7 @@ func (o *overviewPage) show(r *kit.Request) (*kit.Page, error) {
 	}
 	if now != nil {
 		v.Known, v.Heard, v.Silent = true, now.Heard, now.Silent
+		v.Unheard = slices.DeleteFunc(slices.Clone(now.Proxies), func(p adminclient.TrafficProxy) bool { return !p.Silent })
 	}
 	return &kit.Page{Template: "overview", Title: "Overview", Command: "gwctl doctor\ngwctl traffic get\ngwctl proxies list", Data: v}, nil
 }
@@ -145,16 +174,12 @@ func tiles(now *adminclient.Traffic, fleet *adminclient.Fleet, today *adminclien
 		for _, t := range today.Data {
 			charged, requests = t.Cost, t.Requests
 		}
-		all = append(all, tile{Name: "Charged today", Value: charged, Unit: today.Currency, Note: view.Count(requests) + " settled requests, UTC day", URL: "/console/usage"})
-	}
-	if fleet != nil {
-		unsettled := int64(0)
-		for _, p := range fleet.Data {
-			unsettled += p.Unsettled
-		}
-		all = append(all, tile{Name: "Unsettled", Value: view.Count(unsettled), Note: "finished requests, not in the ledger yet", URL: "/console/proxies"})
+		all = append(all, tile{
+			Name: "Charged today", Value: charged, Unit: today.Currency, Note: view.Count(requests) + " settled requests, UTC day", URL: "/console/usage", Stored: true,
+		})
 	}
 	if now != nil {
+		all = append(all, unsettledTile(now, fleet))
 		t := tile{Name: "Proxies", Value: fmt.Sprintf("%d of %d", now.Heard, now.Heard+now.Silent), Note: "reported in the last 6 s", URL: "/console/proxies"}
 		if now.Silent > 0 || now.Heard == 0 {
 			t.Kind = "bad"
@@ -162,6 +187,47 @@ func tiles(now *adminclient.Traffic, fleet *adminclient.Fleet, today *adminclien
 		all = append(all, t)
 	}
 	return all
+}
+
+// The ages of the oldest unsettled request from which on the figure needs attention.
+const unsettledWarning, unsettledFailure = time.Minute, 5 * time.Minute
+
+// unsettledTile returns the age of the oldest finished request that is not in the ledger yet, as the heard proxies report it.
+func unsettledTile(now *adminclient.Traffic, fleet *adminclient.Fleet) tile {
+	t := tile{Name: "Unsettled", Note: "age of the oldest request that is not in the ledger", URL: "/console/proxies"}
+	if fleet != nil {
+		count := int64(0)
+		for _, p := range fleet.Data {
+			count += p.Unsettled
+		}
+		t.Note = "age of the oldest; requests not in the ledger: " + view.Count(count)
+	}
+	var oldest *int64
+	for _, p := range now.Proxies {
+		if p.UnsettledMS != nil && (oldest == nil || *p.UnsettledMS > *oldest) {
+			oldest = p.UnsettledMS
+		}
+	}
+	if oldest == nil {
+		return t
+	}
+	t.Value = view.Milliseconds(*oldest)
+	switch age := time.Duration(*oldest) * time.Millisecond; {
+	case age >= unsettledFailure:
+		t.Kind = "bad"
+	case age >= unsettledWarning:
+		t.Kind = "warn"
+	}
+	return t
+}
+
+// markOld tells of the figures that need the database when they were read.
+func markOld(all []tile, at time.Time) {
+	for i := range all {
+		if t := &all[i]; t.Stored && t.Value != "" {
+			t.Note = "read at " + at.UTC().Format("15:04:05") + " UTC, not known since"
+		}
+	}
 }
 
 // trafficTiles returns the figures that the heard proxies report. They are unknown if there is none.

@@ -7,6 +7,7 @@ const style = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const colour = (name) => style(`--${name || "accent"}`) || style("--accent");
 const charts = new Set();
 const height = 180;
+const daily = [1, 2, 5, 7, 14, 30, 60, 90, 180, 365].map((n) => n * 86400);
 
 function widthOf(figure) {
   const { paddingLeft, paddingRight } = getComputedStyle(figure);
@@ -48,7 +49,7 @@ function legendOf({ series, rows, days }, figure) {
   const values = series.map((s) => {
     const item = document.createElement("li"), mark = document.createElement("i"), value = document.createElement("b");
     mark.style.background = colour(s.colour);
-    item.append(mark, series.length > 1 ? `${s.name} ` : "", value);
+    item.append(mark, `${s.name} `, value);
     legend.append(item);
     return value;
   });
@@ -70,7 +71,7 @@ function axes(days) {
   return [
     {
       stroke: style("--soft"), font, grid: { show: false }, ticks, size: 30, space: 60,
-      incrs: days ? [1, 2, 5, 7, 14, 30].map((n) => n * 86400) : [60, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800],
+      incrs: days ? daily : [60, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, ...daily],
       values: (_, times, _axis, _space, step) => times.map((t) => label(t, step >= 86400)),
     },
     { stroke: style("--soft"), font, grid, ticks, size: 56, values: (_, values) => values.map((v) => Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 }).format(v)) },

@@ -3,7 +3,7 @@
 
 const minute = 60, hour = 3600, day = 86400;
 
-function ago(at) {
+export function ago(at) {
   const seconds = (Date.now() - at) / 1000;
   const s = Math.abs(seconds);
   const span = s < minute ? `${Math.floor(s)} s` : s < hour ? `${Math.floor(s / minute)} min` : s < 2 * day ? `${Math.floor(s / hour)} h` : `${Math.floor(s / day)} d`;
@@ -102,14 +102,16 @@ const sidebar = document.querySelector(".sidebar");
 if (sidebar && matchMedia("(max-width: 52rem)").matches) sidebar.open = false;
 
 // A part with data-follow shows a state that changes by itself: it is read again after as many seconds. When it is gone,
-// the whole page is loaded, which has the result.
+// the whole page is loaded, which has the result; the live view, which keeps its rows, takes the banners only.
 function follow(part) {
   setTimeout(() => {
     const request = new XMLHttpRequest();
     request.open("GET", location.href);
     request.responseType = "document";
     request.onload = () => {
-      const next = request.response?.querySelector("[data-follow]");
+      const page = request.response, next = page?.querySelector("[data-follow]");
+      if (!next && request.status >= 500) return follow(part);
+      if (!next && page?.getElementById("live")) return document.getElementById("banners")?.replaceChildren(...page.getElementById("banners").childNodes);
       if (!next) return location.reload();
       part.replaceWith(next);
       showTimes(next);

@@ -29,7 +29,10 @@ function renew() {
       const focus = [...part.querySelectorAll("a")].indexOf(document.activeElement);
       part.replaceChildren(...next.childNodes);
       if (focus >= 0) part.querySelectorAll("a")[focus]?.focus();
+      const banners = document.getElementById("banners");
+      banners.replaceChildren(...request.response.getElementById("banners").childNodes);
       showTimes(part);
+      showTimes(banners);
       last = Date.now();
       old.remove();
     } else if (new URL(request.responseURL || location.href).pathname.endsWith("/sign-in")) {

@@ -1,0 +1,221 @@
+package catalogpages
+
+import (
+	"encoding/json"
+	"strings"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/controlplane/internal/console/kit"
+)
+
+// free returns the error of a field if an object with its id exists already: the operations that create objects of the
+// catalog would replace it. err is that of reading the object.
+func free(field string, err error) error {
+	switch {
+	case err == nil:
+		return kit.Invalid(field, "is in use already")
+	case adminclient.Code(err) == "not_found":
+		return nil
+	}
+	return err
+}
+
+// createProvider is the form that adds a provider with its first credential.
+func createProvider(*kit.Request) (*kit.Form, error) {
+	return &kit.Form{
+		Title: "Add a provider", Crumbs: providerCrumbs, Submit: "Add provider", Back: "/console/providers", Command: "gwctl providers put ID",
+		Fields: []kit.Field{
+			{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "Made of a-z, 0-9 and -. It cannot be changed."},
+			{Name: "name", Label: "Name"},
+			{Name: "base_url", Label: "Base URL", Mono: true, Required: true, Hint: "The address before /v1, such as https://api.example.com."},
+			{
+				Name: "auth", Label: "Authentication", Kind: "select", Value: string(adminclient.CatalogProviderAuthBearer), Required: true,
+				Options: []kit.Option{
+					{Value: string(adminclient.CatalogProviderAuthBearer), Text: "bearer token"},
+					{Value: string(adminclient.CatalogProviderAuthXApiKey), Text: "header x-api-key"},
+					{Value: string(adminclient.CatalogProviderAuthAPIKey), Text: "header api-key"},
+					{Value: string(adminclient.CatalogProviderAuthXGoogAPIKey), Text: "header x-goog-api-key"},
+				},
+			},
+			{Name: "credentials[0].name", Label: "Name of the credential", Required: true, Value: "main"},
+			{Name: "credentials[0].secret", Label: "Secret", Kind: "password", Required: true, Hint: "The key of the provider. It is stored encrypted and never shown again."},
+		},
+		Effects: []string{"No request goes to the provider until a model has a route to it."},
+		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
+			p := adminclient.CatalogProvider{
+				ID: in.Text("id"), Name: in.Optional("name"), BaseURL: in.Text("base_url"), Auth: new(adminclient.CatalogProviderAuth(in.Text("auth"))),
+				Credentials: []adminclient.CatalogCredential{{Name: in.Text("credentials[0].name"), Secret: in.Optional("credentials[0].secret")}},
+			}
+			if p.ID == "" {
+				return nil, kit.Invalid("id", "must be set")
+			}
+			_, err := r.API.GetProvider(r.Context(), p.ID)
+			if err := free("id", err); err != nil {
+				return nil, err
+			}
+			done, err := r.API.PutProvider(r.Context(), p.ID, &adminclient.PutProviderParams{Wait: kit.Wait()}, p)
+			if err != nil {
+				return nil, err
+			}
+			return kit.Go(kit.Path("providers", p.ID), kit.Applied("The provider was added.", done.Header))
+		},
+	}, nil
+}
+
+// routeFields are the fields of a new route; at is the path of the route in the body of the operation, with a dot.
+func routeFields(r *kit.Request, at string) ([]kit.Field, error) {
+	providers, err := r.API.ListProviders(r.Context(), &adminclient.ListProvidersParams{Limit: new(maxObjects)})
+	if err != nil {
+		return nil, err
+	}
+	var options []kit.Option
+	for _, p := range providers.Value.Data {
+		options = append(options, kit.Option{Value: p.ID})
+	}
+	var formats []kit.Option
+	for _, f := range []adminclient.CatalogRouteFormats{
+		adminclient.CatalogRouteFormatsChat, adminclient.CatalogRouteFormatsResponses, adminclient.CatalogRouteFormatsMessages,
+		adminclient.CatalogRouteFormatsImages, adminclient.CatalogRouteFormatsVideos,
+	} {
+		formats = append(formats, kit.Option{Value: string(f)})
+	}
+	return []kit.Field{
+		{Name: at + "provider", Label: "Provider", Kind: "select", Required: true, Options: options},
+		{Name: at + "upstream_model", Label: "Name of the model there", Mono: true, Required: true},
+		{Name: at + "formats", Label: "Formats that the provider has for it", Kind: "checks", Options: formats},
+		{Name: at + "priority", Label: "Priority", Kind: "number", Hint: "Routes with the lowest priority are tried first."},
+		{Name: at + "weight", Label: "Weight", Kind: "number", Hint: "Share of the load among routes of one priority; empty and 0 count as 1."},
+	}, nil
+}
+
+// routeOf reads the fields of a new route.
+func routeOf(in *kit.Input, at string) (adminclient.CatalogRoute, error) {
+	route := adminclient.CatalogRoute{
+		Provider: in.Text(at + "provider"), UpstreamModel: in.Text(at + "upstream_model"), Formats: []adminclient.CatalogRouteFormats{},
+	}
+	for _, format := range in.All(at + "formats") {
+		route.Formats = append(route.Formats, adminclient.CatalogRouteFormats(format))
+	}
+	if len(route.Formats) == 0 {
+		return route, kit.Invalid(at+"formats", "must have at least one")
+	}
+	for field, into := range map[string]**int{"priority": &route.Priority, "weight": &route.Weight} {
+		n, err := in.Int(at + field)
+		if err != nil {
+			return route, err
+		}
+		if n != nil {
+			*into = new(int(*n))
+		}
+	}
+	return route, nil
+}
+
+// createRoute is the form that adds a route to a model.
+func createRoute(r *kit.Request) (*kit.Form, error) {
+	now, err := r.API.GetModel(r.Context(), r.PathValue("id"))
+	if err != nil {
+		return nil, err
+	}
+	id := now.Value.ID
+	fields, err := routeFields(r, "")
+	if err != nil {
+		return nil, err
+	}
+	back := kit.Path("models", id)
+	return &kit.Form{
+		Title: "Add a route of " + id, Crumbs: belowModel(id), Submit: "Add route", Back: back, Command: "gwctl routes put " + kit.Quote(id) + " ID",
+		Fields:  append([]kit.Field{{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "It cannot be changed."}}, fields...),
+		Effects: []string{"Requests that begin afterwards may use it, beside what the model has: " + number(int64(len(now.Value.Routes)), "route") + "."},
+		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
+			routeID := in.Text("id")
+			if routeID == "" {
+				return nil, kit.Invalid("id", "must be set")
+			}
+			route, err := routeOf(in, "")
+			if err != nil {
+				return nil, err
+			}
+			_, err = r.API.GetRoute(r.Context(), id, routeID)
+			if err := free("id", err); err != nil {
+				return nil, err
+			}
+			route.ID = &routeID
+			done, err := r.API.PutRoute(r.Context(), id, routeID, &adminclient.PutRouteParams{Wait: kit.Wait()}, route)
+			if err != nil {
+				return nil, err
+			}
+			return kit.Go(back, kit.Applied("The route was added.", done.Header))
+		},
+	}, nil
+}
+
+// createModel is the form that adds a model with its price and its first route.
+func createModel(r *kit.Request) (*kit.Form, error) {
+	routes, err := routeFields(r, "routes[0].")
+	if err != nil {
+		return nil, err
+	}
+	fields := []kit.Field{
+		{Name: "id", Label: "Id", Mono: true, Required: true, Hint: "The name that clients send. It cannot be changed."},
+		{
+			Name: "type", Label: "Type", Kind: "select", Value: string(adminclient.CatalogModelTypeText), Required: true,
+			Options: []kit.Option{
+				{Value: string(adminclient.CatalogModelTypeText)}, {Value: string(adminclient.CatalogModelTypeImage)}, {Value: string(adminclient.CatalogModelTypeVideo)},
+			},
+		},
+		{Name: "display_name", Label: "Display name"},
+		{Name: "public", Label: "Public: every account may use it", Kind: "check", Hint: "Otherwise only accounts to which it is granted."},
+		{Name: "context_window", Label: "Context window", Kind: "number", Unit: "tokens", Hint: "For models of text."},
+		{Name: "max_output_tokens", Label: "Most output tokens", Kind: "number", Unit: "tokens", Hint: "For models of text."},
+		{
+			Name: "price", Label: "Price", Kind: "area", Rows: 5, Mono: true, Required: true, Value: "{\n  \"input\": \"\",\n  \"output\": \"\"\n}",
+			Hint: "Decimals in quotes, per million tokens, or per image, second or call.",
+		},
+	}
+	return &kit.Form{
+		Title: "Add a model", Crumbs: modelCrumbs, Submit: "Add model", Back: "/console/models", Command: "gwctl models put ID",
+		Fields:  append(fields, routes...),
+		Effects: []string{"Clients can use it when the proxies have applied it, which takes moments."},
+		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
+			m, err := modelOf(in)
+			if err != nil {
+				return nil, err
+			}
+			_, err = r.API.GetModel(r.Context(), m.ID)
+			if err := free("id", err); err != nil {
+				return nil, err
+			}
+			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait()}, *m)
+			if err != nil {
+				return nil, err
+			}
+			return kit.Go(kit.Path("models", m.ID), kit.Applied("The model was added.", done.Header))
+		},
+	}, nil
+}
+
+// modelOf reads the fields of a new model.
+func modelOf(in *kit.Input) (*adminclient.CatalogModel, error) {
+	m := &adminclient.CatalogModel{
+		ID: in.Text("id"), Type: adminclient.CatalogModelType(in.Text("type")), DisplayName: in.Optional("display_name"), Public: new(in.Checked("public")),
+	}
+	if m.ID == "" {
+		return nil, kit.Invalid("id", "must be set")
+	}
+	for field, into := range map[string]**int64{"context_window": &m.ContextWindow, "max_output_tokens": &m.MaxOutputTokens} {
+		n, err := in.Int(field)
+		if err != nil {
+			return nil, err
+		}
+		*into = n
+	}
+	d := json.NewDecoder(strings.NewReader(in.Text("price")))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m.Price); err != nil {
+		return nil, kit.Invalid("price", "cannot be read: "+strings.TrimPrefix(err.Error(), "json: "))
+	}
+	route, err := routeOf(in, "routes[0].")
+	m.Routes = []adminclient.CatalogRoute{route}
+	return m, err
+}

@@ -1,0 +1,134 @@
+package console_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// done sends a form with values and checks that it leads to a page with a text.
+func (b *browser) done(path, at, text string, values ...string) {
+	b.w.t.Helper()
+	answer, page := b.fill(path, values...)
+	if answer.StatusCode != http.StatusSeeOther || answer.Header.Get("Location") != at {
+		b.w.t.Fatalf("%s: got %d to %q; want %s: %s", path, answer.StatusCode, answer.Header.Get("Location"), at, page)
+	}
+	if _, page := b.get(at); !strings.Contains(page, text) || !strings.Contains(page, "Applied by the one proxy, proxy-1.") {
+		b.w.t.Errorf("%s does not have %q, or not the proxy that has applied it: %s", at, text, page)
+	}
+}
+
+// refused sends a form with values and checks that it is shown again with a status and a text.
+func (b *browser) refused(path string, status int, text string, values ...string) {
+	b.w.t.Helper()
+	answer, page := b.fill(path, values...)
+	if answer.StatusCode != status || !strings.Contains(page, text) {
+		b.w.t.Errorf("%s with %q: got %d; want %d with %q: %s", path, values, answer.StatusCode, status, text, page)
+	}
+}
+
+func TestCatalogIsBuiltAndTakenDownByForms(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, err := w.pool.Exec(t.Context(), `
+		insert into proxy_sessions (name, boot_id, valid_until, applied_revision, catalog_revision)
+		values ('proxy-1', 'boot', now() + interval '1 hour', 1000000, 1000000)`)
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	provider := []string{"id", "acme", "base_url", "https://api.example.com", "auth", "x-api-key", "credentials[0].name", "main", "credentials[0].secret", "sk-acme-main"}
+	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "must be made of a-z", append([]string{"id", "No Id"}, provider[2:]...)...)
+	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.", provider...)
+	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "is in use already", provider...)
+
+	model := []string{
+		"id", "small", "type", "text", "public", "yes", "context_window", "128000", "price", `{"input": "0.10", "output": "0.40"}`,
+		"routes[0].provider", "acme", "routes[0].upstream_model", "small-2026", "routes[0].formats", "chat",
+	}
+	b.refused("/console/catalog/new-model", http.StatusBadRequest, "must have at least one", model[:len(model)-2]...)
+	b.done("/console/catalog/new-model", "/console/models/small", "The model was added.", model...)
+	b.refused("/console/catalog/new-model", http.StatusBadRequest, "is in use already", model...)
+
+	route := []string{"id", "second", "provider", "acme", "upstream_model", "small-2025", "formats", "chat", "formats", "messages", "priority", "2"}
+	b.done("/console/models/small/new-route", "/console/models/small", "The route was added.", route...)
+	b.refused("/console/models/small/new-route", http.StatusBadRequest, "is in use already", route...)
+	now, err := w.api.GetRoute(t.Context(), "small", "second")
+	check(t, err)
+	if r := now.Value; r.UpstreamModel != "small-2025" || len(r.Formats) != 2 || *r.Priority != 2 {
+		t.Errorf("the route is %+v", r)
+	}
+
+	b.refused("/console/providers/acme/delete", http.StatusBadRequest, "Type acme to confirm.", "confirmation", "acm")
+	b.refused("/console/providers/acme/delete", http.StatusConflict, "2 routes", "confirmation", "acme")
+	b.done("/console/models/small/routes/second/delete", "/console/models/small", "The route second was deleted.", "confirmation", "second")
+	b.done("/console/models/small/delete", "/console/models", "The model small was deleted.", "confirmation", "small")
+	b.done("/console/providers/acme/credentials/main/delete", "/console/providers/acme", "The credential main was deleted.", "confirmation", "main")
+	b.done("/console/providers/acme/delete", "/console/providers", "The provider acme was deleted.", "confirmation", "acme")
+}
+
+func TestDeletionTellsItsEffectsInNumbersAndOfChangesInBetween(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, k := w.account("Example")
+	u, err := w.api.GetUsage(t.Context(), w.request(k, event.Completed, price.Usage{Input: 1_000_000, Output: 1000}))
+	check(t, err)
+	b := w.signedIn(bootstrapToken)
+	_, page := b.get("/console/models/example-small/delete")
+	if want := "it had 1 request of 1 account, which cost " + u.Value.Receipt.Cost + " USD"; !strings.Contains(page, want) || !strings.Contains(page, "1 route") {
+		t.Errorf("the form does not tell %q: %s", want, page)
+	}
+	match := hidden(t, page, "if_match")
+	_, err = w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{DisplayName: new("Another")})
+	check(t, err)
+	answer, page := b.post("/console/models/example-small/delete", "if_match", match, "confirmation", "example-small", "step", "do")
+	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "changed after you opened this form") {
+		t.Errorf("an older form: got %d %s", answer.StatusCode, page)
+	}
+}
+
+// Otherwise a session that may change a provider could have its secrets sent to a server of its choice.
+func TestProviderMovesToAnotherServerOnlyWithItsSecrets(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	const path = "/console/providers/acme/edit"
+	moved := []string{"base_url", "https://elsewhere.example", "enabled", "yes"}
+	answer, page := b.fill(path, moved...)
+	if answer.StatusCode != http.StatusBadRequest || len(texts(page, `(?s)<span class="field-error".*?</span>`)) != 2 {
+		t.Errorf("another server without secrets: got %d, want both secrets asked for: %s", answer.StatusCode, page)
+	}
+	one := append([]string{"credentials[0].secret", "sk-again-0"}, moved...)
+	answer, page = b.fill(path, one...)
+	if answer.StatusCode != http.StatusBadRequest || strings.Contains(page, "sk-again") {
+		t.Errorf("another server with one of two secrets: got %d: %s", answer.StatusCode, page)
+	}
+	now, err := w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	if now.Value.BaseURL != "https://api.example.com" {
+		t.Fatalf("the provider moved to %s without its secrets", now.Value.BaseURL)
+	}
+	if answer, page := b.fill(path, append([]string{"credentials[1].secret", "sk-again-1"}, one...)...); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("another server with both secrets: got %d: %s", answer.StatusCode, page)
+	}
+	now, err = w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	if now.Value.BaseURL != "https://elsewhere.example" || len(now.Value.Credentials) != 2 {
+		t.Errorf("the provider is %+v", now.Value)
+	}
+	// On the same server the secrets stay as they are.
+	before := now.Value.Credentials
+	if answer, page := b.fill(path, "base_url", "https://elsewhere.example/api", "enabled", "yes"); answer.StatusCode != http.StatusSeeOther {
+		t.Fatalf("another path: got %d: %s", answer.StatusCode, page)
+	}
+	now, err = w.api.GetProvider(t.Context(), "acme")
+	check(t, err)
+	for i, c := range now.Value.Credentials {
+		if *c.ID != *before[i].ID {
+			t.Errorf("the secret of %s was replaced", c.Name)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package console_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"modelgateway/controlplane/adminclient"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/pulse"
+)
+
+var (
+	needItem = regexp.MustCompile(`(?s)<li class="(bad|warn)">(.*?)</li>`)
+	needText = regexp.MustCompile(`<b>(.*?)</b>`)
+	anyLink  = regexp.MustCompile(`href="([^"]*)"`)
+)
+
+// need is an entry of the list "Needs you".
+type need struct {
+	kind, text string
+	links      []string
+}
+
+// needs returns the list "Needs you" of the overview.
+func (b *browser) needs() []need {
+	b.w.t.Helper()
+	answer, page := b.get("/console/?charts=none")
+	if answer.StatusCode != http.StatusOK {
+		b.w.t.Fatalf("got %d %s", answer.StatusCode, page)
+	}
+	var all []need
+	for _, item := range needItem.FindAllStringSubmatch(page, -1) {
+		n := need{kind: item[1]}
+		if text := needText.FindStringSubmatch(item[2]); text != nil {
+			n.text = html.UnescapeString(text[1])
+		}
+		for _, link := range anyLink.FindAllStringSubmatch(item[2], -1) {
+			n.links = append(n.links, html.UnescapeString(link[1]))
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// video inserts an open video job of an age.
+func (w *world) video(k *adminclient.IssuedKey, age, upstream string) {
+	w.t.Helper()
+	id := ident.New()
+	record := fmt.Sprintf(`{"id": %q, "account_id": %q, "key_id": %q, "request_id": %q, "upstream_id": %q, "status": "in_progress", "model": "boat"}`,
+		ident.Video.Format(id), k.AccountID, k.ID, ident.Request.New(), upstream)
+	_, err := w.pool.Exec(w.t.Context(), `insert into video_jobs (id, account_id, key_id, request_id, status, expected_cost, record, created_at)
+		select $1, account_id, id, gen_random_uuid(), 'in_progress', 0, $2, now() - $3::interval from api_keys limit 1`, id, record, age)
+	check(w.t, err)
+}
+
+func TestEverythingThatNeedsSomebodyHasOneLinkThatSettlesIt(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	a, k := w.account("Overdrawn Ltd")
+	_, err := w.api.CreateCredit(t.Context(), a.ID, nil, adminclient.CreditCreate{
+		Amount: "-26", Kind: adminclient.CreditKindCorrection, Reference: "r1", Reason: new("a test"),
+	})
+	check(t, err)
+	w.quarantine(a.ID)
+	w.video(k, "3 hours", "up_1")
+	w.video(k, "10 minutes", "")
+	failing, disabled, fine := w.webhook(), w.webhook(), w.webhook()
+	run := "ab" + strings.Repeat("0", 30)
+	w.sql(
+		running,
+		`insert into ledger_checks (id, kind, state, actor, ok, ended_at) values ('`+run+`', 'receipts', 'done', 'somebody', false, now())`,
+		`update provider_credentials set refused_at = now() - interval '1 hour', refused_reason = 'quota_exhausted' where name = 'main'`,
+		`update proxy_sessions set refused_credentials = (select jsonb_build_array(jsonb_build_object('credential', id, 'reason', 'quota_exhausted')) from provider_credentials where name = 'main')`,
+	)
+	for id, change := range map[string]string{failing.ID: "enabled = true, failing_since = now()", disabled.ID: "disabled_reason = 'it has failed for three days'", fine.ID: "enabled = true"} {
+		u, err := ident.Endpoint.Parse(id)
+		check(t, err)
+		_, err = w.pool.Exec(t.Context(), "update webhook_endpoints set "+change+" where id = $1", u)
+		check(t, err)
+	}
+	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Open, SinceMS: 90_000, Class: "unavailable"}}})
+	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-2", Process: "p2"})
+	b := w.signedIn(bootstrapToken)
+	found := b.needs()
+	for _, want := range []need{
+		{"bad", `The ledger check "receipts" found a difference.`, []string{"/console/money/checks/"}},
+		{"warn", "A usage event is in quarantine.", []string{"/console/quarantine"}},
+		{"warn", `Provider acme refuses the credential "main" at 1 of 1 proxies: quota exhausted.`, []string{"/console/providers/acme"}},
+		{"warn", "1 of 2 proxies do not call the route of example-small to acme.", []string{"/console/routes"}},
+		{"warn", "A video job is stuck.", []string{"/console/video-jobs?state=stuck"}},
+		{"warn", "The result of the creation of a video job is unknown.", []string{"/console/video-jobs?state=unknown"}},
+		{"warn", "The webhook https://receiver.example/events fails.", []string{"/console/webhooks/" + failing.ID}},
+		{"warn", "The webhook https://receiver.example/events was disabled.", []string{"/console/webhooks/" + disabled.ID}},
+		{"warn", "The balance of an account is negative: -0.999999999 in all.", []string{"/console/accounts?sort=balance"}},
+	} {
+		count := 0
+		for _, n := range found {
+			if n.text != want.text {
+				continue
+			}
+			count++
+			if n.kind != want.kind || len(n.links) != 1 || !strings.HasPrefix(n.links[0], want.links[0]) {
+				t.Errorf("got %+v; want %+v", n, want)
+			}
+		}
+		if count != 1 {
+			t.Errorf("%q is %d times on the list %+v", want.text, count, found)
+		}
+	}
+	for _, n := range found {
+		for _, link := range n.links {
+			if answer, page := b.get(link); answer.StatusCode != http.StatusOK {
+				t.Errorf("%q leads to %s: got %d %s", n.text, link, answer.StatusCode, page)
+			}
+		}
+	}
+}
+
+// What the diagnosis finds leads to the page of the object, not to the diagnosis.
+func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
+	t.Parallel()
+	sql := func(statement string) func(*world) { return func(w *world) { w.sql(statement) } }
+	for name, c := range map[string]struct {
+		do         func(*world)
+		text, link string
+	}{
+		"a provider without a credential": {
+			sql("update provider_credentials set refused_at = now(), refused_reason = 'key_rejected'"),
+			"Provider acme: the provider refuses every enabled credential", "/console/providers/acme",
+		},
+		"a model without a route": {
+			func(w *world) {
+				_, err := w.api.UpdateRoute(t.Context(), "example-small", "small-main", nil, adminclient.CatalogRoutePatch{Enabled: new(false)})
+				check(t, err)
+			},
+			"example-small: the model has no enabled route to an enabled provider with a usable credential", "/console/models/example-small",
+		},
+		"no proxy": {sql("delete from proxy_sessions"), "0 proxies live", "/console/proxies"},
+		"a loss of commits": {
+			sql("update cluster_state set cluster_epoch = cluster_epoch + 1, lost_at = now()"), "a loss of commits was declared", "/console/diagnosis",
+		},
+	} {
+		w := setup(t)
+		w.catalog()
+		w.sql(running)
+		c.do(w)
+		found := w.signedIn(bootstrapToken).needs()
+		count := 0
+		for _, n := range found {
+			if strings.Contains(n.text, c.text) {
+				count++
+				if len(n.links) != 1 || n.links[0] != c.link {
+					t.Errorf("%s: got %+v; want the link %s", name, n, c.link)
+				}
+			}
+		}
+		if count != 1 {
+			t.Errorf("%s: %q is %d times on the list %+v", name, c.text, count, found)
+		}
+	}
+}
+
+func TestNothingNeedsSomebodyThatIsWell(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	_, k := w.account("Example Ltd")
+	w.video(k, "1 minute", "up_1")
+	w.sql(running, "insert into ledger_checks (id, kind, state, actor, ok, ended_at) values (gen_random_uuid(), 'recent', 'done', 'ledger', true, now())")
+	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Breakers: []pulse.Breaker{{Route: "small-main", State: pulse.Closed, Failures: 1}}})
+	for _, n := range w.signedIn(bootstrapToken).needs() {
+		for _, wrong := range []string{"check", "quarantine", "credential", "route of", "video", "webhook", "balance"} {
+			if strings.Contains(n.text, wrong) {
+				t.Errorf("the list has %+v", n)
+			}
+		}
+	}
+}
