@@ -138,6 +138,11 @@ chaos: ## failure scenarios on real processes: kills, network cuts, lost data, f
 	@CHAOS=all go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
 	@go test -count=1 -v -run 'HalfAnHour' ./dataplane/internal/app
 
+# In real time: those of 10 s and 1 min one after the other, those of 30 min at once.
+.PHONY: outages
+outages: ## play every outage in the table of docs/operations/outages.md (45 minutes)
+	@CHAOS=all OUTAGES=all go test -count=1 -timeout 90m -parallel 8 -v -run TestOutages $(TESTFLAGS) ./scripts/e2e/chaos
+
 # PREVIOUS is a tag or commit; the newest tag is the default.
 .PHONY: test/upgrade
 test/upgrade: ## play an upgrade from PREVIOUS and a rollback, both under load (minutes)
@@ -229,9 +234,13 @@ bench/scale: ## costs of an installation with 1,000,000 keys, 10,000 accounts, 1
 bench/traces: ## the CPU time and latency of a data plane that traces every request, against one that traces none
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -traces
 
+.PHONY: bench/tabs
+bench/tabs: ## the CPU time of the control plane while the overview of the console is open in 10 tabs for an hour, or EACH
+	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -tabs 10 -each $(or $(EACH),1h)
+
 .PHONY: bench/neighbour
 bench/neighbour: ## the latencies of one account alone and beside another's 1,000 connections of large prompts
-	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -neighbour
+	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -neighbour -rounds 9
 
 ## release
 
@@ -270,7 +279,7 @@ sbom: ## write the software bill of materials (CycloneDX) of each program of the
 generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables
 	@cd controlplane && sqlc generate
 	@go generate $(PACKAGES)
-	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe ./scripts/chart \
+	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe ./scripts/chart ./scripts/e2e/chaos \
 		-run 'ReferenceIsUpToDate|DashboardFiles' -update | { grep -v '^ok' || true; }
 
 # It compares the tree before and after, so that it also works on a tree with changes. Among the files that git does not

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,6 +43,8 @@ type options struct {
 	// scale selects the measurements of an installation of a size.
 	scale bool
 	size  size
+	// tabs, if set, measures the control plane while the overview of the console is open in so many tabs.
+	tabs int
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
 }
@@ -53,7 +56,6 @@ func main() {
 	flag.StringVar(&o.child, "child", "",
 		"internal: run as a child process, \"provider\", \"load\", \"collector\" of traces, \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
 	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
-	flag.BoolVar(&o.apart, "apart", false, "with -neighbour on two processors: run the gateway on one, flood, provider and clients on the other")
 	flag.BoolVar(&o.traces, "traces", false, "compare a data plane that traces every request with one that traces none, instead of the plain proxy")
 	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
 	flag.BoolVar(&o.scale, "scale", false, "measure an installation of a size, given by -keys, -accounts, -models and -proxies, instead of the plain proxy")
@@ -62,6 +64,8 @@ func main() {
 	flag.IntVar(&o.size.accounts, "accounts", 10_000, "with -scale: number of accounts")
 	flag.IntVar(&o.size.models, "models", 100, "with -scale: number of models")
 	flag.IntVar(&o.size.proxies, "proxies", 16, "with -scale: number of data planes")
+	flag.IntVar(&o.tabs, "tabs", 0, "measure the control plane while the overview of the console is open in so many tabs, for the time of -each, instead of the data plane")
+	flag.BoolVar(&o.apart, "apart", runtime.NumCPU() > 1, "with -neighbour: run the gateway on the first processor and all other programs on the others")
 	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -83,6 +87,9 @@ func run(ctx context.Context, o options) error {
 		}
 		return serve(ctx, o.child)
 	}
+	if o.tabs > 0 {
+		return measureTabs(ctx, o.tabs, o.each, os.Stdout)
+	}
 	if o.scale {
 		return measureScale(ctx, o.size, os.Stdout)
 	}
@@ -90,8 +97,15 @@ func run(ctx context.Context, o options) error {
 		return compareTraces(ctx, o)
 	}
 	if o.neighbour {
-		if err := prefer(ctx, os.Getpid()); err != nil {
+		if err := prefer(ctx, os.Getpid(), 1); err != nil {
 			return err
+		}
+		if o.apart {
+			// Two threads with a real-time priority that share a processor would wait 100 ms for each other.
+			runtime.GOMAXPROCS(1)
+			if err := errors.Join(os.Setenv("GOMAXPROCS", "1"), bind(ctx, os.Getpid(), fmt.Sprintf("1-%d", runtime.NumCPU()-1))); err != nil {
+				return err
+			}
 		}
 	}
 	provider, err := start(ctx, "provider")

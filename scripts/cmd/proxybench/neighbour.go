@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,19 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider, 
 	if err != nil {
 		return err
 	}
-	if err := separate(ctx, o.apart, state.PIDs[devstack.DataPlaneName(0)], provider, floodProvider); err != nil {
+	gateway := state.PIDs[devstack.DataPlaneName(0)]
+	if o.apart {
+		if err := bind(ctx, gateway, "0"); err != nil {
+			return err
+		}
+	}
+	// Among equal priorities a thread may run for 100 ms before the next one: these three need not wait for the others.
+	for _, process := range []int{os.Getpid(), provider, gateway} {
+		if err := prefer(ctx, process, 2); err != nil {
+			return err
+		}
+	}
+	if err := postpone(ctx, floodProvider); err != nil {
 		return err
 	}
 	quiet := proxybench.Target{Name: "quiet", BaseURL: state.BaseURL, Key: key}
@@ -31,40 +44,40 @@ func neighbour(ctx context.Context, o options, state *devstack.State, provider, 
 	if _, _, err := proxybench.MeasureNeighbour(ctx, quiet, none, warmUpTime); err != nil {
 		return err
 	}
+	var ratios []float64
 	for range o.rounds {
 		var counts string
 		alone, beside, err := proxybench.MeasureNeighbour(ctx, quiet, func() (func() error, error) { return startFlood(ctx, state, &counts) }, o.each)
 		if err != nil {
 			return err
 		}
+		ratio := float64(beside.Quantile(.99)) / float64(alone.Quantile(.99))
+		ratios = append(ratios, ratio)
 		fmt.Fprintf(os.Stdout, "p50 alone %s, beside %s; p99 alone %s, beside %s (× %.2f); longest %s, %s; %d answers, %d failures beside; flood: %s\n",
 			alone.Quantile(.5), beside.Quantile(.5), alone.Quantile(.99), beside.Quantile(.99),
-			float64(beside.Quantile(.99))/float64(alone.Quantile(.99)), alone.Quantile(1), beside.Quantile(1), len(beside.Times), beside.Failures, counts)
+			ratio, alone.Quantile(1), beside.Quantile(1), len(beside.Times), beside.Failures, counts)
 		if err := cmp.Or(alone.Err, beside.Err); err != nil {
 			fmt.Fprintln(os.Stdout, "the first failure of the quiet account:", err)
 		}
 	}
+	slices.Sort(ratios)
+	fmt.Fprintf(os.Stdout, "p99 ratio of %d rounds: least %.2f, median %.2f, most %.2f\n", len(ratios), ratios[0], ratios[len(ratios)/2], ratios[len(ratios)-1])
 	return nil
 }
 
-// separate gives the flood's provider the rank of the flood. With apart the gateway has the first processor, and all
-// others have the second one.
-func separate(ctx context.Context, apart bool, gateway, provider, floodProvider int) error {
-	for pid, processor := range map[int]string{gateway: "0", provider: "1", floodProvider: "1", os.Getpid(): "1"} {
-		if apart {
-			out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processor, strconv.Itoa(pid)).CombinedOutput()
-			if err != nil {
-				return fmt.Errorf("assign processors: %w: %s", err, out)
-			}
-		}
+// bind lets a process, and those that it starts from then on, run only on some processors, such as "1-3".
+func bind(ctx context.Context, process int, processors string) error {
+	out, err := exec.CommandContext(ctx, "taskset", "--all-tasks", "--cpu-list", "--pid", processors, strconv.Itoa(process)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("assign processors: %w: %s", err, out)
 	}
-	return postpone(ctx, floodProvider)
+	return nil
 }
 
 // prefer lets the processes of the stack and of the quiet account run before all other programs, as far as this user may do
-// that: process and those that it starts from then on.
-func prefer(ctx context.Context, process int) error {
-	return setRank(ctx, process, "--rr", 1, -10)
+// that: process and those that it starts from then on. priority is at least 1, the greater goes first.
+func prefer(ctx context.Context, process, priority int) error {
+	return setRank(ctx, process, "--rr", priority, -9-priority)
 }
 
 // postpone lets the flood run when nothing of the stack and of the quiet account needs the processor, as if it came from

@@ -333,8 +333,8 @@ func (in *installation) measureRevocations(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("revoke key: %w", err)
 		}
-		if !answer.Value.Effective || answer.Value.ConfirmedBy != in.proxies {
-			return fmt.Errorf("a revocation is effective: %t, confirmed by %d proxies", answer.Value.Effective, answer.Value.ConfirmedBy)
+		if !answer.Value.Effective || len(answer.Value.ConfirmedBy) != in.proxies {
+			return fmt.Errorf("a revocation is effective: %t, confirmed by %d proxies", answer.Value.Effective, len(answer.Value.ConfirmedBy))
 		}
 		times = append(times, time.Since(begin))
 	}
