@@ -113,7 +113,13 @@ func seldom(t *testing.T) []string {
 	if len(health.Value.Data) == 0 || scheduled < 0 || demo < 0 {
 		t.Fatalf("got routes %v, prices %v, keys %v; want a route, a scheduled price and the demo's key", health.Value.Data, prices.Value.Data, keys.Value.Data)
 	}
+	check, err := r.Admin.StartLedgerCheck(t.Context(), &adminclient.StartLedgerCheckParams{},
+		adminclient.LedgerCheckStart{Kind: adminclient.LedgerCheckStartKindReceipts})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return []string{
+		"/console/money/checks/" + check.Value.ID,
 		"/console/routes/" + health.Value.Data[0].RouteID + "/reset",
 		"/console/models/demo-large/prices/" + *prices.Value.Data[scheduled].ID + "/cancel",
 		"/console/keys/" + keys.Value.Data[demo].ID + "/try?model=demo-large",
