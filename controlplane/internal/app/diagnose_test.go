@@ -68,7 +68,7 @@ func TestCheckLooksAtTheRunningSystem(t *testing.T) {
 	}
 	status, text := check(t, url, broker.URL(), Doctor{Services: []string{r.admin, "http://" + away.Addr().String()}})
 	for _, want := range []string{
-		"ok       postgres control_planes: 1 control planes", "failure  proxies live: 0 proxies live",
+		"ok       postgres control_planes: 1 control plane uses", "failure  proxies live: 0 live proxies",
 		"ok       postgres keeps_commits: postgres.keeps_commits = ", "ok       proxies revocation_bound: ", "warning  catalog egress away: ",
 		"ok       services answers " + r.admin, "failure  services answers http://" + away.Addr().String(), "ok       ledger ",
 	} {

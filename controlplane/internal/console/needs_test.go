@@ -140,7 +140,7 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 			},
 			"example-small: the model has no enabled route to an enabled provider with a usable credential", "/console/models/example-small",
 		},
-		"no proxy": {sql("delete from proxy_sessions"), "0 proxies live", "/console/proxies"},
+		"no proxy": {sql("delete from proxy_sessions"), "0 live proxies", "/console/proxies"},
 		"a loss of commits": {
 			sql("update cluster_state set cluster_epoch = cluster_epoch + 1, lost_at = now()"), "a loss of commits was declared", "/console/diagnosis",
 		},
@@ -162,6 +162,26 @@ func TestFindingsOfTheDiagnosisLeadToWhatSettlesThem(t *testing.T) {
 		if count != 1 {
 			t.Errorf("%s: %q is %d times on the list %+v", name, c.text, count, found)
 		}
+	}
+}
+
+func TestProviderThatRefusesEveryCredentialIsListedOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	w.sql(
+		running,
+		"update provider_credentials set refused_at = now(), refused_reason = 'key_rejected'",
+		`update proxy_sessions set refused_credentials = (select jsonb_agg(jsonb_build_object('credential', id, 'reason', 'key_rejected')) from provider_credentials)`,
+	)
+	var about []need
+	for _, n := range w.signedIn(bootstrapToken).needs() {
+		if strings.Contains(n.text, "acme") {
+			about = append(about, n)
+		}
+	}
+	if len(about) != 1 || about[0].kind != "bad" {
+		t.Errorf("got %+v; want only the failure", about)
 	}
 }
 

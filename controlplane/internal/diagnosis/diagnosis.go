@@ -235,3 +235,11 @@ func Skew(sent, reported, received time.Time) (skew, uncertainty time.Duration) 
 	uncertainty = received.Sub(sent) / 2
 	return reported.Sub(sent.Add(uncertainty)), uncertainty
 }
+
+// number returns a number with the words for one and for any other number.
+func number[N int | int64 | uint64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}

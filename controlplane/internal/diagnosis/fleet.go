@@ -28,7 +28,7 @@ func live(f *fleet.Fleet) int {
 
 func checkFleet(f *fleet.Fleet) []Finding {
 	add := collect("proxies")
-	add.check(live(f) == 0, Failure, "live", "", fmt.Sprintf("%d proxies live", live(f)),
+	add.check(live(f) == 0, Failure, "live", "", number(live(f), "live proxy", "live proxies"),
 		"No requests are served.", "Start a proxy. If one is running, check its log and /readyz.")
 	add.check(f.CatalogRev == 0, Failure, "catalog", "", fmt.Sprintf("catalog at revision %d", f.CatalogRev),
 		"No catalog has been applied, so there are no models and every request is answered with 404.", "Apply one: `gwctl catalog apply FILE`.")
@@ -58,7 +58,7 @@ func checkFleet(f *fleet.Fleet) []Finding {
 	}
 	unserved := f.Unserved()
 	for _, name := range slices.Sorted(maps.Keys(unserved)) {
-		add.check(true, Warning, "unsettled", name, fmt.Sprintf("left with %d unsettled requests", unserved[name]),
+		add.check(true, Warning, "unsettled", name, "left with "+number(unserved[name], "unsettled request", "unsettled requests"),
 			"These requests were served and are not billed. Their usage is on the disk of the proxy, which does not run.",
 			"Start the proxy again with the same name and disk: it publishes the usage, and can be stopped when nothing is unsettled.")
 	}

@@ -69,7 +69,7 @@ func checkNATS(n *NATS, now time.Time) []Finding {
 			"Messages can be lost or rejected.", "Restart a control plane: it restores the settings of the stream. If they change again, find out who changes them.")
 		add.check(s.Replicas < s.Wanted, Warning, "replicas", s.Name, fmt.Sprintf("%d of %d replicas", s.Replicas, s.Wanted),
 			"The stream survives fewer server failures than configured.", "Add NATS servers, or restart a control plane, which updates the stream.")
-		add.check(s.Offline > 0, Warning, "followers", s.Name, fmt.Sprintf("%d replicas do not follow the leader", s.Offline),
+		add.check(s.Offline > 0, Warning, "followers", s.Name, number(s.Offline, "replica does", "replicas do")+" not follow the leader",
 			"Another server failure can stop the stream.", "Check the NATS servers.")
 		if s.Consumer != "" {
 			add.check(s.ConsumerMissing, Failure, "consumer", s.Name, map[bool]string{true: s.Consumer + " does not exist", false: s.Consumer + " exists"}[s.ConsumerMissing],
@@ -124,15 +124,15 @@ func durable(s *Stream, n *NATS) Finding {
 	switch seen := len(n.Syncs); {
 	case lazy > 0:
 		f.Status = Warning
-		f.Detail = fmt.Sprintf("%d of the %d servers that were asked sync messages to disk only after the acknowledgement", lazy, seen)
+		f.Detail = number(lazy, "server syncs", "servers sync") + " messages to disk only after the acknowledgement; " + number(seen, "was asked", "were asked")
 		f.Advice = "Set `sync_interval: always` in the jetstream block of every NATS server."
 	case seen < s.Replicas:
 		f.Status = Warning
-		f.Detail = fmt.Sprintf("each message is stored on %d servers; %d of them say that they sync it before the acknowledgement, "+
-			"the others cannot be seen from here", s.Replicas, seen)
+		f.Detail = "each message is stored on " + number(s.Replicas, "server", "servers") + "; " + number(seen, "server says that it syncs", "servers say that they sync") +
+			" it before the acknowledgement, the rest cannot be seen from here"
 		f.Advice = "Check that the jetstream block of every NATS server has `sync_interval: always`, and " + list
 	default:
-		f.Detail = fmt.Sprintf("each message is stored on %d servers, which sync it to disk before the acknowledgement", s.Replicas)
+		f.Detail = "each message is stored on " + number(s.Replicas, "server, which syncs", "servers, which sync") + " it to disk before the acknowledgement"
 		return f
 	}
 	if n.SyncError != "" {
@@ -173,7 +173,7 @@ func lag(s *Stream, now time.Time) Finding {
 		return f
 	}
 	age := max(now.Sub(s.Oldest), 0)
-	f.Detail = fmt.Sprintf("%d batches are waiting, the oldest for %v", s.Waiting, age.Round(time.Millisecond))
+	f.Detail = fmt.Sprintf("%s waiting, the oldest for %v", number(s.Waiting, "batch is", "batches are"), age.Round(time.Millisecond))
 	if age < lagWarning {
 		return f
 	}

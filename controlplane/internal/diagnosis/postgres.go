@@ -65,7 +65,7 @@ func checkPostgres(p *Postgres) []Finding {
 	add.check(p.Migration < p.Newest, Failure, "migrations", "", fmt.Sprintf("schema version %d, this program needs %d", p.Migration, p.Newest),
 		"The control plane does not start with an older schema.", "Run `controlplane migrate`.")
 	if p.Migration >= p.Newest {
-		add.check(p.ControlPlanes == 0, Failure, "control_planes", "", fmt.Sprintf("%d control planes use this database", p.ControlPlanes),
+		add.check(p.ControlPlanes == 0, Failure, "control_planes", "", number(p.ControlPlanes, "control plane uses", "control planes use")+" this database",
 			"No control plane runs, or none reaches Postgres: proxies serve only until their sessions end, and no usage is settled.",
 			"Start a control plane. If one is running, see its log and /readyz. Other findings may follow from this one.")
 		detail := map[bool]string{true: "a loss of commits was declared, and sessions from before may still be valid", false: "no recovery wait"}[p.Recovering]

@@ -19,6 +19,8 @@ type need struct {
 	Kind, Text, Detail string
 	Since              *time.Time
 	Link               kit.Link
+	// Provider is set if the provider refuses credentials.
+	Provider string
 }
 
 // needs is the list "Needs you".
@@ -93,8 +95,18 @@ func readNeeds(ctx context.Context, api *adminclient.Client) *needs {
 		list.List = append(list.List, found[i]...)
 		list.Checks += counts[i]
 	}
+	list.List = withoutRefusalsOfUnusable(list.List)
 	slices.SortStableFunc(list.List, func(a, b need) int { return strings.Compare(a.Kind, b.Kind) }) // "bad" before "warn"
 	return list
+}
+
+// withoutRefusalsOfUnusable removes the needs about single credentials of a provider that refuses all: one need says so.
+func withoutRefusalsOfUnusable(list []need) []need {
+	unusable := map[string]bool{}
+	for _, n := range list {
+		unusable[n.Provider] = unusable[n.Provider] || (n.Provider != "" && n.Kind == "bad")
+	}
+	return slices.DeleteFunc(list, func(n need) bool { return n.Kind != "bad" && unusable[n.Provider] })
 }
 
 // failedChecks returns the kinds of checks of the ledger whose last run found a difference.
@@ -150,7 +162,7 @@ func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error)
 			n.Text = *f.Subject + ": " + n.Text
 			switch f.Check {
 			case "usable_credential":
-				n.Text = "Provider " + n.Text
+				n.Text, n.Provider = "Provider "+n.Text, *f.Subject
 				n.Link = kit.Link{Text: "Provider", URL: kit.Path("providers", *f.Subject)}
 			case "usable_route", "tool_price":
 				n.Link = kit.Link{Text: "Model", URL: kit.Path("models", *f.Subject)}
@@ -204,7 +216,7 @@ func refusedCredentials(ctx context.Context, api *adminclient.Client) ([]need, i
 	var found []need
 	for _, c := range answer.Value.RefusedCredentials {
 		found = append(found, need{
-			Kind: "warn", Since: &c.Since, Link: kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)},
+			Kind: "warn", Since: &c.Since, Link: kit.Link{Text: "Provider", URL: kit.Path("providers", c.ProviderID)}, Provider: c.ProviderID,
 			Text: fmt.Sprintf("Provider %s refuses the credential %q at %d of %d proxies: %s.", c.ProviderID, c.Credential, len(c.Proxies), len(answer.Value.Data),
 				strings.ReplaceAll(string(c.Reason), "_", " ")),
 		})
