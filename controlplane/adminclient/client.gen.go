@@ -3294,6 +3294,9 @@ type IdempotencyKey = string
 // IfMatch Examples: "17"
 type IfMatch = string
 
+// IfNoneMatch Examples: *
+type IfNoneMatch = string
+
 // KeyID Examples: key_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type KeyID = string
 
@@ -3725,6 +3728,10 @@ type PutModelParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListPricesParams defines parameters for ListPrices.
@@ -3808,6 +3815,10 @@ type PutRouteParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
@@ -3874,6 +3885,10 @@ type PutProviderParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListCredentialsParams defines parameters for ListCredentials.
@@ -3925,6 +3940,10 @@ type PutCredentialParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListQuarantineParams defines parameters for ListQuarantine.

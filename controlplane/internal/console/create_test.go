@@ -2,7 +2,10 @@ package console_test
 
 import (
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
@@ -67,6 +70,51 @@ func TestCatalogIsBuiltAndTakenDownByForms(t *testing.T) {
 	b.done("/console/models/small/delete", "/console/models", "The model small was deleted.", "confirmation", "small")
 	b.done("/console/providers/acme/credentials/main/delete", "/console/providers/acme", "The credential main was deleted.", "confirmation", "main")
 	b.done("/console/providers/acme/delete", "/console/providers", "The provider acme was deleted.", "confirmation", "acme")
+}
+
+// Two tabs that create the same id at once: one of them does, and the other is told that it is in use.
+func TestConcurrentFormsCreateAnObjectOnce(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	model := func(name string) []string {
+		return []string{
+			"step", "do", "id", "twice", "type", "text", "display_name", name, "price", `{"input": "0.10", "output": "0.40"}`,
+			"routes[0].provider", "acme", "routes[0].upstream_model", "upstream", "routes[0].formats", "chat",
+		}
+	}
+	for path, form := range map[string]func(string) []string{
+		"/console/catalog/new-model": model,
+		"/console/catalog/new-provider": func(name string) []string {
+			return []string{"step", "do", "id", "twice", "name", name, "base_url", "https://api.example.com", "auth", "bearer", "credentials[0].name", "main", "credentials[0].secret", "sk-" + name}
+		},
+		"/console/models/example-small/new-route": func(name string) []string {
+			return []string{"step", "do", "id", "twice", "provider", "acme", "upstream_model", name, "formats", "chat"}
+		},
+		"/console/providers/acme/credentials/new": func(name string) []string {
+			return []string{"step", "do", "name", "twice", "secret", "sk-" + name}
+		},
+	} {
+		tabs := []*browser{w.signedIn(bootstrapToken), w.signedIn(bootstrapToken)}
+		statuses, pages := make([]int, len(tabs)), make([]string, len(tabs))
+		var all sync.WaitGroup
+		for i, tab := range tabs {
+			all.Go(func() {
+				answer, page := tab.post(path, form("tab-"+strconv.Itoa(i))...)
+				statuses[i], pages[i] = answer.StatusCode, page
+			})
+		}
+		all.Wait()
+		won := slices.Index(statuses, http.StatusSeeOther)
+		if won < 0 || statuses[1-won] != http.StatusBadRequest || !strings.Contains(pages[1-won], "is in use already") {
+			t.Errorf("%s: got %v; want one to create, the other to be told: %s", path, statuses, pages[0])
+		}
+	}
+	now, err := w.api.GetModel(t.Context(), "twice")
+	check(t, err)
+	if len(now.Value.Routes) != 1 {
+		t.Errorf("the model is %+v", now.Value)
+	}
 }
 
 func TestDeletionTellsItsEffectsInNumbersAndOfChangesInBetween(t *testing.T) {

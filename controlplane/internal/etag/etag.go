@@ -1,4 +1,4 @@
-// Package etag implements entity tags and the If-Match conditions of changes. The tag of an object
+// Package etag implements entity tags and the If-Match and If-None-Match conditions of changes. The tag of an object
 // is made from its revision, or from its content if it has none.
 //
 // A condition has to be checked in the transaction that writes the change, against the state that
@@ -21,6 +21,9 @@ import (
 // ErrMismatch is returned if the state of the object does not satisfy the condition.
 var ErrMismatch = errors.New("etag: the object is in another state")
 
+// ErrExists is returned if the object exists and the condition requires that it does not.
+var ErrExists = errors.New("etag: the object exists already")
+
 // Tag is an entity tag in its HTTP form, with quotes.
 type Tag string
 
@@ -37,11 +40,27 @@ func OfContent(v any) (Tag, error) {
 	return Tag(`"` + hex.EncodeToString(sum[:12]) + `"`), nil
 }
 
-// Match is an If-Match condition. The zero Match is always satisfied.
+// Match is the condition of a change: If-Match, or If-None-Match with "*". The zero Match is always satisfied.
 type Match struct {
 	given bool
 	any   bool
 	tags  []Tag
+	// absent means that there must be no object.
+	absent bool
+}
+
+// ParseForPut parses the headers of an operation that creates or replaces an object: one of If-Match and If-None-Match, or
+// none. The error is validation.Errors.
+func ParseForPut(ifMatch, ifNoneMatch string) (Match, error) {
+	switch none := strings.TrimSpace(ifNoneMatch); {
+	case none == "":
+		return Parse(ifMatch)
+	case none != "*":
+		return Match{}, validation.New("If-None-Match", `must be "*"`)
+	case strings.TrimSpace(ifMatch) != "":
+		return Match{}, validation.New("If-None-Match", "must not be sent with If-Match")
+	}
+	return Match{absent: true}, nil
 }
 
 // Parse parses an If-Match header; an empty one gives the zero Match. A weak tag is valid but
@@ -81,8 +100,11 @@ func malformed() error {
 	return validation.New("If-Match", `must be "*" or a list of entity tags, each in double quotes`)
 }
 
-// Check returns ErrMismatch unless an object with this tag satisfies the condition.
+// Check returns ErrMismatch or ErrExists unless an object with this tag satisfies the condition.
 func (m Match) Check(current Tag) error {
+	if m.absent {
+		return ErrExists
+	}
 	if !m.given || m.any || slices.Contains(m.tags, current) {
 		return nil
 	}

@@ -47,6 +47,22 @@ func TestIfMatchConditions(t *testing.T) {
 	}
 }
 
+func TestConditionThatThereIsNoObject(t *testing.T) {
+	t.Parallel()
+	m, err := etag.ParseForPut("", " * ")
+	if err != nil || !errors.Is(m.Check(etag.OfRev(17)), etag.ErrExists) || m.CheckAbsent() != nil {
+		t.Errorf("got %+v, %v; want it satisfied only where there is no object", m, err)
+	}
+	if m, err := etag.ParseForPut(`"17"`, ""); err != nil || m.Check(etag.OfRev(17)) != nil || m.CheckAbsent() == nil {
+		t.Errorf("got %+v, %v; want the condition of If-Match", m, err)
+	}
+	for _, headers := range [][2]string{{"", `"17"`}, {`"17"`, "*"}, {"*", "*"}} {
+		if _, err := etag.ParseForPut(headers[0], headers[1]); err == nil {
+			t.Errorf("If-Match %s with If-None-Match %s is accepted", headers[0], headers[1])
+		}
+	}
+}
+
 func TestTagOfContent(t *testing.T) {
 	t.Parallel()
 	tag := func(v any) etag.Tag {

@@ -78,6 +78,68 @@ func TestOneOfConcurrentConditionalChangesSucceeds(t *testing.T) {
 	}
 }
 
+// With If-None-Match a PUT of the catalog only creates. Of several that create the same object, exactly one succeeds.
+func TestOneOfConcurrentCreationsSucceeds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(demoCatalog)
+	creations := map[string]func(ctx context.Context, match, none *string) (int, *adminclient.Problem, error){
+		"provider": func(ctx context.Context, match, none *string) (int, *adminclient.Problem, error) {
+			r, err := answered(b.api.PutProvider(ctx, "new", &adminclient.PutProviderParams{IfMatch: match, IfNoneMatch: none},
+				adminclient.CatalogProvider{ID: "new", BaseURL: "https://new.example"}))
+			return status(r, err)
+		},
+		"credential": func(ctx context.Context, match, none *string) (int, *adminclient.Problem, error) {
+			r, err := answered(b.api.PutCredential(ctx, "sim", "new", &adminclient.PutCredentialParams{IfMatch: match, IfNoneMatch: none},
+				adminclient.CatalogCredential{Name: "new", Secret: new("sk-new")}))
+			return status(r, err)
+		},
+		"model": func(ctx context.Context, match, none *string) (int, *adminclient.Problem, error) {
+			r, err := answered(b.api.PutModel(ctx, "new", &adminclient.PutModelParams{IfMatch: match, IfNoneMatch: none},
+				adminclient.CatalogModel{ID: "new", Type: "text", Price: adminclient.CatalogPrice{Input: new("1"), Output: new("2")}}))
+			return status(r, err)
+		},
+		"route": func(ctx context.Context, match, none *string) (int, *adminclient.Problem, error) {
+			r, err := answered(b.api.PutRoute(ctx, "demo-chat", "new", &adminclient.PutRouteParams{IfMatch: match, IfNoneMatch: none},
+				adminclient.CatalogRoute{ID: new("new"), Provider: "sim", UpstreamModel: "other", Formats: []adminclient.CatalogRouteFormats{"chat"}}))
+			return status(r, err)
+		},
+	}
+	for name, create := range creations {
+		for _, wrong := range [][2]*string{{nil, new(`"17"`)}, {new("*"), new("*")}} {
+			_, p, err := create(t.Context(), wrong[0], wrong[1])
+			check(t, err)
+			problem(t, p, http.StatusBadRequest, "invalid_input")
+		}
+		const n = 4
+		var statuses [n]int
+		var problems [n]*adminclient.Problem
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() { statuses[i], problems[i], _ = create(context.WithoutCancel(t.Context()), nil, new("*")) })
+		}
+		all.Wait()
+		created := 0
+		for i, status := range statuses {
+			if status == http.StatusCreated {
+				created++
+			} else {
+				problem(t, problems[i], http.StatusPreconditionFailed, "already_exists")
+			}
+		}
+		if created != 1 {
+			t.Errorf("%s: got %v; want one 201", name, statuses)
+		}
+	}
+}
+
+func status[T any](r *answer[T], err error) (int, *adminclient.Problem, error) {
+	if err != nil {
+		return 0, nil, err
+	}
+	return r.StatusCode, r.Problem, nil
+}
+
 func TestCatalogAppliesOnlyIfMatch(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

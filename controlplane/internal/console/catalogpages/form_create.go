@@ -8,14 +8,13 @@ import (
 	"modelgateway/controlplane/internal/console/kit"
 )
 
-// free returns the error of a field if an object with its id exists already: the operations that create objects of the
-// catalog would replace it. err is that of reading the object.
-func free(field string, err error) error {
-	switch {
-	case err == nil:
+// onlyNew is the value of If-None-Match with which an operation creates an object of the catalog and never replaces one.
+const onlyNew = "*"
+
+// inUse returns the error of a field if creating an object failed because its id is in use, otherwise the error as it is.
+func inUse(field string, err error) error {
+	if adminclient.Code(err) == "already_exists" {
 		return kit.Invalid(field, "is in use already")
-	case adminclient.Code(err) == "not_found":
-		return nil
 	}
 	return err
 }
@@ -49,13 +48,9 @@ func createProvider(*kit.Request) (*kit.Form, error) {
 			if p.ID == "" {
 				return nil, kit.Invalid("id", "must be set")
 			}
-			_, err := r.API.GetProvider(r.Context(), p.ID)
-			if err := free("id", err); err != nil {
-				return nil, err
-			}
-			done, err := r.API.PutProvider(r.Context(), p.ID, &adminclient.PutProviderParams{Wait: kit.Wait()}, p)
+			done, err := r.API.PutProvider(r.Context(), p.ID, &adminclient.PutProviderParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, p)
 			if err != nil {
-				return nil, err
+				return nil, inUse("id", err)
 			}
 			return kit.Go(kit.Path("providers", p.ID), kit.Applied("The provider was added.", done.Header))
 		},
@@ -136,14 +131,10 @@ func createRoute(r *kit.Request) (*kit.Form, error) {
 			if err != nil {
 				return nil, err
 			}
-			_, err = r.API.GetRoute(r.Context(), id, routeID)
-			if err := free("id", err); err != nil {
-				return nil, err
-			}
 			route.ID = &routeID
-			done, err := r.API.PutRoute(r.Context(), id, routeID, &adminclient.PutRouteParams{Wait: kit.Wait()}, route)
+			done, err := r.API.PutRoute(r.Context(), id, routeID, &adminclient.PutRouteParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, route)
 			if err != nil {
-				return nil, err
+				return nil, inUse("id", err)
 			}
 			return kit.Go(back, kit.Applied("The route was added.", done.Header))
 		},
@@ -182,13 +173,9 @@ func createModel(r *kit.Request) (*kit.Form, error) {
 			if err != nil {
 				return nil, err
 			}
-			_, err = r.API.GetModel(r.Context(), m.ID)
-			if err := free("id", err); err != nil {
-				return nil, err
-			}
-			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait()}, *m)
+			done, err := r.API.PutModel(r.Context(), m.ID, &adminclient.PutModelParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, *m)
 			if err != nil {
-				return nil, err
+				return nil, inUse("id", err)
 			}
 			return kit.Go(kit.Path("models", m.ID), kit.Applied("The model was added.", done.Header))
 		},

@@ -98,15 +98,13 @@ func addCredential(r *kit.Request) (*kit.Form, error) {
 		Effects: []string{"The load is spread over all enabled credentials of the provider."},
 		Do: func(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 			credential := in.Text("name")
-			if _, err := r.API.GetCredential(r.Context(), id, credential); err == nil {
-				return nil, kit.Invalid("name", "is the name of another credential of this provider")
-			} else if adminclient.Code(err) != "not_found" {
-				return nil, err
+			if credential == "" {
+				return nil, kit.Invalid("name", "must be set")
 			}
 			body := adminclient.CatalogCredential{Name: credential, Secret: in.Optional("secret")}
-			done, err := r.API.PutCredential(r.Context(), id, credential, &adminclient.PutCredentialParams{Wait: kit.Wait()}, body)
+			done, err := r.API.PutCredential(r.Context(), id, credential, &adminclient.PutCredentialParams{Wait: kit.Wait(), IfNoneMatch: new(onlyNew)}, body)
 			if err != nil {
-				return nil, err
+				return nil, inUse("name", err)
 			}
 			return kit.Go(back, kit.Applied("The credential was added.", done.Header))
 		},

@@ -21,8 +21,8 @@ func getPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catal
 	return entry, err
 }
 
-func putPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catalog.Part[E], entry *E, ifMatch *string) (catalog.Edited[E], error) {
-	match, err := etag.Parse(convert.Text(ifMatch))
+func putPart[E any](ctx context.Context, h *Handlers, call *gen.Call, part catalog.Part[E], entry *E, ifMatch, ifNoneMatch *string) (catalog.Edited[E], error) {
+	match, err := etag.ParseForPut(convert.Text(ifMatch), convert.Text(ifNoneMatch))
 	if err != nil {
 		return catalog.Edited[E]{}, err
 	}
@@ -82,7 +82,7 @@ func (h *Handlers) GetProvider(ctx context.Context, call *gen.Call, r gen.GetPro
 
 // PutProvider implements gen.StrictServerInterface.
 func (h *Handlers) PutProvider(ctx context.Context, call *gen.Call, r gen.PutProviderRequestObject) (gen.PutProviderResponseObject, error) {
-	edited, err := putPart(ctx, h, call, catalog.ProviderPart(r.ProviderID), r.Body, r.Params.IfMatch)
+	edited, err := putPart(ctx, h, call, catalog.ProviderPart(r.ProviderID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
 	case err != nil:
 		return nil, err
@@ -131,7 +131,7 @@ func (h *Handlers) GetCredential(ctx context.Context, call *gen.Call, r gen.GetC
 
 // PutCredential implements gen.StrictServerInterface.
 func (h *Handlers) PutCredential(ctx context.Context, call *gen.Call, r gen.PutCredentialRequestObject) (gen.PutCredentialResponseObject, error) {
-	edited, err := putPart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential), r.Body, r.Params.IfMatch)
+	edited, err := putPart(ctx, h, call, catalog.CredentialPart(r.ProviderID, r.Credential), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
 	case err != nil:
 		return nil, err
@@ -180,7 +180,7 @@ func (h *Handlers) GetModel(ctx context.Context, call *gen.Call, r gen.GetModelR
 
 // PutModel implements gen.StrictServerInterface.
 func (h *Handlers) PutModel(ctx context.Context, call *gen.Call, r gen.PutModelRequestObject) (gen.PutModelResponseObject, error) {
-	edited, err := putPart(ctx, h, call, catalog.ModelPart(r.ModelID), r.Body, r.Params.IfMatch)
+	edited, err := putPart(ctx, h, call, catalog.ModelPart(r.ModelID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
 	case err != nil:
 		return nil, err
@@ -235,7 +235,7 @@ func (h *Handlers) GetRoute(ctx context.Context, call *gen.Call, r gen.GetRouteR
 
 // PutRoute implements gen.StrictServerInterface.
 func (h *Handlers) PutRoute(ctx context.Context, call *gen.Call, r gen.PutRouteRequestObject) (gen.PutRouteResponseObject, error) {
-	edited, err := putPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID), r.Body, r.Params.IfMatch)
+	edited, err := putPart(ctx, h, call, catalog.RoutePart(r.ModelID, r.RouteID), r.Body, r.Params.IfMatch, r.Params.IfNoneMatch)
 	switch {
 	case err != nil:
 		return nil, err

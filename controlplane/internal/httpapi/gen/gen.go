@@ -2827,6 +2827,9 @@ type IdempotencyKey = string
 // IfMatch Examples: "17"
 type IfMatch = string
 
+// IfNoneMatch Examples: *
+type IfNoneMatch = string
+
 // KeyID Examples: key_0192f0c1d2e37a4b8c5d6e7f8091a2b3
 type KeyID = string
 
@@ -3258,6 +3261,10 @@ type PutModelParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListPricesParams defines parameters for ListPrices.
@@ -3341,6 +3348,10 @@ type PutRouteParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListHashOnlyKeysParams defines parameters for ListHashOnlyKeys.
@@ -3407,6 +3418,10 @@ type PutProviderParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListCredentialsParams defines parameters for ListCredentials.
@@ -3458,6 +3473,10 @@ type PutCredentialParams struct {
 	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
 	// response is 412 and nothing is changed. Without it the last change wins.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IfNoneMatch `*` only creates the object: if it exists already, the response is 412 `already_exists` and nothing is changed. Other
+	// values, and `If-Match` beside it, are invalid.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
 // ListQuarantineParams defines parameters for ListQuarantine.
@@ -6622,6 +6641,7 @@ func (h handlers) PutModel(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "If-Match", &r.Params.IfMatch)
+		header(&in, "If-None-Match", &r.Params.IfNoneMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutModel, PutModelResponseObject.VisitPutModelResponse)
 	})
@@ -6730,6 +6750,7 @@ func (h handlers) PutRoute(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "If-Match", &r.Params.IfMatch)
+		header(&in, "If-None-Match", &r.Params.IfNoneMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutRoute, PutRouteResponseObject.VisitPutRouteResponse)
 	})
@@ -6814,6 +6835,7 @@ func (h handlers) PutProvider(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "If-Match", &r.Params.IfMatch)
+		header(&in, "If-None-Match", &r.Params.IfNoneMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutProvider, PutProviderResponseObject.VisitPutProviderResponse)
 	})
@@ -6876,6 +6898,7 @@ func (h handlers) PutCredential(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "If-Match", &r.Params.IfMatch)
+		header(&in, "If-None-Match", &r.Params.IfNoneMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.PutCredential, PutCredentialResponseObject.VisitPutCredentialResponse)
 	})

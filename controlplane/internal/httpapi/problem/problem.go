@@ -98,6 +98,7 @@ var kinds = []struct {
 	{signin.ErrNoSession, Kind{http.StatusNotFound, "not_found", "Console session not found"}},
 	{admin.ErrNotFound, Kind{http.StatusNotFound, "not_found", "Admin token not found"}},
 	{admin.ErrIssued, Kind{http.StatusConflict, "already_issued", "The token was already issued and its secret cannot be shown again: revoke it and create another"}},
+	{etag.ErrExists, Kind{http.StatusPreconditionFailed, "already_exists", "The object exists already"}},
 	{etag.ErrMismatch, Kind{http.StatusPreconditionFailed, "precondition_failed", "The object has changed since the version in If-Match"}},
 	{idempotency.ErrConflict, Kind{http.StatusConflict, "idempotency_conflict", "The Idempotency-Key was used for another request"}},
 	{ErrForbidden, Kind{http.StatusForbidden, "insufficient_scope", "The token does not have the required scope"}},
