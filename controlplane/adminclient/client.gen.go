@@ -255,6 +255,21 @@ const (
 	PoolLeaseRecallPending  PoolLeaseRecall = "pending"
 )
 
+// Defines values for PriceListModelStatus.
+const (
+	PriceListModelStatusAbsent  PriceListModelStatus = "absent"
+	PriceListModelStatusChanged PriceListModelStatus = "changed"
+	PriceListModelStatusRefused PriceListModelStatus = "refused"
+	PriceListModelStatusSame    PriceListModelStatus = "same"
+)
+
+// Defines values for PriceListUnknownType.
+const (
+	PriceListUnknownTypeImage PriceListUnknownType = "image"
+	PriceListUnknownTypeText  PriceListUnknownType = "text"
+	PriceListUnknownTypeVideo PriceListUnknownType = "video"
+)
+
 // Defines values for PriceVersionStatus.
 const (
 	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
@@ -2157,6 +2172,101 @@ type PriceList struct {
 	Data       []PriceVersion `json:"data"`
 	NextCursor *string        `json:"next_cursor,omitempty"`
 }
+
+// PriceListModel defines model for PriceListModel.
+type PriceListModel struct {
+	// After Decimals per million tokens, or per image, second or call.
+	After *CatalogPrice `json:"after,omitempty"`
+
+	// Before Decimals per million tokens, or per image, second or call.
+	Before CatalogPrice `json:"before"`
+
+	// Entry The name of the entry for the model; absent if the list has none.
+	Entry *string `json:"entry,omitempty"`
+	Model string  `json:"model"`
+
+	// Problem Why the entry is refused.
+	Problem *string `json:"problem,omitempty"`
+
+	// Status `absent` means that the list has no entry for the model, `refused` that the entry cannot be used. In both cases the price is kept.
+	Status PriceListModelStatus `json:"status"`
+
+	// Warnings What to check before the price is applied.
+	Warnings []string `json:"warnings"`
+}
+
+// PriceListModelStatus `absent` means that the list has no entry for the model, `refused` that the entry cannot be used. In both cases the price is kept.
+type PriceListModelStatus string
+
+// PriceListOmission defines model for PriceListOmission.
+type PriceListOmission struct {
+	// Entry The name of the entry.
+	Entry string `json:"entry"`
+
+	// Member The member that was left out; absent if the whole entry was.
+	Member *string `json:"member,omitempty"`
+	Reason string  `json:"reason"`
+}
+
+// PriceListProposal defines model for PriceListProposal.
+type PriceListProposal struct {
+	// Currency ISO code of the currency.
+	//
+	// Examples: USD
+	Currency string          `json:"currency"`
+	Document CatalogDocument `json:"document"`
+
+	// Models The models of the catalog.
+	Models []PriceListModel `json:"models"`
+
+	// Omitted What was not converted, at most 1000.
+	Omitted      []PriceListOmission `json:"omitted"`
+	OmittedCount int                 `json:"omitted_count"`
+
+	// Unknown Entries for models that the catalog does not have, at most 1000. They change nothing.
+	Unknown      []PriceListUnknown `json:"unknown"`
+	UnknownCount int                `json:"unknown_count"`
+}
+
+// PriceListProposalCreate defines model for PriceListProposalCreate.
+type PriceListProposalCreate struct {
+	// Currency The currency of the list. It must be that of the catalog, because prices are not converted.
+	Currency *string `json:"currency,omitempty"`
+
+	// Markup The markup on every price: a factor such as 1.2, or a percentage such as 20%.
+	//
+	// Examples: 20%
+	Markup *string `json:"markup,omitempty"`
+
+	// Models Only entries whose names match one of these patterns, such as `example-*`. Empty means all.
+	Models []string `json:"models,omitempty"`
+
+	// Prices The price list: an entry for each model.
+	Prices map[string]interface{} `json:"prices"`
+
+	// Providers Only entries of these providers, named as in the list. Empty means all.
+	Providers []string `json:"providers,omitempty"`
+}
+
+// PriceListUnknown defines model for PriceListUnknown.
+type PriceListUnknown struct {
+	// Entry The name of the entry.
+	Entry   string   `json:"entry"`
+	Formats []string `json:"formats"`
+
+	// Model The provider's name of the model.
+	Model string `json:"model"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+
+	// Provider The provider as an id of the catalog.
+	Provider string               `json:"provider"`
+	Type     PriceListUnknownType `json:"type"`
+}
+
+// PriceListUnknownType defines model for PriceListUnknown.Type.
+type PriceListUnknownType string
 
 // PricePreview defines model for PricePreview.
 type PricePreview struct {
@@ -4511,6 +4621,22 @@ func (c *Client) GetCatalog(ctx context.Context, params *GetCatalogParams, optio
 func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, body CatalogDocument, options ...CallOption) (*Response[CatalogChanges], error) {
 	return do[CatalogChanges](ctx, c, call{
 		method: http.MethodPut, path: "/admin/v1/catalog", params: params, body: body,
+	}, options)
+}
+
+// ProposePriceList: Compare a public price list with the catalog
+//
+// It changes nothing. It takes a JSON file in the format of LiteLLM's `model_prices_and_context_window.json`, of at most 8 MiB,
+// and returns the prices of each model before and after, with `document`: the catalog with the new prices. To apply exactly
+// these, pass `document` to `applyCatalog` with the `ETag` of this response as `If-Match`.
+//
+// An entry belongs to the models with a route to it, otherwise to the model that has its name. Prices are exact decimals at
+// every step. What cannot be converted exactly is left out, with the reason, and a price that the list does not have is kept.
+//
+// POST /admin/v1/catalog/price-list
+func (c *Client) ProposePriceList(ctx context.Context, body PriceListProposalCreate, options ...CallOption) (*Response[PriceListProposal], error) {
+	return do[PriceListProposal](ctx, c, call{
+		method: http.MethodPost, path: "/admin/v1/catalog/price-list", body: body,
 	}, options)
 }
 

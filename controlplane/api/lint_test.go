@@ -128,10 +128,12 @@ func (l *lint) parameters(op *apitest.Operation) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(l.parametersOf(op), func(p map[string]any) bool { return p["name"] == name })
 	}
-	// A stored response answers a repeated request in place of a second change. revealKey and previewPrices change nothing,
-	// so repeating them is harmless: revealKey's response is a secret that must not be stored, and previewPrices has to count
-	// the requests that were settled in between. previewPrices is a POST only since its price is a document.
-	if op.Method == http.MethodPost && op.ID() != "revealKey" && op.ID() != "previewPrices" && !has("Idempotency-Key") {
+	// A stored response answers a repeated request in place of a second change. These change nothing, so repeating them is
+	// harmless: revealKey's response is a secret that must not be stored, previewPrices has to count the requests that were
+	// settled in between, and proposePriceList compares with the catalog as it is then. The last two are POSTs only since
+	// their input is a document.
+	changesNothing := []string{"revealKey", "previewPrices", "proposePriceList"}
+	if op.Method == http.MethodPost && !slices.Contains(changesNothing, op.ID()) && !has("Idempotency-Key") {
 		l.Errorf("%s takes no Idempotency-Key", op.ID())
 	}
 	if op.Method == http.MethodPatch && !has("If-Match") {

@@ -69,6 +69,19 @@ func (b *builder) sheet(path string, t catalogkv.Type, e *PriceEntry) price.Shee
 	return s
 }
 
+// sheet converts the price of a model of a type. The error is validation.Errors.
+func (e *PriceEntry) sheet(t catalogkv.Type) (price.Sheet, error) {
+	b := builder{}
+	sheet := b.sheet("price", t, e)
+	return sheet, b.invalid.Err()
+}
+
+// Check returns validation.Errors if the price is invalid or incomplete for a model of the type.
+func (e *PriceEntry) Check(t catalogkv.Type) error {
+	_, err := e.sheet(t)
+	return err
+}
+
 // second converts the price of a secondary model. Each kind needs an entry that matches any model,
 // since the model that a provider calls is not known in advance.
 func (b *builder) second(path string, e *PriceEntry, i int) price.SecondaryPrice {

@@ -99,9 +99,7 @@ func (s *Service) Sheet(ctx context.Context, model string, entry *PriceEntry) (p
 	if !known {
 		return price.Sheet{}, ErrModelNotFound
 	}
-	b := builder{}
-	sheet := b.sheet("price", m.Spec.Type, entry)
-	return sheet, b.invalid.Err()
+	return entry.sheet(m.Spec.Type)
 }
 
 // SetPrice gives a model a new price at once. A price that equals the one in

@@ -2,12 +2,10 @@ package gwctl
 
 import (
 	"fmt"
-	"math/big"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"modelgateway/controlplane/internal/gwctl/pricelist"
+	"modelgateway/controlplane/internal/pricelist"
 )
 
 func (t *tool) catalogImport() *cobra.Command {
@@ -20,8 +18,8 @@ func (t *tool) catalogImport() *cobra.Command {
 		Example: "  gwctl catalog import-prices prices.json --provider openai --model 'example-*' --markup 20% > proposal.yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			var err error
-			if o.Markup, err = readMarkup(markup); err != nil {
-				return err
+			if o.Markup, err = pricelist.ParseMarkup(markup); err != nil {
+				return usagef("--%w", err)
 			}
 			text, err := t.read(args[0])
 			if err != nil {
@@ -47,20 +45,4 @@ func (t *tool) catalogImport() *cobra.Command {
 	cmd.Flags().StringVar(&markup, "markup", "", "markup on every price: a `factor` such as 1.2, or a percentage such as 20%")
 	cmd.Flags().StringVar(&o.Currency, "currency", "", "`currency` of the list (default USD)")
 	return cmd
-}
-
-// readMarkup returns the factor of a markup; nil for none.
-func readMarkup(text string) (*big.Rat, error) {
-	if text == "" {
-		return nil, nil //nolint:nilnil // nil means no markup
-	}
-	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	factor, ok := new(big.Rat).SetString(strings.TrimSpace(number))
-	if !ok || len(number) > 20 || strings.ContainsAny(number, "eEpP/") {
-		return nil, usagef("--markup %s: must be a factor such as 1.2, or a percentage such as 20%%", text)
-	}
-	if isPercent {
-		factor.Add(big.NewRat(1, 1), factor.Quo(factor, big.NewRat(100, 1)))
-	}
-	return factor, nil
 }

@@ -20,6 +20,7 @@ var betterNames = map[string]commandName{
 	"rotateWebhookSecret":    {"webhooks", "rotate-secret"},
 	"redeliverFailed":        {"webhooks", "redeliver-failed"},
 	"previewPrices":          {"prices", "preview"},
+	"proposePriceList":       {"prices", "propose"},
 	"getTrafficSeries":       {"traffic", "series"},
 	"getRoutesHealth":        {"routes", "health"},
 	"search":                 {"search", "find"},

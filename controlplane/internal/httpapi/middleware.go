@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	// maxBody bounds the body of every request but applyCatalog, in bytes.
-	maxBody    = 1 << 20
-	maxCatalog = 16 << 20
+	// maxBody bounds the body of every request in bytes, but for those of applyCatalog and proposePriceList.
+	maxBody      = 1 << 20
+	maxCatalog   = 16 << 20
+	maxPriceList = 8 << 20
 )
 
 // requestKind is the prefix of the ids of admin requests.
@@ -96,8 +97,11 @@ func methodLabel(method string) string {
 func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(maxBody)
-		if strings.HasSuffix(c.Path(), "/catalog") {
+		switch {
+		case strings.HasSuffix(c.Path(), "/catalog"):
 			limit = maxCatalog
+		case strings.HasSuffix(c.Path(), "/catalog/price-list"):
+			limit = maxPriceList
 		}
 		r := c.Request()
 		if r.ContentLength > limit {

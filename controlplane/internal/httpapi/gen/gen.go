@@ -206,6 +206,21 @@ const (
 	PoolLeaseRecallPending  PoolLeaseRecall = "pending"
 )
 
+// Defines values for PriceListModelStatus.
+const (
+	PriceListModelStatusAbsent  PriceListModelStatus = "absent"
+	PriceListModelStatusChanged PriceListModelStatus = "changed"
+	PriceListModelStatusRefused PriceListModelStatus = "refused"
+	PriceListModelStatusSame    PriceListModelStatus = "same"
+)
+
+// Defines values for PriceListUnknownType.
+const (
+	PriceListUnknownTypeImage PriceListUnknownType = "image"
+	PriceListUnknownTypeText  PriceListUnknownType = "text"
+	PriceListUnknownTypeVideo PriceListUnknownType = "video"
+)
+
 // Defines values for PriceVersionStatus.
 const (
 	PriceVersionStatusInForce   PriceVersionStatus = "in_force"
@@ -1752,6 +1767,101 @@ type PriceList struct {
 	Data       []PriceVersion `json:"data"`
 	NextCursor *string        `json:"next_cursor,omitempty"`
 }
+
+// PriceListModel defines model for PriceListModel.
+type PriceListModel struct {
+	// After Decimals per million tokens, or per image, second or call.
+	After *CatalogPrice `json:"after,omitempty"`
+
+	// Before Decimals per million tokens, or per image, second or call.
+	Before CatalogPrice `json:"before"`
+
+	// Entry The name of the entry for the model; absent if the list has none.
+	Entry *string `json:"entry,omitempty"`
+	Model string  `json:"model"`
+
+	// Problem Why the entry is refused.
+	Problem *string `json:"problem,omitempty"`
+
+	// Status `absent` means that the list has no entry for the model, `refused` that the entry cannot be used. In both cases the price is kept.
+	Status PriceListModelStatus `json:"status"`
+
+	// Warnings What to check before the price is applied.
+	Warnings []string `json:"warnings"`
+}
+
+// PriceListModelStatus `absent` means that the list has no entry for the model, `refused` that the entry cannot be used. In both cases the price is kept.
+type PriceListModelStatus string
+
+// PriceListOmission defines model for PriceListOmission.
+type PriceListOmission struct {
+	// Entry The name of the entry.
+	Entry string `json:"entry"`
+
+	// Member The member that was left out; absent if the whole entry was.
+	Member *string `json:"member,omitempty"`
+	Reason string  `json:"reason"`
+}
+
+// PriceListProposal defines model for PriceListProposal.
+type PriceListProposal struct {
+	// Currency ISO code of the currency.
+	//
+	// Examples: USD
+	Currency string          `json:"currency"`
+	Document CatalogDocument `json:"document"`
+
+	// Models The models of the catalog.
+	Models []PriceListModel `json:"models"`
+
+	// Omitted What was not converted, at most 1000.
+	Omitted      []PriceListOmission `json:"omitted"`
+	OmittedCount int                 `json:"omitted_count"`
+
+	// Unknown Entries for models that the catalog does not have, at most 1000. They change nothing.
+	Unknown      []PriceListUnknown `json:"unknown"`
+	UnknownCount int                `json:"unknown_count"`
+}
+
+// PriceListProposalCreate defines model for PriceListProposalCreate.
+type PriceListProposalCreate struct {
+	// Currency The currency of the list. It must be that of the catalog, because prices are not converted.
+	Currency *string `json:"currency,omitempty"`
+
+	// Markup The markup on every price: a factor such as 1.2, or a percentage such as 20%.
+	//
+	// Examples: 20%
+	Markup *string `json:"markup,omitempty"`
+
+	// Models Only entries whose names match one of these patterns, such as `example-*`. Empty means all.
+	Models []string `json:"models,omitempty"`
+
+	// Prices The price list: an entry for each model.
+	Prices json.RawMessage `json:"prices"`
+
+	// Providers Only entries of these providers, named as in the list. Empty means all.
+	Providers []string `json:"providers,omitempty"`
+}
+
+// PriceListUnknown defines model for PriceListUnknown.
+type PriceListUnknown struct {
+	// Entry The name of the entry.
+	Entry   string   `json:"entry"`
+	Formats []string `json:"formats"`
+
+	// Model The provider's name of the model.
+	Model string `json:"model"`
+
+	// Price Decimals per million tokens, or per image, second or call.
+	Price CatalogPrice `json:"price"`
+
+	// Provider The provider as an id of the catalog.
+	Provider string               `json:"provider"`
+	Type     PriceListUnknownType `json:"type"`
+}
+
+// PriceListUnknownType defines model for PriceListUnknown.Type.
+type PriceListUnknownType string
 
 // PricePreview defines model for PricePreview.
 type PricePreview struct {
@@ -3875,6 +3985,7 @@ func RegisterHandlers(e *echo.Echo, server StrictServerInterface, run RunFunc) {
 	e.GET("/admin/v1/audit", h.ListAudit)
 	e.GET("/admin/v1/catalog", h.GetCatalog)
 	e.PUT("/admin/v1/catalog", h.ApplyCatalog)
+	e.POST("/admin/v1/catalog/price-list", h.ProposePriceList)
 	e.GET("/admin/v1/console-sessions", h.ListConsoleSessions)
 	e.DELETE("/admin/v1/console-sessions/:session_id", h.EndConsoleSession)
 	e.GET("/admin/v1/deliveries/:delivery_id", h.GetDelivery)
@@ -4307,6 +4418,22 @@ type ApplyCatalogResponseObject interface {
 type ApplyCatalog200JSONResponse CatalogChanges
 
 func (r ApplyCatalog200JSONResponse) VisitApplyCatalogResponse(w http.ResponseWriter) error {
+	return writeJSON(w, 200, r)
+}
+
+// ProposePriceListRequestObject is the input of ProposePriceList.
+type ProposePriceListRequestObject struct {
+	Body *PriceListProposalCreate
+}
+
+// ProposePriceListResponseObject is a successful response of ProposePriceList.
+type ProposePriceListResponseObject interface {
+	VisitProposePriceListResponse(w http.ResponseWriter) error
+}
+
+type ProposePriceList200JSONResponse PriceListProposal
+
+func (r ProposePriceList200JSONResponse) VisitProposePriceListResponse(w http.ResponseWriter) error {
 	return writeJSON(w, 200, r)
 }
 
@@ -5905,6 +6032,8 @@ type StrictServerInterface interface {
 	GetCatalog(ctx context.Context, call *Call, request GetCatalogRequestObject) (GetCatalogResponseObject, error)
 	// ApplyCatalog Replace the catalog
 	ApplyCatalog(ctx context.Context, call *Call, request ApplyCatalogRequestObject) (ApplyCatalogResponseObject, error)
+	// ProposePriceList Compare a public price list with the catalog
+	ProposePriceList(ctx context.Context, call *Call, request ProposePriceListRequestObject) (ProposePriceListResponseObject, error)
 	// ListConsoleSessions List the sessions of people in the console, oldest first
 	ListConsoleSessions(ctx context.Context, call *Call, request ListConsoleSessionsRequestObject) (ListConsoleSessionsResponseObject, error)
 	// EndConsoleSession End a session of the console
@@ -6311,6 +6440,15 @@ func (h handlers) ApplyCatalog(c echo.Context) error {
 		body(&in, "application/json", &r.JSONBody)
 		in.rawBody("application/yaml", &r.Body)
 		return serve(in, call, r, h.server.ApplyCatalog, ApplyCatalogResponseObject.VisitApplyCatalogResponse)
+	})
+}
+
+func (h handlers) ProposePriceList(c echo.Context) error {
+	return h.run(c, "proposePriceList", func(call *Call) error {
+		var r ProposePriceListRequestObject
+		in := input{c: c}
+		body(&in, "", &r.Body)
+		return serve(in, call, r, h.server.ProposePriceList, ProposePriceListResponseObject.VisitProposePriceListResponse)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"path"
@@ -19,6 +20,7 @@ import (
 
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/strict"
+	"modelgateway/controlplane/internal/validation"
 )
 
 // Options select and change entries.
@@ -45,29 +47,75 @@ type Proposal struct {
 	Document catalog.Document
 	// Omitted are sorted by model.
 	Omitted []Omission
+	// source has the name of the entry that each model comes from.
+	source map[string]string
 }
 
-// Read converts a price list.
-func Read(text []byte, o Options) (*Proposal, error) {
-	var list map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&list); err != nil {
-		return nil, fmt.Errorf("not a price list: %w", err)
+// maxPatterns and maxPattern bound the patterns of an import, which are compared with every entry.
+const maxPatterns, maxPattern = 100, 200
+
+// check returns validation.Errors if an option is invalid.
+func (o *Options) check() error {
+	var invalid validation.Errors
+	if len(o.Models) > maxPatterns {
+		invalid.Add("models", "must have at most %d patterns", maxPatterns)
 	}
-	for _, pattern := range o.Models {
-		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
+	for i, pattern := range o.Models {
+		if _, err := path.Match(pattern, ""); err != nil || len(pattern) > maxPattern {
+			invalid.Add(validation.Index("models", i), "must be a pattern such as example-*")
 		}
 	}
 	if o.Markup != nil && o.Markup.Sign() <= 0 {
-		return nil, errors.New("the markup must be positive")
+		invalid.Add("markup", "must be positive")
+	}
+	return invalid.Err()
+}
+
+// ParseMarkup returns the factor of a markup such as "1.2" or "20%"; nil for an empty text. The error is validation.Errors.
+func ParseMarkup(text string) (*big.Rat, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // nil means no markup
+	}
+	number, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	number = strings.TrimSpace(number)
+	factor, ok := new(big.Rat), false
+	if len(number) <= 20 && !strings.ContainsAny(number, "eEpPxXbBoO_/") {
+		factor, ok = factor.SetString(number)
+	}
+	if !ok {
+		return nil, validation.New("markup", "must be a factor such as 1.2, or a percentage such as 20%%")
+	}
+	if isPercent {
+		factor.Add(big.NewRat(1, 1), factor.Quo(factor, big.NewRat(100, 1)))
+	}
+	return factor, nil
+}
+
+// Read converts a price list. The error is validation.Errors.
+func Read(text []byte, o Options) (*Proposal, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	var list map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	err := decoder.Decode(&list)
+	if err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("the file continues after its JSON object")
+		}
+	}
+	if err == nil && list == nil {
+		err = errors.New("it is null")
+	}
+	if err != nil {
+		return nil, validation.New("prices", "is not a price list: %v", err)
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(list)), isObject) && len(list) > 0 {
-		return nil, errors.New("not a price list: none of its entries is an object")
+		return nil, validation.New("prices", "is not a price list: none of its entries is an object")
 	}
-	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}}
-	r := reader{options: o, proposal: p, source: map[string]string{}, used: map[string]bool{}, variants: map[string][]variant{}}
+	p := &Proposal{Document: catalog.Document{Currency: cmp.Or(o.Currency, catalog.DefaultCurrency)}, source: map[string]string{}}
+	r := reader{options: o, proposal: p, used: map[string]bool{}, variants: map[string][]variant{}}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if members, ok := list[name].(map[string]any); ok {
 			r.entry(name, members)
@@ -87,9 +135,7 @@ func Read(text []byte, o Options) (*Proposal, error) {
 type reader struct {
 	options  Options
 	proposal *Proposal
-	// source has the entry that each model comes from.
-	source map[string]string
-	used   map[string]bool
+	used     map[string]bool
 	// variants has the entries for sizes and qualities, by model.
 	variants map[string][]variant
 }
@@ -133,7 +179,7 @@ func (r *reader) entry(name string, members map[string]any) {
 		r.readVariant(m, provider, upstream, formats)
 		return
 	}
-	if other, twice := r.source[upstream]; twice {
+	if other, twice := r.proposal.source[upstream]; twice {
 		r.omit(name, "", "the entry %q has the same model name", other)
 		return
 	}
@@ -141,7 +187,7 @@ func (r *reader) entry(name string, members map[string]any) {
 	if !ok {
 		return
 	}
-	r.source[upstream], r.used[provider] = name, true
+	r.proposal.source[upstream], r.used[provider] = name, true
 	r.proposal.Document.Models = append(r.proposal.Document.Models, catalog.ModelEntry{
 		ID: upstream, Type: kind, OwnedBy: id(provider), Price: price,
 		ContextWindow:   m.limit("max_input_tokens"),

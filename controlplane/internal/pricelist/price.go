@@ -162,8 +162,11 @@ var decimal = regexp.MustCompile(`^-?[0-9]{1,40}(\.[0-9]{1,40})?([eE][+-]?[0-9]{
 
 // exact returns the exact price of a number of units, with the markup.
 func exact(text string, per, markup *big.Rat) (catalog.Amount, error) {
+	if !decimal.MatchString(text) { // an exponent of millions would take seconds to compute
+		return 0, errors.New("not a price")
+	}
 	value, ok := new(big.Rat).SetString(text)
-	if !decimal.MatchString(text) || !ok {
+	if !ok {
 		return 0, errors.New("not a price")
 	}
 	if value.Sign() < 0 {
@@ -191,8 +194,11 @@ func (m *member) limit(name string) int64 {
 		return 0
 	}
 	number, _ := value.(json.Number)
-	n, ok := new(big.Rat).SetString(number.String())
-	if !ok || !decimal.MatchString(number.String()) || !n.IsInt() || n.Sign() <= 0 || !n.Num().IsInt64() {
+	n, ok := new(big.Rat), decimal.MatchString(number.String())
+	if ok {
+		n, ok = n.SetString(number.String())
+	}
+	if !ok || !n.IsInt() || n.Sign() <= 0 || !n.Num().IsInt64() {
 		m.reader.omit(m.name, name, "not a number of tokens")
 		return 0
 	}

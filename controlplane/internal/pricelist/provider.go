@@ -1,10 +1,12 @@
 package pricelist
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/catalogkv"
 )
 
@@ -30,6 +32,17 @@ var providers = map[string]provider{
 	"openrouter":   {name: "OpenRouter", url: "https://openrouter.ai/api", variable: "OPENROUTER_API_KEY"},
 	"together_ai":  {name: "Together", url: "https://api.together.xyz", variable: "TOGETHER_API_KEY"},
 	"xai":          {name: "xAI", url: "https://api.x.ai", variable: "XAI_API_KEY"},
+}
+
+// CheckProviders returns validation.Errors if a name is none of the known providers, so that it would select no entry.
+func CheckProviders(names []string) error {
+	var invalid validation.Errors
+	for i, name := range names {
+		if _, known := providers[name]; !known {
+			invalid.Add(validation.Index("providers", i), "must be one of %s", strings.Join(slices.Sorted(maps.Keys(providers)), ", "))
+		}
+	}
+	return invalid.Err()
 }
 
 // id returns the provider's id in the catalog.

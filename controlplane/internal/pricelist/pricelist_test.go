@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"modelgateway/controlplane/internal/catalog"
-	"modelgateway/controlplane/internal/gwctl/pricelist"
+	"modelgateway/controlplane/internal/pricelist"
 	"modelgateway/controlplane/internal/strict"
 	"modelgateway/shared/price"
 )
@@ -91,7 +91,7 @@ func TestProviderAndModelFilters(t *testing.T) {
 
 func TestInvalidListsAreErrors(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "[]", `{"a": 1}`, "{"} {
+	for _, text := range []string{"", "[]", `{"a": 1}`, "{", "null", `{"a": {}} b`} {
 		if _, err := pricelist.Read([]byte(text), pricelist.Options{}); err == nil {
 			t.Errorf("%q: no error", text)
 		}
