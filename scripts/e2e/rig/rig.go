@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -278,14 +279,20 @@ func (r *Rig) settings(part string, options Options) []string {
 	}
 }
 
+// searches is how many searches for free ports this process has begun.
+var searches atomic.Int64
+
 // freePorts finds ports that nobody listens on. They are below the range of ephemeral ports,
 // because a killed part must find its port free when it restarts. Concurrent test binaries
-// search in different ranges.
+// search in different ranges, and so do concurrent searches of one: a stack listens on its
+// ports only after a while.
 func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, error) {
-	const lowest, highest = 20000, 32000
-	step := 2*(planes.Data+planes.Control) + 4 // more than there are ports
-	for i := range (highest - lowest) / step {
-		ports := devstack.PortsFrom(lowest+(os.Getpid()+i)*step%(highest-lowest), planes)
+	const lowest, highest, apart = 20000, 32000, 17
+	step := max(64, 2*(planes.Data+planes.Control)+4) // more than there are ports
+	slots := (highest - lowest) / step
+	for range slots {
+		slot := (os.Getpid()*apart + int(searches.Add(1))) % slots
+		ports := devstack.PortsFrom(lowest+slot*step, planes)
 		if ports.CheckFree(ctx) == nil {
 			return ports, nil
 		}
