@@ -47,6 +47,9 @@ func TestCatalogIsBuiltAndTakenDownByForms(t *testing.T) {
 	b.done("/console/catalog/new-provider", "/console/providers/acme", "The provider was added.", provider...)
 	b.refused("/console/catalog/new-provider", http.StatusBadRequest, "is in use already", provider...)
 
+	if _, page := b.get("/console/catalog/new-model"); !strings.Contains(page, `<a href="/console/models" aria-current="page">`) {
+		t.Error("the form to add a model is not among the models in the navigation")
+	}
 	model := []string{
 		"id", "small", "type", "text", "public", "yes", "context_window", "128000", "price", `{"input": "0.10", "output": "0.40"}`,
 		"routes[0].provider", "acme", "routes[0].upstream_model", "small-2026", "routes[0].formats", "chat",

@@ -208,7 +208,11 @@ func notFound(*kit.Request) (*kit.Page, error) { return nil, kit.NotFound() }
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, data *kit.Layout) {
 	data.Environment, data.Build, data.Path, data.At = c.cfg.Environment, c.cfg.Build, r.URL.Path, time.Now()
 	if data.Session != nil {
-		data.Nav = navigation(c.sections, data.Session, r.URL.Path)
+		path := r.URL.Path
+		if len(data.Crumbs) > 0 {
+			path = data.Crumbs[0].URL // a form to add an object has an address that is not below its list
+		}
+		data.Nav = navigation(c.sections, data.Session, path)
 	}
 	page, text := c.templates[name], bytes.Buffer{}
 	if page == nil {

@@ -263,11 +263,18 @@ func (b *browser) post(path string, form ...string) (*http.Response, string) {
 
 func (b *browser) send(method, path string, form url.Values, header http.Header) (*http.Response, string) {
 	b.w.t.Helper()
-	r, err := http.NewRequestWithContext(b.w.t.Context(), method, b.w.url+path, strings.NewReader(form.Encode()))
-	check(b.w.t, err)
+	sent := http.Header{}
 	if form != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		sent.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
+	maps.Copy(sent, header)
+	return b.sendBody(method, path, strings.NewReader(form.Encode()), sent)
+}
+
+func (b *browser) sendBody(method, path string, body io.Reader, header http.Header) (*http.Response, string) {
+	b.w.t.Helper()
+	r, err := http.NewRequestWithContext(b.w.t.Context(), method, b.w.url+path, body)
+	check(b.w.t, err)
 	maps.Copy(r.Header, header)
 	answer, err := b.client.Do(r)
 	check(b.w.t, err)

@@ -93,6 +93,14 @@ func TestComparisonWithTheCatalog(t *testing.T) {
 	}
 }
 
+func TestEntryWithoutProviderIsOmitted(t *testing.T) {
+	t.Parallel()
+	want := []pricelist.Omission{{Model: "m", Reason: "it has no litellm_provider"}}
+	if diff := cmp.Diff(want, read(t, []byte(`{"m": {"mode": "chat"}}`), pricelist.Options{}).Omitted); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A number whose exponent would take long to compute is no price.
 func TestHugeExponentsAreOmitted(t *testing.T) {
 	t.Parallel()

@@ -159,6 +159,10 @@ func (r *reader) entry(name string, members map[string]any) {
 		return
 	}
 	known, ok := providers[provider]
+	if provider == "" {
+		r.omit(name, "", "it has no litellm_provider")
+		return
+	}
 	if !ok {
 		r.omit(name, "", "the provider %q is not known to support any format of the gateway", provider)
 		return

@@ -2,10 +2,14 @@ package browser
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"modelgateway/scripts/e2e/rig"
 )
@@ -91,5 +95,53 @@ func TestPriceReviewHasTheReceiptsMadeAnew(t *testing.T) {
 	want := "In the last day, 1 request of 1 account was charged " + before.Receipt.Cost + " USD. By this price it would have been charged " + after.Receipt.Cost + " USD"
 	if !strings.Contains(reviewed, want) || !strings.Contains(reviewed, t.Name()+": "+before.Receipt.Cost+" → "+after.Receipt.Cost) {
 		t.Errorf("the review does not have %q and the account:\n%s", want, reviewed)
+	}
+}
+
+// A price list is chosen, reviewed and applied without JavaScript, on a phone. The review has no barriers with it either.
+func TestPriceListIsImported(t *testing.T) {
+	b, operator := open(t), open(t)
+	r := filled(t)
+	model := r.Model(t, rig.Model{Price: map[string]any{"input": "1.5", "output": "2.5"}})
+	list := filepath.Join(t.TempDir(), "prices.json")
+	text := `{"` + model + `": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 4.000000001e-06, "output_cost_per_token": 2.5e-06},
+		"unknown <b>model": {"litellm_provider": "openai", "mode": "chat", "input_cost_per_token": 1e-06, "output_cost_per_token": 2e-06}, "neither": {}}`
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	review := func(b *tab) {
+		t.Helper()
+		b.visit("/console/catalog")
+		b.load(chromedp.Click(`main a[href="/console/catalog/price-list"]`, chromedp.ByQuery))
+		b.run(chromedp.SetUploadFiles(`input[name="prices"]`, []string{list}, chromedp.ByQuery), chromedp.Focus(`main button[value="do"]`, chromedp.ByQuery))
+		if status := b.load(chromedp.KeyEvent(kb.Enter)); status != http.StatusOK {
+			t.Fatalf("the review: got %d:\n%s", status, b.text())
+		}
+		b.has("1 new price", model, "twice as high", "1.50", "4.000000001", "Apply this change", "1 entry has no model in the catalog", "1 part of the list")
+	}
+	operator.signIn(r.AdminToken())
+	review(operator)
+	for _, width := range []int64{wide, narrow} {
+		operator.run(chromedp.EmulateViewport(width, 900))
+		if is := eval[int64](operator, pageWidth); is > width {
+			t.Errorf("the review is %d pixels wide at %d", is, width)
+		}
+		if lost := eval[[]string](operator, unfocused); len(lost) > 0 {
+			t.Errorf("at %d: %v", width, lost)
+		}
+	}
+
+	b.run(emulation.SetScriptExecutionDisabled(true), chromedp.EmulateViewport(narrow, 900))
+	b.signIn(r.AdminToken())
+	review(b)
+	if status := b.load(chromedp.Click(`button[name="step"][value="do"]`, chromedp.ByQuery)); status != http.StatusOK {
+		t.Fatalf("apply: got %d:\n%s", status, b.text())
+	}
+	b.has("One change was applied.")
+	if now, err := r.Admin.GetModel(t.Context(), model); err != nil || *now.Value.Price.Input != "4.000000001" || *now.Value.Price.Output != "2.50" {
+		t.Errorf("the price is %+v, %v; want that of the list", now, err)
+	}
+	if status := operator.load(chromedp.Click(`button[name="step"][value="do"]`, chromedp.ByQuery)); status != http.StatusPreconditionFailed {
+		t.Errorf("the older review: got %d; want 412", status)
 	}
 }

@@ -34,6 +34,7 @@ func Section() kit.Section {
 				{Pattern: "GET /console/maintenance", Scope: kit.Read, Handle: listMaintenance},
 			},
 			// These addresses are not below /console/models/ and /console/providers/, where any name may be that of an object.
+			kit.FormRoutes("/console/catalog/price-list", kit.Operator, importPrices),
 			kit.FormRoutes("/console/catalog/new-model", kit.Operator, createModel),
 			kit.FormRoutes("/console/catalog/new-provider", kit.Operator, createProvider),
 			kit.FormRoutes("/console/models/{id}/delete", kit.Operator, deleteModel),

@@ -33,6 +33,8 @@ type editorView struct {
 	// SignIn is set if the person has to sign in again before the document can be applied.
 	SignIn  bool
 	Problem *adminclient.Problem
+	// List is set in the review of an imported price list.
+	List *proposalView
 }
 
 type changeRow struct {
@@ -123,14 +125,12 @@ func changeCatalog(r *kit.Request) (*kit.Page, error) {
 	if _, v.Match, err = readCatalog(r); err != nil {
 		return nil, err
 	}
-	would, err := v.apply(r, true)
-	if err != nil {
+	if err := v.review(r); err != nil {
 		if !v.refuse(err) {
 			return nil, err
 		}
 		return v.page(), nil
 	}
-	v.Changes, v.Rows = would.Value, changes(would.Value)
 	page := v.page()
 	if v.Stale {
 		page.Status = http.StatusPreconditionFailed

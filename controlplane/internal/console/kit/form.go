@@ -53,6 +53,8 @@ type Field struct {
 	Unit     string
 	Options  []Option
 	Required bool
+	// Accept is what a file may be, as the attribute of the element has it.
+	Accept string
 	// Mono is set for ids, amounts and code; Rows is the height of an area.
 	Mono bool
 	Rows int
