@@ -764,8 +764,10 @@ type CatalogModel struct {
 	DefaultSeconds *int64 `json:"default_seconds,omitempty"`
 
 	// DisplayName The name that people read.
-	DisplayName     *string `json:"display_name,omitempty"`
-	Enabled         *bool   `json:"enabled,omitempty"`
+	DisplayName *string `json:"display_name,omitempty"`
+	Enabled     *bool   `json:"enabled,omitempty"`
+
+	// ID 1 to 200 visible ASCII characters. Clients send it as `model`.
 	ID              string  `json:"id"`
 	MaxOutputTokens *int64  `json:"max_output_tokens,omitempty"`
 	OwnedBy         *string `json:"owned_by,omitempty"`
@@ -1046,7 +1048,7 @@ type CatalogRoute struct {
 	Enabled *bool                 `json:"enabled,omitempty"`
 	Formats []CatalogRouteFormats `json:"formats"`
 
-	// ID Derived from model, provider and upstream model if absent.
+	// ID 1 to 200 visible ASCII characters; derived from model, provider and upstream model if absent.
 	ID *string `json:"id,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
@@ -1075,7 +1077,7 @@ type CatalogRoutePatch struct {
 	Enabled *bool                      `json:"enabled,omitempty"`
 	Formats []CatalogRoutePatchFormats `json:"formats,omitempty"`
 
-	// ID Derived from model, provider and upstream model if absent.
+	// ID 1 to 200 visible ASCII characters; derived from model, provider and upstream model if absent.
 	ID *string `json:"id,omitempty"`
 
 	// Params Overrides of the parameter policy, by format and parameter.
@@ -3864,6 +3866,10 @@ type CreatePriceParams struct {
 
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelPriceParams defines parameters for CancelPrice.
@@ -4995,7 +5001,8 @@ func (c *Client) ListPrices(ctx context.Context, modelID string, params *ListPri
 // CreatePrice: Change the price of a model
 //
 // The price applies at once or from `effective_from` on; proxies use it within moments of that time. A request is charged by
-// the price version of its reservation. Existing versions never change.
+// the price version of its reservation. Existing versions never change. `If-Match` takes the `ETag` of the model, so that a
+// price that somebody else has set in the meantime is not replaced unseen.
 //
 // POST /admin/v1/models/{model_id}/prices
 func (c *Client) CreatePrice(ctx context.Context, modelID string, params *CreatePriceParams, body PriceCreate, options ...CallOption) (*Response[PriceList], error) {

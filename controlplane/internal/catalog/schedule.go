@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/controlplane/internal/etag"
 	"modelgateway/controlplane/internal/validation"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
@@ -104,17 +105,17 @@ func (s *Service) Sheet(ctx context.Context, model string, entry *PriceEntry) (p
 
 // SetPrice gives a model a new price at once. A price that equals the one in
 // force changes nothing. It returns the catalog revision with the price.
-func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry) (rev int64, err error) {
+func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry, match etag.Match) (rev int64, err error) {
 	part := ModelPart(model)
 	applied, err := s.apply(ctx, func(state *State) (*Plan, error) {
-		found, err := part.find(state.editable())
+		if _, known := state.Models[model]; !known {
+			return nil, ErrModelNotFound
+		}
+		found, err := part.read(state, match)
 		if err != nil {
 			return nil, err
 		}
 		m := found.entry()
-		if m == nil {
-			return nil, ErrModelNotFound
-		}
 		m.Price = *entry
 		return s.planPart(state, found.doc, found.put(*m))
 	})
@@ -126,7 +127,7 @@ func (s *Service) SetPrice(ctx context.Context, model string, entry *PriceEntry)
 
 // SchedulePrice gives a model a new price at a future time. It is idempotent by
 // id and returns the catalog revision with the schedule.
-func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time) (rev int64, err error) {
+func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, entry *PriceEntry, from time.Time, match etag.Match) (rev int64, err error) {
 	if now := time.Now(); !from.After(now) || from.After(now.Add(maxAhead)) {
 		return 0, validation.New("effective_from", "must be in the future, at most five years from now")
 	}
@@ -137,6 +138,10 @@ func (s *Service) SchedulePrice(ctx context.Context, id PriceID, model string, e
 		}
 		if slices.ContainsFunc(m.Scheduled, func(s Scheduled) bool { return s.ID == id }) {
 			return &Plan{}, nil
+		}
+		part := ModelPart(model)
+		if _, err := part.read(state, match); err != nil {
+			return nil, err
 		}
 		b := builder{}
 		sheet := b.sheet("price", m.Spec.Type, entry)

@@ -223,6 +223,30 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// A price is not set over one that somebody else has set in the meantime.
+func TestPriceIsSetOnlyIfTheModelMatches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.catalogOf(smallCatalog)
+	read, err := answered(b.api.GetModel(t.Context(), "a/text"))
+	check(t, err)
+	set := func(input string, from *time.Time) (int, *adminclient.Problem) {
+		params := &adminclient.CreatePriceParams{IfMatch: new(read.Header.Get("ETag"))}
+		r, err := answered(b.api.CreatePrice(t.Context(), "a/text", params, adminclient.PriceCreate{
+			Price: adminclient.CatalogPrice{Input: &input, Output: new("2")}, EffectiveFrom: from,
+		}))
+		check(t, err)
+		return r.StatusCode, r.Problem
+	}
+	if status, p := set("1.5", nil); status != http.StatusCreated {
+		t.Fatalf("with the tag of the model: got %d %v", status, p)
+	}
+	for _, from := range []*time.Time{nil, new(time.Now().Add(time.Hour))} {
+		_, p := set("1.7", from)
+		problem(t, p, http.StatusPreconditionFailed, "precondition_failed")
+	}
+}
+
 // A scheduled price takes effect at its time and not before; price versions stay.
 func TestScheduledPrice(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 		return nil, fmt.Errorf("encode a price: %w", err)
 	}
 	return &kit.Form{
-		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back,
+		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back, Match: now.Header.Get("ETag"),
 		Command: "gwctl prices preview " + kit.Quote(m.ID) + "\ngwctl prices create " + kit.Quote(m.ID),
 		Fields: []kit.Field{
 			{
@@ -175,7 +175,8 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 			if err != nil {
 				return nil, err
 			}
-			done, err := r.API.CreatePrice(r.Context(), m.ID, &adminclient.CreatePriceParams{Wait: kit.Wait(), IdempotencyKey: in.Key()}, *body)
+			params := &adminclient.CreatePriceParams{Wait: kit.Wait(), IdempotencyKey: in.Key(), IfMatch: in.Match()}
+			done, err := r.API.CreatePrice(r.Context(), m.ID, params, *body)
 			if err != nil {
 				return nil, err
 			}

@@ -63,12 +63,15 @@ func pricePosition(v *catalog.PriceVersion) []byte {
 
 // CreatePrice implements gen.StrictServerInterface.
 func (h *Handlers) CreatePrice(ctx context.Context, call *gen.Call, r gen.CreatePriceRequestObject) (gen.CreatePriceResponseObject, error) {
+	match, err := etag.Parse(convert.Text(r.Params.IfMatch))
+	if err != nil {
+		return nil, err
+	}
 	var rev int64
-	var err error
 	if from := r.Body.EffectiveFrom; from == nil {
-		rev, err = h.Catalog.SetPrice(ctx, r.ModelID, &r.Body.Price)
+		rev, err = h.Catalog.SetPrice(ctx, r.ModelID, &r.Body.Price, match)
 	} else {
-		rev, err = h.Catalog.SchedulePrice(ctx, catalog.PriceID(call.OperationID), r.ModelID, &r.Body.Price, *from)
+		rev, err = h.Catalog.SchedulePrice(ctx, catalog.PriceID(call.OperationID), r.ModelID, &r.Body.Price, *from, match)
 	}
 	if err != nil {
 		return nil, err

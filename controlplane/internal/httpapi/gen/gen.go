@@ -3397,6 +3397,10 @@ type CreatePriceParams struct {
 
 	// IdempotencyKey Makes retries safe. The same key with a different body is a conflict.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+
+	// IfMatch The `ETag` of the state that the change applies to, or `*` for any. If the object was changed in the meantime, the
+	// response is 412 and nothing is changed. Without it the last change wins.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // CancelPriceParams defines parameters for CancelPrice.
@@ -6804,6 +6808,7 @@ func (h handlers) CreatePrice(c echo.Context) error {
 		in.query("wait", true, &r.Params.Wait)
 		in.query("timeout", true, &r.Params.Timeout)
 		header(&in, "Idempotency-Key", &r.Params.IdempotencyKey)
+		header(&in, "If-Match", &r.Params.IfMatch)
 		body(&in, "", &r.Body)
 		return serve(in, call, r, h.server.CreatePrice, CreatePriceResponseObject.VisitCreatePriceResponse)
 	})
