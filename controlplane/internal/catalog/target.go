@@ -48,6 +48,7 @@ var (
 	providerIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 )
 
+// maxIDLen bounds ids and names, in bytes.
 const maxIDLen = 200
 
 // builder converts a document into a target and collects field errors.
@@ -96,6 +97,21 @@ func (b *builder) notNegative(path string, n int64) {
 	b.refuse(n < 0, path, "", "must not be negative")
 }
 
+// id refuses an id that does not work in an address, or that looks like another one: ids are compared by eye and copied.
+func (b *builder) id(path, member, id string) {
+	odd := strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) >= 0
+	b.refuse(id == "" || len(id) > maxIDLen || odd, path, member, "must have 1 to %d ASCII characters and no spaces", maxIDLen)
+	b.refuse(id == "." || id == "..", path, member, "must not be . or .., which browsers take for a part of an address")
+}
+
+// name refuses a name with characters that cannot be seen, such as those that turn the direction of the text after them.
+func (b *builder) name(path, member, name string) {
+	const joiners = "\u200c\u200d" // words of some languages need them
+	hidden := strings.IndexFunc(name, func(r rune) bool { return !unicode.IsGraphic(r) && !strings.ContainsRune(joiners, r) }) >= 0
+	b.refuse(hidden || len(name) > maxIDLen || strings.TrimSpace(name) != name, path, member,
+		"must have at most %d bytes in one line, no characters that cannot be seen and no spaces around it", maxIDLen)
+}
+
 func (b *builder) provider(path string, e *ProviderEntry) {
 	b.refuse(!providerIDForm.MatchString(e.ID) || len(e.ID) > maxIDLen, path, "id", "must be made of a-z, 0-9 and -")
 	_, twice := b.target.providers[e.ID]
@@ -104,6 +120,7 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	if name == "" {
 		name = e.ID
 	}
+	b.name(path, "name", e.Name)
 	b.refuse(b.names[name], path, "name", "is used by another provider")
 	b.names[name] = true
 	b.baseURL(validation.Member(path, "base_url"), e.BaseURL)
@@ -115,6 +132,8 @@ func (b *builder) provider(path string, e *ProviderEntry) {
 	for i, c := range e.Credentials {
 		at := validation.Index(validation.Member(path, "credentials"), i)
 		b.refuse(c.Name == "", at, "name", "is missing")
+		b.name(at, "name", c.Name)
+		b.refuse(c.Name == "." || c.Name == "..", at, "name", "must not be . or .., which browsers take for a part of an address")
 		_, twice := p.secrets[c.Name]
 		b.refuse(twice, at, "name", "is used by another credential of the provider")
 		b.refuse(strings.Contains(c.Secret, "${"), at, "secret", "holds a ${…} that was not replaced")
@@ -170,8 +189,9 @@ func (b *builder) header(path, name, value string) {
 }
 
 func (b *builder) model(path string, e *ModelEntry) {
-	printable := strings.IndexFunc(e.ID, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) < 0
-	b.refuse(e.ID == "" || len(e.ID) > maxIDLen || !printable, path, "id", "must have 1 to %d characters and no spaces", maxIDLen)
+	b.id(path, "id", e.ID)
+	b.name(path, "display_name", e.DisplayName)
+	b.name(path, "owned_by", e.OwnedBy)
 	_, twice := b.target.models[e.ID]
 	b.refuse(twice, path, "id", "is used by another model")
 	switch e.Type {
@@ -222,6 +242,7 @@ func (b *builder) route(path string, m *ModelEntry, e *RouteEntry) catalogkv.Rou
 	if id == "" {
 		id = routeID(m.ID, e.Provider, e.UpstreamModel)
 	}
+	b.id(path, "id", id)
 	b.refuse(b.routeIDs[id], path, "id", "is the same as another route's: give one of them an id")
 	b.routeIDs[id] = true
 	return catalogkv.Route{

@@ -105,6 +105,16 @@ func TestInvalidDocumentReportsFieldErrors(t *testing.T) {
 			"model ids", "currency: USD\nmodels:\n- {id: a b, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}\n- {id: c, type: text, price: {input: 1, output: 1}}",
 			[]string{"models[0].id", "models[2].id"},
 		},
+		{
+			"names that cannot be told apart or addressed", `{currency: USD,
+			providers: [{id: a, name: "x\u202ey", base_url: "http://x", credentials: [{name: "..", secret: s}, {name: " b", secret: s}, {name: "c\nd", secret: s}]}, {id: b, name: "کتاب\u200cها", base_url: "http://x"}],
+			models: [{id: "..", type: text, price: {input: 1, output: 1}}, {id: "gpt-\u043e", type: text, price: {input: 1, output: 1}}, {id: "a\u200bb", type: text, price: {input: 1, output: 1}},
+			{id: "a/../<b>", type: text, display_name: "a\u0007", owned_by: "\u2066", price: {input: 1, output: 1}, routes: [{id: "é", provider: b, upstream_model: u, formats: [chat]}]}]}`,
+			[]string{
+				"providers[0].name", "providers[0].credentials[0].name", "providers[0].credentials[1].name", "providers[0].credentials[2].name",
+				"models[0].id", "models[1].id", "models[2].id", "models[3].display_name", "models[3].owned_by", "models[3].routes[0].id",
+			},
+		},
 		{"type", "currency: USD\nmodels:\n- {id: m, type: sound, price: {input: 1}}", []string{"models[0].type"}},
 		{
 			"negative sizes", text(", context_window: -1, max_output_tokens: -1, reserve_output_tokens: -1"),

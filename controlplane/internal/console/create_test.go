@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,6 +118,48 @@ func TestConcurrentFormsCreateAnObjectOnce(t *testing.T) {
 	check(t, err)
 	if len(now.Value.Routes) != 1 {
 		t.Errorf("the model is %+v", now.Value)
+	}
+}
+
+// Names that cannot be addressed, read on one line or told from others are problems of their fields. Markup is a text.
+func TestHostileNamesAreRefusedOrShownAsText(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	model := []string{
+		"type", "text", "price", `{"input": "0.10", "output": "0.40"}`,
+		"routes[0].provider", "acme", "routes[0].upstream_model", "upstream", "routes[0].formats", "chat",
+	}
+	for _, id := range []string{".", "..", "a b", "a\u202eb", "a\u200bb", "exаmple-small", "a\nb", "a\x00b", strings.Repeat("a", 201), ""} {
+		b.refused("/console/catalog/new-model", http.StatusBadRequest, "must ", append([]string{"id", id}, model...)...)
+	}
+	for _, id := range []string{"..", "a\tb", "ï", strings.Repeat("a", 201)} {
+		b.refused("/console/models/example-small/new-route", http.StatusBadRequest, "must ", "id", id, "provider", "acme", "upstream_model", "u", "formats", "chat")
+	}
+	for _, name := range []string{"..", "a\u2066b", "a\nb", strings.Repeat("a", 201)} {
+		b.refused("/console/providers/acme/credentials/new", http.StatusBadRequest, "must ", "name", name, "secret", "sk-of-a-name")
+	}
+	const markup = `"><img src=x onerror=alert(1)>`
+	path := "/console/models/" + url.PathEscape("=a/../"+markup[:2])
+	answer, page := b.fill("/console/catalog/new-model", append([]string{"id", "=a/../" + markup[:2], "display_name", markup}, model...)...)
+	if answer.StatusCode != http.StatusSeeOther || answer.Header.Get("Location") != path {
+		t.Fatalf("a model with markup: got %d to %s: %s", answer.StatusCode, answer.Header.Get("Location"), page)
+	}
+	for _, at := range []string{path, path + "/edit", path + "/price", path + "/delete", "/console/models", "/console/catalog", "/console/providers/acme"} {
+		if answer, page := b.get(at); answer.StatusCode != http.StatusOK || strings.Contains(page, "<img src=x") {
+			t.Errorf("%s: got %d, or the markup as it was entered: %s", at, answer.StatusCode, page)
+		}
+	}
+}
+
+func TestTooLargeDocumentIsAProblem(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	answer, page := w.signedIn(bootstrapToken).post("/console/catalog", "step", "do", "document", strings.Repeat("x", 17<<20))
+	if answer.StatusCode != http.StatusBadRequest || !strings.Contains(page, "larger than 16 MiB") {
+		t.Errorf("got %d: %.2000s", answer.StatusCode, page)
 	}
 }
 

@@ -172,6 +172,9 @@ func (v *editorView) refuse(err error) bool {
 func uploaded(r *kit.Request) (string, error) {
 	const memory = 16 << 20
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		if err := r.ParseForm(); err != nil {
+			return "", kit.Invalid("", "The document could not be read, or it is larger than 16 MiB")
+		}
 		return r.PostFormValue("document"), nil
 	}
 	if err := r.ParseMultipartForm(memory); err != nil {
