@@ -224,7 +224,7 @@ func TestPriceFormShowsThePriceThatSomebodyElseHasSet(t *testing.T) {
 	const path = "/console/models/example-small/price"
 	_, form := b.get(path)
 	match := hidden(t, form, "if_match")
-	_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{Price: &adminclient.CatalogPrice{Input: new("0.77"), Output: new("0.40")}})
+	_, err := w.api.UpdateModel(t.Context(), "example-small", nil, adminclient.CatalogModelPatch{Price: &adminclient.CatalogPrice{Input: new("0.77"), CachedInput: new("0.07"), Output: new("0.40")}})
 	check(t, err)
 	send := func(match string) (*http.Response, string) {
 		return b.post(path, "step", "do", "idempotency_key", "of the form "+match, "if_match", match, "days", "0", "price", `{"input": "0.12", "output": "0.40"}`)
@@ -232,6 +232,10 @@ func TestPriceFormShowsThePriceThatSomebodyElseHasSet(t *testing.T) {
 	answer, page := send(match)
 	if answer.StatusCode != http.StatusPreconditionFailed || !strings.Contains(page, "changed after you opened this form") || !strings.Contains(page, "0.77") {
 		t.Fatalf("an older form: got %d: %s", answer.StatusCode, page)
+	}
+	_, fresh := b.get(path)
+	if input, cached := strings.Index(fresh, "&#34;input"), strings.Index(fresh, "&#34;cached_input"); cached < input {
+		t.Errorf("the price is not in the order of a receipt: %s", fresh)
 	}
 	if answer, page := send(hidden(t, page, "if_match")); answer.StatusCode != http.StatusSeeOther {
 		t.Errorf("the form again: got %d: %s", answer.StatusCode, page)

@@ -1,6 +1,7 @@
 package catalogpages
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -127,6 +128,22 @@ func editModel(r *kit.Request) (*kit.Form, error) {
 	}, nil
 }
 
+// priceDocument returns the price of a model as text, from a response of the API: that has the members in the order of a
+// receipt, and its digits.
+func priceDocument(body []byte) (string, error) {
+	var model struct {
+		Price json.RawMessage `json:"price"`
+	}
+	if err := json.Unmarshal(body, &model); err != nil {
+		return "", fmt.Errorf("read a price: %w", err)
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, model.Price, "", "  "); err != nil {
+		return "", fmt.Errorf("read a price: %w", err)
+	}
+	return text.String(), nil
+}
+
 // changePrice is the form that sets or schedules a price. It shows how the price differs before it is set.
 func changePrice(r *kit.Request) (*kit.Form, error) {
 	now, err := r.API.GetModel(r.Context(), r.PathValue("id"))
@@ -135,16 +152,16 @@ func changePrice(r *kit.Request) (*kit.Form, error) {
 	}
 	m := now.Value
 	back := kit.Path("models", m.ID)
-	text, err := json.MarshalIndent(m.Price, "", "  ")
+	text, err := priceDocument(now.Body)
 	if err != nil {
-		return nil, fmt.Errorf("encode a price: %w", err)
+		return nil, err
 	}
 	return &kit.Form{
 		Title: "Change the price of " + m.ID, Crumbs: belowModel(m.ID), Submit: "Set the price", Back: back, Match: now.Header.Get("ETag"),
 		Command: "gwctl prices preview " + kit.Quote(m.ID) + "\ngwctl prices create " + kit.Quote(m.ID),
 		Fields: []kit.Field{
 			{
-				Name: "price", Label: "Price", Kind: "area", Rows: 9, Mono: true, Required: true, Value: string(text),
+				Name: "price", Label: "Price", Kind: "area", Rows: 9, Mono: true, Required: true, Value: text,
 				Hint: "Decimals in quotes, per million tokens, or per image, second or call.",
 			},
 			{Name: "effective_from", Label: "In force from (UTC)", Kind: "datetime-local", Hint: "Empty means at once."},

@@ -111,7 +111,7 @@ func reviewPrices(r *kit.Request, in *kit.Input) (*kit.Page, error) {
 		return nil, err
 	}
 	page := v.page()
-	page.Crumbs = catalogCrumbs
+	page.Crumbs, page.Command = catalogCrumbs, "gwctl prices propose --data @proposal.json"
 	return page, nil
 }
 
