@@ -159,7 +159,7 @@ var directedProfiles = []struct {
 
 // Profiles lists the profiles that can be selected by name.
 func Profiles() []string {
-	var names []string
+	names := []string{freshness}
 	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}

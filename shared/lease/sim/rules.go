@@ -18,6 +18,8 @@ import (
 type Rules struct {
 	// Profile is the name of a directed profile for all seeds. If it is empty, each seed has a profile of its own.
 	Profile string
+	// Freshness has the steps of freshness in worlds that have only keys and the stream of changes; nil in all others.
+	Freshness *FreshRules
 
 	// The steps of the control plane.
 	Exceeds           func(reports []wire.LeaseReport, needs [][]wire.Need) bool
@@ -82,6 +84,9 @@ type Rules struct {
 func CorrectIn(profile string) *Rules {
 	r := Correct()
 	r.Profile = profile
+	if profile == freshness {
+		r.Freshness = correctFresh()
+	}
 	return r
 }
 

@@ -49,6 +49,9 @@ type Result struct {
 
 // Run runs the world of a seed under the given rules.
 func Run(seed uint64, rules *Rules, trace bool) Result {
+	if rules.Freshness != nil {
+		return runFresh(seed, rules.Freshness, trace)
+	}
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
 	profile := draw(r)
 	profile.direct(r, rules.Profile)

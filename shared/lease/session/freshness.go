@@ -1,0 +1,111 @@
+package session
+
+import "time"
+
+// Beat is a heartbeat of a proxy in the stream of changes.
+type Beat struct {
+	Number int64
+	// Previous is the sequence number of the proxy's heartbeat before, which must be the last one in the stream when it
+	// stores this one. If it is zero, the stream stores the heartbeat in any case.
+	Previous uint64
+}
+
+// Freshness says until when a proxy has missed no change. The stream of changes
+// has the changes and the heartbeats of proxies in one order. A proxy that has
+// read its own heartbeat, and has applied every change before it, is fresh for a
+// window that begins when the heartbeat was *sent*.
+//
+// The stream may lose messages that it has acknowledged. So a heartbeat names the
+// one before, and the proxy reads everything between the two when it reads the
+// second: places that it has read may have other messages since. And a proxy that
+// is not fresh does not see that the stream has lost a change meanwhile; it must
+// read the changes in Postgres, too, by a request that it sends after it has read
+// its heartbeat.
+//
+// Freshness is not safe for concurrent use. NewFreshness returns one that is not
+// fresh.
+type Freshness struct {
+	window time.Duration
+	// last is the sequence number of the last own heartbeat that was read.
+	last uint64
+	// incarnation is that of the stream in which last counts.
+	incarnation string
+	number      int64
+	// first is the number of the last heartbeat before the last Reset.
+	first int64
+	sent  map[int64]Instant
+	// until is the end of freshness; before resynced, it is what the end would be.
+	until    Instant
+	resynced bool
+	// readAt is when the first heartbeat of this lapse was read.
+	readAt Instant
+}
+
+// NewFreshness returns the Freshness of a proxy that has read nothing.
+func NewFreshness(window time.Duration) *Freshness {
+	return &Freshness{window: window, sent: map[int64]Instant{}}
+}
+
+// Fresh reports whether the proxy may admit.
+func (f *Freshness) Fresh(now Instant) bool { return f.resynced && now.Before(f.until) }
+
+// Reads reports whether the proxy has read a heartbeat that still counts, so that
+// changes from Postgres, asked for from now on, make it fresh.
+func (f *Freshness) Reads(now Instant) bool { return now.Before(f.until) }
+
+// Beat returns the next heartbeat, which is sent now. After a lapse, it names no
+// heartbeat before it, because the stream may have lost that one.
+func (f *Freshness) Beat(now Instant) Beat {
+	if !now.Before(f.until) {
+		f.last = 0
+	}
+	for n, at := range f.sent {
+		if !now.Before(at.Add(f.window)) {
+			delete(f.sent, n)
+		}
+	}
+	f.number++
+	f.sent[f.number] = now
+	return Beat{Number: f.number, Previous: f.last}
+}
+
+// ReadBack records that the proxy has read its own heartbeat, and has applied
+// every change between the one that it names as the previous one and this one;
+// from the start of the stream, if it names none. It returns false if messages are
+// lost that the proxy has read: Reset must be called.
+func (f *Freshness) ReadBack(now Instant, incarnation string, b Beat, sequence uint64) bool {
+	switch {
+	case b.Number <= f.first:
+		return true // it was sent before the last Reset
+	case b.Previous != 0 && f.last == 0:
+		return true // it was sent before a lapse
+	case b.Previous != 0 && (b.Previous != f.last || sequence <= f.last || incarnation != f.incarnation):
+		return false
+	}
+	f.last, f.incarnation = sequence, incarnation
+	sentAt, ok := f.sent[b.Number]
+	if !ok || !now.Before(sentAt.Add(f.window)) {
+		return true
+	}
+	delete(f.sent, b.Number)
+	if !now.Before(f.until) { // a lapse, which ends with the changes from Postgres
+		f.resynced, f.readAt = false, now
+	}
+	f.until = sentAt.Add(f.window)
+	return true
+}
+
+// Resynced records that the proxy has applied all changes that Postgres had when
+// it was asked at askedAt.
+func (f *Freshness) Resynced(now, askedAt Instant) {
+	if now.Before(f.until) && askedAt.Mono >= f.readAt.Mono && askedAt.Boot >= f.readAt.Boot {
+		f.resynced = true
+	}
+}
+
+// Reset ends freshness, because messages are lost, or because a session begins.
+// The next heartbeat names none before it: the stream must be read from its start.
+func (f *Freshness) Reset() {
+	clear(f.sent)
+	f.first, f.last, f.incarnation, f.until, f.resynced = f.number, 0, "", Instant{}, false
+}

@@ -1,0 +1,585 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"modelgateway/shared/lease/session"
+)
+
+// The times of worlds of freshness. The window of a proxy is that of a session in
+// the other worlds.
+const (
+	freshWindow = sessionValid
+	beatEvery   = freshWindow / 4
+	readEvery   = 40 * time.Millisecond
+)
+
+// FreshRules are the steps of freshness. The correct ones call shared/lease/session.
+type FreshRules struct {
+	Fresh    func(f *session.Freshness, now session.Instant) bool
+	ReadBack func(f *session.Freshness, now session.Instant, incarnation string, b session.Beat, sequence uint64) bool
+	Resynced func(f *session.Freshness, now, askedAt session.Instant)
+	Due      func(c *session.Confirmation, now session.Instant) bool
+	Verified func(c *session.Confirmation, found session.Place)
+	// SentAt returns the time from which a heartbeat counts.
+	SentAt func(now session.Instant) session.Instant
+	// ReadsAgain means that a proxy reads what lies between its heartbeats when it has read the second.
+	ReadsAgain bool
+	// ReadsOwn means that a heartbeat counts when it was read, and not when it was acknowledged.
+	ReadsOwn bool
+	// ChecksPrevious means that the stream stores a heartbeat only behind the one that it names.
+	ChecksPrevious bool
+	// TakesIn means that control planes write revocations to Postgres that operators have appended.
+	TakesIn bool
+	// FromStart means that a new process reads the stream from its start.
+	FromStart bool
+}
+
+// correctFresh returns the rules of shared/lease/session.
+func correctFresh() *FreshRules {
+	return &FreshRules{
+		Fresh: (*session.Freshness).Fresh, ReadBack: (*session.Freshness).ReadBack, Resynced: (*session.Freshness).Resynced,
+		Due: (*session.Confirmation).Due, Verified: (*session.Confirmation).Verified, SentAt: func(now session.Instant) session.Instant { return now },
+		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true,
+	}
+}
+
+// freshWorld is a world that has only keys, revocations, and the stream of
+// changes.
+type freshWorld struct {
+	*world
+	rules *FreshRules
+	// bus stands for the servers of the stream; down means that they have no quorum.
+	bus      actor
+	down     bool
+	messages []freshMessage
+	// incarnation counts the creations of the stream, ids the messages.
+	incarnation, ids int
+	planes           []*freshPlane
+	proxies          []*freshProxy
+	// revoked are the revocations in Postgres; asked are the keys whose revocation was requested, confirmed those for which
+	// it was reported effective.
+	revoked, asked, confirmed map[int]bool
+	// lossless means that nothing fails but the control planes and Postgres.
+	lossless bool
+	outage   time.Duration
+}
+
+// freshMessage is a message of the stream: a heartbeat, or the revocation of a key.
+type freshMessage struct {
+	id     string
+	boot   string
+	beat   session.Beat
+	key    int
+	direct bool
+}
+
+// stored is a message with its sequence number, read from an incarnation.
+type stored struct {
+	freshMessage
+	incarnation string
+	sequence    uint64
+}
+
+// freshness is the name of the profile whose worlds have only keys and the stream.
+const freshness = "freshness"
+
+// runFresh runs the world of a seed.
+func runFresh(seed uint64, rules *FreshRules, trace bool) (result Result) {
+	r := rand.New(rand.NewPCG(seed, 0x66726573))
+	base := &world{profile: draw(r), rules: Correct(), r: r, stats: Stats{Faults: map[string]int64{}}}
+	base.profile.Name, base.profile.Length = freshness, base.between(10*freshWindow, 20*freshWindow)
+	w := &freshWorld{world: base, rules: rules, revoked: map[int]bool{}, asked: map[int]bool{}, confirmed: map[int]bool{}, lossless: r.IntN(5) == 0}
+	if w.lossless {
+		base.profile.LoseMessage, base.profile.DelayMessage = 0, 0
+	}
+	if trace {
+		w.trace = &strings.Builder{}
+	}
+	result.Seed, result.Profile = seed, base.profile
+	defer func() {
+		w.stats.Steps = w.steps
+		result.Stats = w.stats
+		if w.trace != nil {
+			result.Trace = w.trace.String()
+		}
+		switch v := recover().(type) {
+		case nil:
+		case violation:
+			result.Violation = fmt.Sprintf("after %s: %s", w.now, string(v))
+		default:
+			panic(v)
+		}
+	}()
+	w.build()
+	w.runUntil(base.profile.Length)
+	w.heal()
+	return result
+}
+
+func (w *freshWorld) newActor(name string) actor {
+	return actor{w: w.world, name: name, alive: true, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}
+}
+
+const freshKeys = 12
+
+func (w *freshWorld) build() {
+	w.bus = w.newActor("bus")
+	w.bus.rate = 1
+	for i := range 1 + w.r.IntN(2) {
+		c := &freshPlane{actor: w.newActor(fmt.Sprint("control plane ", i)), world: w}
+		w.planes = append(w.planes, c)
+		c.start()
+	}
+	for i := range 1 + w.r.IntN(4) {
+		p := &freshProxy{actor: w.newActor(fmt.Sprint("proxy ", i)), world: w}
+		w.proxies = append(w.proxies, p)
+		p.start()
+	}
+	w.every(15*time.Millisecond, func() {
+		p, lapsed := w.proxies[w.r.IntN(len(w.proxies))], false
+		for key := range freshKeys + len(w.asked) { // keys are numbered from 0; a revoked one has a successor
+			lapsed = lapsed || p.accept(key)
+		}
+		if lapsed && w.lossless && w.now > 2*freshWindow {
+			w.fail("liveness: %s is not fresh although only control planes and Postgres fail", p.name)
+		}
+	})
+	w.every(w.between(300*time.Millisecond, 2*freshWindow), func() {
+		key := w.r.IntN(freshKeys + len(w.asked))
+		if w.r.IntN(3) == 0 {
+			w.revokeDirectly(key)
+		} else {
+			w.revoke(key)
+		}
+	})
+	w.every(max(w.profile.FaultEvery/2, 300*time.Millisecond), w.breakStream)
+	w.every(4*freshWindow, w.leaveAlone)
+}
+
+// leaveAlone stops Postgres, or every control plane, for many windows.
+func (w *freshWorld) leaveAlone() {
+	d := w.between(freshWindow/2, 8*freshWindow)
+	if w.now < max(w.outage, 2*freshWindow) || w.now+d > w.profile.Length { // proxies need Postgres once
+		return
+	}
+	w.outage = w.now + d
+	w.log("nobody is there to serve proxies for %s", d)
+	if w.r.IntN(2) == 0 {
+		w.stats.count("Postgres away")
+		w.pgDown = true
+		w.after(d, func() { w.pgDown = false })
+		return
+	}
+	w.stats.count("control planes away")
+	for _, c := range w.planes {
+		c.halted = max(c.halted, w.now+d)
+	}
+}
+
+// breakStream causes one fault of the stream, or of a proxy.
+func (w *freshWorld) breakStream() {
+	p := w.proxies[w.r.IntN(len(w.proxies))]
+	if w.lossless {
+		return
+	}
+	d := w.between(50*time.Millisecond, 2*freshWindow)
+	switch w.r.IntN(9) {
+	case 0:
+		w.stats.count("no quorum")
+		w.down = true
+		w.after(d, func() { w.down = false })
+	case 1:
+		w.stats.count("proxies on the minority")
+		p.minority, p.seen = true, len(w.messages)
+		w.after(d, func() { p.minority = false })
+	case 2:
+		w.stats.count("proxies on a server with an old store")
+		p.minority, p.seen = true, len(w.messages)/2
+		w.after(d, func() { p.minority = false })
+	case 3:
+		w.loseMessages(1 + w.r.IntN(1+len(w.messages)/3))
+	case 4:
+		w.stats.count("streams created again")
+		w.log("the stream is created again")
+		w.messages, w.incarnation = nil, w.incarnation+1
+		w.forgetLost()
+	case 5:
+		w.stats.count("proxies killed")
+		w.log("%s is started again", p.name)
+		p.start()
+	case 6:
+		p.deaf, p.mute = w.r.IntN(2) == 0, true
+		w.stats.count("processes cut off")
+		w.after(d, func() { p.deaf, p.mute = false, false })
+	case 7:
+		p.halted = max(p.halted, w.now+d)
+		w.stats.count("processes stopped")
+	default:
+		p.halted = max(p.halted, w.now+d)
+		p.slept += d
+		w.stats.count("machines suspended")
+	}
+}
+
+// loseMessages loses the last messages of the stream, which were acknowledged.
+func (w *freshWorld) loseMessages(n int) {
+	if n = min(n, len(w.messages)); n == 0 {
+		return
+	}
+	w.stats.count("acknowledged messages lost")
+	w.log("the stream loses its messages from %d on", len(w.messages)-n+1)
+	w.messages = slices.Clone(w.messages[:len(w.messages)-n])
+	w.forgetLost()
+}
+
+// forgetLost excuses the direct revocations of which no copy is left.
+func (w *freshWorld) forgetLost() {
+	for key := range w.confirmed {
+		if !w.revoked[key] && !slices.ContainsFunc(w.messages, func(m freshMessage) bool { return m.boot == "" && m.key == key }) {
+			w.stats.count("direct revocations lost with the stream")
+			delete(w.confirmed, key)
+		}
+	}
+}
+
+func (w *freshWorld) read(from, to int) (found []stored) {
+	for i := from; i < min(to, len(w.messages)); i++ {
+		found = append(found, stored{w.messages[i], incarnation(int64(w.incarnation)), uint64(i + 1)})
+	}
+	return found
+}
+
+// append appends a message to the stream. The acknowledgement may be lost although
+// it is stored.
+func (w *freshWorld) append(from *actor, minority func() bool, m freshMessage, acknowledged func(session.Place)) {
+	w.carry(from, &w.bus, "a message to the stream", func() {
+		if w.down || minority() || !w.mayStore(m) {
+			return
+		}
+		w.messages = append(w.messages, m)
+		at := session.Place{Incarnation: incarnation(int64(w.incarnation)), Sequence: uint64(len(w.messages)), ID: m.id}
+		w.carry(&w.bus, from, "acknowledgement", func() { acknowledged(at) })
+	})
+}
+
+// mayStore reports whether the heartbeat before is the last one of the process.
+func (w *freshWorld) mayStore(m freshMessage) bool {
+	if m.boot == "" || m.beat.Previous == 0 || !w.rules.ChecksPrevious {
+		return true
+	}
+	for i, each := range slices.Backward(w.messages) {
+		if each.boot == m.boot {
+			return uint64(i+1) == m.beat.Previous
+		}
+	}
+	return false
+}
+
+func (w *freshWorld) newID() string {
+	w.ids++
+	return fmt.Sprint("message ", w.ids)
+}
+
+// revoke revokes a key in Postgres. The control planes append and confirm it.
+func (w *freshWorld) revoke(key int) {
+	if w.pgDown || w.asked[key] || w.planes[0].halted > w.now {
+		return
+	}
+	w.stats.count("revocations")
+	w.log("key %d is revoked in Postgres", key)
+	w.asked[key] = true
+	w.revoked[key] = true
+}
+
+// revokeDirectly appends a revocation with the credentials of an operator.
+func (w *freshWorld) revokeDirectly(key int) {
+	if w.asked[key] {
+		return
+	}
+	w.asked[key] = true
+	w.stats.count("direct revocations")
+	operator := w.newActor("operator")
+	c := session.NewConfirmation(freshWindow + margin)
+	var round func()
+	round = func() {
+		if w.confirm(&operator, c, key, true) {
+			w.stats.count("direct revocations confirmed")
+		} else {
+			operator.after(200*time.Millisecond, round)
+		}
+	}
+	round()
+}
+
+// confirm takes the next step of a confirmation, and reports whether it is done.
+func (w *freshWorld) confirm(from *actor, c *session.Confirmation, key int, direct bool) bool {
+	switch {
+	case c.Done():
+		return true
+	case c.Append():
+		w.append(from, func() bool { return false }, freshMessage{id: w.newID(), key: key, direct: direct}, func(at session.Place) {
+			if c.Append() {
+				w.log("the revocation of key %d is at %d", key, at.Sequence)
+				c.Appended(from.clock(), at)
+			}
+		})
+	case w.rules.Due(c, from.clock()):
+		if w.down || from.deaf || from.mute {
+			return false
+		}
+		found, at := session.Place{}, c.Place()
+		if at.Incarnation == incarnation(int64(w.incarnation)) && at.Sequence <= uint64(len(w.messages)) {
+			found = session.Place{Incarnation: at.Incarnation, Sequence: at.Sequence, ID: w.messages[at.Sequence-1].id}
+		}
+		w.rules.Verified(c, found)
+		if c.Done() {
+			w.log("the revocation of key %d is confirmed", key)
+			w.confirmed[key] = true
+			return true
+		}
+		w.stats.count("changes appended again")
+	}
+	return false
+}
+
+// freshPlane is a control plane.
+type freshPlane struct {
+	actor
+	world         *freshWorld
+	confirmations map[int]*session.Confirmation
+}
+
+func (c *freshPlane) start() {
+	c.confirmations = map[int]*session.Confirmation{}
+	var round func()
+	round = func() {
+		c.round()
+		c.after(c.w.between(100*time.Millisecond, 300*time.Millisecond), round)
+	}
+	round()
+}
+
+// round takes in direct revocations, and confirms the changes in Postgres.
+func (c *freshPlane) round() {
+	w := c.world
+	if w.pgDown {
+		return
+	}
+	for _, m := range w.messages {
+		if m.direct && w.rules.TakesIn && !w.down {
+			w.revoked[m.key] = true
+		}
+	}
+	for _, key := range sortedKeys(w.revoked) {
+		if c.confirmations[key] == nil {
+			c.confirmations[key] = session.NewConfirmation(freshWindow + margin)
+		}
+		w.confirm(&c.actor, c.confirmations[key], key, false)
+	}
+}
+
+// serve calls do with the state of Postgres, if it can be reached.
+func (c *freshPlane) serve(do func()) {
+	if !c.w.pgDown {
+		do()
+	}
+}
+
+// freshProxy is a proxy that admits by freshness alone.
+type freshProxy struct {
+	actor
+	world *freshWorld
+	boot  string
+	fresh *session.Freshness
+	// position is the sequence number up to which its consumer has read, in one incarnation.
+	position    int
+	incarnation int
+	// minority means that it is connected to a server that cannot reach the others, and has the first seen messages.
+	minority bool
+	seen     int
+	revoked  map[int]bool
+	cache    map[int]bool
+	asking   bool
+}
+
+// start starts a new process.
+func (p *freshProxy) start() {
+	p.process++
+	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
+	p.fresh, p.revoked, p.cache, p.asking = session.NewFreshness(freshWindow), map[int]bool{}, map[int]bool{}, false
+	p.position, p.incarnation = 0, p.world.incarnation
+	if !p.world.rules.FromStart {
+		p.position = len(p.world.messages)
+	}
+	p.repeat(beatEvery, p.beat)
+	p.repeat(readEvery, p.read)
+}
+
+func (p *freshProxy) repeat(d time.Duration, do func()) {
+	var again func()
+	again = func() {
+		do()
+		p.after(p.w.between(d*9/10, d), again)
+	}
+	again()
+}
+
+func (p *freshProxy) beat() {
+	w := p.world
+	b := p.fresh.Beat(w.rules.SentAt(p.clock()))
+	if b.Previous == 0 && w.rules.FromStart { // a new consumer
+		p.position, p.incarnation = 0, w.incarnation
+	}
+	boot := p.boot
+	w.append(&p.actor, func() bool { return p.minority }, freshMessage{id: w.newID(), boot: boot, beat: b}, func(at session.Place) {
+		if !w.rules.ReadsOwn && boot == p.boot {
+			p.readBack(stored{freshMessage{boot: boot, beat: b}, at.Incarnation, at.Sequence})
+		}
+	})
+}
+
+// read reads what the stream has behind the position of the consumer. A server
+// does not notice that the position lies behind the end of the stream.
+func (p *freshProxy) read() {
+	w := p.world
+	to := len(w.messages)
+	if p.minority {
+		to = min(to, p.seen)
+	}
+	if p.deaf || w.busDown {
+		return
+	}
+	if w.incarnation != p.incarnation {
+		p.position, p.incarnation = 0, w.incarnation // the consumer was deleted with the stream
+	}
+	for _, m := range w.read(p.position, to) {
+		p.position = int(m.sequence)
+		switch {
+		case m.boot == "":
+			p.revoked[m.key] = true
+		case m.boot == p.boot && w.rules.ReadsOwn:
+			p.readBack(m)
+		}
+	}
+	if !w.rules.Fresh(p.fresh, p.clock()) { // also before a heartbeat was read: such a response must not count
+		p.resync()
+	}
+}
+
+// readBack handles the proxy's own heartbeat.
+func (p *freshProxy) readBack(m stored) {
+	w := p.world
+	if w.rules.ReadsAgain {
+		for _, each := range w.read(int(m.beat.Previous), int(m.sequence)) {
+			if each.boot == "" {
+				p.revoked[each.key] = true
+			}
+		}
+	}
+	if !w.rules.ReadBack(p.fresh, p.clock(), m.incarnation, m.beat, m.sequence) {
+		p.fresh.Reset()
+	}
+}
+
+// resync asks a control plane for the changes in Postgres.
+func (p *freshProxy) resync() {
+	if p.asking {
+		return
+	}
+	w := p.world
+	p.asking = true
+	askedAt, c, boot := p.clock(), w.planes[w.r.IntN(len(w.planes))], p.boot
+	w.carry(&p.actor, &c.actor, "a request for changes", func() {
+		c.serve(func() {
+			revoked, slow := sortedKeys(w.revoked), time.Duration(0)
+			if !w.lossless && w.chance(.2) {
+				slow = w.between(0, 3*freshWindow)
+			}
+			c.after(slow, func() {
+				w.carry(&c.actor, &p.actor, "changes", func() {
+					if boot != p.boot {
+						return
+					}
+					for _, key := range revoked {
+						p.revoked[key] = true
+					}
+					w.stats.count("changes read from Postgres")
+					w.rules.Resynced(p.fresh, p.clock(), askedAt)
+				})
+			})
+		})
+	})
+	p.after(callTimeout, func() { p.asking = false })
+}
+
+// accept handles a request with a key. It reports whether the proxy runs and is
+// not fresh.
+func (p *freshProxy) accept(key int) (lapsed bool) {
+	w := p.world
+	switch {
+	case p.halted > w.now:
+		return false
+	case !w.rules.Fresh(p.fresh, p.clock()):
+		return true
+	case p.revoked[key]:
+		w.stats.Refused++
+		return false
+	}
+	active, known := p.cache[key]
+	switch {
+	case !known:
+		c, boot := w.planes[w.r.IntN(len(w.planes))], p.boot
+		w.carry(&p.actor, &c.actor, "a request for a key", func() {
+			c.serve(func() {
+				active := !w.revoked[key]
+				w.carry(&c.actor, &p.actor, "a key", func() {
+					if boot == p.boot {
+						p.cache[key] = active
+					}
+				})
+			})
+		})
+	case active:
+		w.stats.Admitted++
+		if w.now+freshWindow < w.outage {
+			w.stats.count("requests admitted in an outage")
+		}
+		if w.confirmed[key] {
+			w.fail("I4: %s admits key %d after its revocation was confirmed", p.name, key)
+		}
+	}
+	return false
+}
+
+// heal ends all faults. Then every proxy must become fresh, and every revocation
+// must be confirmed.
+func (w *freshWorld) heal() {
+	w.healed, w.pgDown, w.down = true, false, false
+	for _, p := range w.proxies {
+		p.deaf, p.mute, p.minority, p.halted = false, false, false, min(p.halted, w.now)
+	}
+	for _, c := range w.planes {
+		c.halted = min(c.halted, w.now)
+	}
+	w.log("all faults end")
+	w.runUntil(w.now + 6*freshWindow)
+	for _, p := range w.proxies {
+		if !w.rules.Fresh(p.fresh, p.clock()) {
+			w.fail("liveness: %s is not fresh after healing", p.name)
+		}
+		for _, key := range sortedKeys(w.asked) {
+			switch {
+			case !w.confirmed[key] && w.revoked[key]:
+				w.fail("liveness: the revocation of key %d is not confirmed after healing", key)
+			case w.confirmed[key] && !w.revoked[key]:
+				w.fail("liveness: the direct revocation of key %d is not in Postgres after healing", key)
+			}
+			p.accept(key)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package sim
+
+import "modelgateway/shared/lease/session"
+
+// readAnything does not notice lost messages.
+func readAnything(f *session.Freshness, now session.Instant, incarnation string, b session.Beat, sequence uint64) bool {
+	f.ReadBack(now, incarnation, b, sequence)
+	return true
+}
+
+// freshMutations lists the mutations of freshness.
+func freshMutations() []Mutation {
+	fresh := func(name string, budget uint64, apply func(r *FreshRules)) Mutation {
+		return Mutation{name, budget, func(r *Rules) {
+			r.Freshness = correctFresh()
+			apply(r.Freshness)
+		}}
+	}
+	return []Mutation{
+		fresh("freshness counts from some time after the heartbeat was sent", 2000, func(r *FreshRules) {
+			r.SentAt = func(now session.Instant) session.Instant { return now.Add(freshWindow / 2) }
+		}),
+		fresh("a suspension of the machine does not end freshness", 2000, func(r *FreshRules) {
+			r.Fresh = func(f *session.Freshness, now session.Instant) bool { return f.Fresh(session.Instant{Mono: now.Mono}) }
+		}),
+		fresh("a heartbeat makes a proxy fresh after a lapse", 2000, func(r *FreshRules) {
+			r.Fresh = (*session.Freshness).Reads
+		}),
+		fresh("a read of Postgres counts that began before the heartbeat was read", 4000, func(r *FreshRules) {
+			r.Resynced = func(f *session.Freshness, now, _ session.Instant) { f.Resynced(now, now) }
+		}),
+		fresh("a heartbeat counts when it is acknowledged", 2000, func(r *FreshRules) {
+			r.ReadsOwn, r.ReadsAgain, r.ReadBack = false, false, readAnything
+		}),
+		fresh("what lies between two heartbeats is not read again", 2000, func(r *FreshRules) { r.ReadsAgain = false }),
+		fresh("the stream stores a heartbeat although it has lost the one before", 4000, func(r *FreshRules) {
+			r.ChecksPrevious, r.ReadBack = false, readAnything
+		}),
+		fresh("a change is confirmed before the window has passed", 2000, func(r *FreshRules) {
+			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
+		}),
+		fresh("a change is confirmed although the stream has lost it", 2000, func(r *FreshRules) {
+			r.Verified = func(c *session.Confirmation, _ session.Place) { c.Verified(c.Place()) }
+		}),
+		fresh("another message counts as the change", 4000, func(r *FreshRules) {
+			r.Verified = func(c *session.Confirmation, found session.Place) {
+				if found.ID != "" && found.Sequence == c.Place().Sequence {
+					found.ID = c.Place().ID
+				}
+				c.Verified(found)
+			}
+		}),
+		fresh("a direct revocation is not taken in", 100, func(r *FreshRules) { r.TakesIn = false }),
+		fresh("a new process does not read the stream from its start", 2000, func(r *FreshRules) { r.FromStart, r.ReadsAgain = false, false }),
+	}
+}
