@@ -4632,7 +4632,7 @@ func (c *Client) ApplyCatalog(ctx context.Context, params *ApplyCatalogParams, b
 
 // ProposePriceList: Compare a public price list with the catalog
 //
-// It changes nothing. It takes a JSON file in the format of LiteLLM's `model_prices_and_context_window.json`, of at most 8 MiB,
+// It changes nothing. It takes a JSON file in the format of LiteLLM's `model_prices_and_context_window.json`, of at most 8 MiB and 20000 entries,
 // and returns the prices of each model before and after, with `document`: the catalog with the new prices. To apply exactly
 // these, pass `document` to `applyCatalog` with the `ETag` of this response as `If-Match`.
 //

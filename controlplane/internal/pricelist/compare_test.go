@@ -1,6 +1,7 @@
 package pricelist_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -98,6 +99,21 @@ func TestEntryWithoutProviderIsOmitted(t *testing.T) {
 	want := []pricelist.Omission{{Model: "m", Reason: "it has no litellm_provider"}}
 	if diff := cmp.Diff(want, read(t, []byte(`{"m": {"mode": "chat"}}`), pricelist.Options{}).Omitted); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNumberOfEntriesIsBounded(t *testing.T) {
+	t.Parallel()
+	list := func(n int) []byte {
+		var text strings.Builder
+		for i := range n {
+			fmt.Fprintf(&text, `,"%d-x-1/m%d":{"litellm_provider":"openai","mode":"image_generation","output_cost_per_image":1}`, i+1, i)
+		}
+		return []byte("{" + text.String()[1:] + "}")
+	}
+	read(t, list(20_000), pricelist.Options{})
+	if _, err := pricelist.Read(list(20_001), pricelist.Options{}); err == nil || !strings.Contains(err.Error(), "may have 20000") {
+		t.Errorf("a list with too many entries: %v", err)
 	}
 }
 

@@ -51,6 +51,9 @@ type Proposal struct {
 	source map[string]string
 }
 
+// maxEntries bounds the time that a list takes to read. Public lists have some thousands.
+const maxEntries = 20_000
+
 // maxPatterns and maxPattern bound the patterns of an import, which are compared with every entry.
 const maxPatterns, maxPattern = 100, 200
 
@@ -110,6 +113,9 @@ func Read(text []byte, o Options) (*Proposal, error) {
 	}
 	if err != nil {
 		return nil, validation.New("prices", "is not a price list: %v", err)
+	}
+	if len(list) > maxEntries {
+		return nil, validation.New("prices", "has %d entries, and may have %d", len(list), maxEntries)
 	}
 	if !slices.ContainsFunc(slices.Collect(maps.Values(list)), isObject) && len(list) > 0 {
 		return nil, validation.New("prices", "is not a price list: none of its entries is an object")
