@@ -35,6 +35,8 @@ type FreshRules struct {
 	ChecksPrevious bool
 	// TakesIn means that control planes write revocations to Postgres that operators have appended.
 	TakesIn bool
+	// ConfirmsEnds means that the units of a session are free only when the end of the session is confirmed.
+	ConfirmsEnds bool
 	// FromStart means that a new process reads the stream from its start.
 	FromStart bool
 }
@@ -44,7 +46,7 @@ func correctFresh() *FreshRules {
 	return &FreshRules{
 		Fresh: (*session.Freshness).Fresh, ReadBack: (*session.Freshness).ReadBack, Resynced: (*session.Freshness).Resynced,
 		Due: (*session.Confirmation).Due, Verified: (*session.Confirmation).Verified, SentAt: func(now session.Instant) session.Instant { return now },
-		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true,
+		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true, ConfirmsEnds: true,
 	}
 }
 
@@ -64,6 +66,9 @@ type freshWorld struct {
 	// revoked are the revocations in Postgres; asked are the keys whose revocation was requested, confirmed those for which
 	// it was reported effective.
 	revoked, asked, confirmed map[int]bool
+	// sessions counts the sessions. The end of one is a change like the revocation of a key; its number follows firstSession.
+	sessions    int
+	keysRevoked int
 	// lossless means that nothing fails but the control planes and Postgres.
 	lossless bool
 	outage   time.Duration
@@ -125,7 +130,10 @@ func (w *freshWorld) newActor(name string) actor {
 	return actor{w: w.world, name: name, alive: true, rate: 1 + 0.04*(w.r.Float64()-0.5), offset: w.between(0, time.Hour)}
 }
 
-const freshKeys = 12
+const (
+	freshKeys    = 12
+	firstSession = 1_000_000
+)
 
 func (w *freshWorld) build() {
 	w.bus = w.newActor("bus")
@@ -142,7 +150,7 @@ func (w *freshWorld) build() {
 	}
 	w.every(15*time.Millisecond, func() {
 		p, lapsed := w.proxies[w.r.IntN(len(w.proxies))], false
-		for key := range freshKeys + len(w.asked) { // keys are numbered from 0; a revoked one has a successor
+		for key := range freshKeys + w.keysRevoked { // keys are numbered from 0; a revoked one has a successor
 			lapsed = lapsed || p.accept(key)
 		}
 		if lapsed && w.lossless && w.now > 2*freshWindow {
@@ -150,7 +158,7 @@ func (w *freshWorld) build() {
 		}
 	})
 	w.every(w.between(300*time.Millisecond, 2*freshWindow), func() {
-		key := w.r.IntN(freshKeys + len(w.asked))
+		key := w.r.IntN(freshKeys + w.keysRevoked)
 		if w.r.IntN(3) == 0 {
 			w.revokeDirectly(key)
 		} else {
@@ -159,6 +167,22 @@ func (w *freshWorld) build() {
 	})
 	w.every(max(w.profile.FaultEvery/2, 300*time.Millisecond), w.breakStream)
 	w.every(4*freshWindow, w.leaveAlone)
+	w.every(2*freshWindow, w.endSession)
+}
+
+// endSession ends the session of a proxy, for whatever reason, so that others may
+// spend its units when the end is confirmed.
+func (w *freshWorld) endSession() {
+	p := w.proxies[w.r.IntN(len(w.proxies))]
+	if w.lossless || w.pgDown || w.planes[0].halted > w.now || w.asked[p.session] {
+		return
+	}
+	w.stats.count("sessions ended")
+	w.log("session %d of %s ends", p.session, p.name)
+	w.asked[p.session], w.revoked[p.session] = true, true
+	if !w.rules.ConfirmsEnds {
+		w.confirmed[p.session] = true
+	}
 }
 
 // leaveAlone stops Postgres, or every control plane, for many windows.
@@ -292,8 +316,8 @@ func (w *freshWorld) revoke(key int) {
 	}
 	w.stats.count("revocations")
 	w.log("key %d is revoked in Postgres", key)
-	w.asked[key] = true
-	w.revoked[key] = true
+	w.asked[key], w.revoked[key] = true, true
+	w.keysRevoked++
 }
 
 // revokeDirectly appends a revocation with the credentials of an operator.
@@ -302,6 +326,7 @@ func (w *freshWorld) revokeDirectly(key int) {
 		return
 	}
 	w.asked[key] = true
+	w.keysRevoked++
 	w.stats.count("direct revocations")
 	operator := w.newActor("operator")
 	c := session.NewConfirmation(freshWindow + margin)
@@ -396,6 +421,8 @@ type freshProxy struct {
 	world *freshWorld
 	boot  string
 	fresh *session.Freshness
+	// session is the number of the change that ends its session.
+	session int
 	// position is the sequence number up to which its consumer has read, in one incarnation.
 	position    int
 	incarnation int
@@ -412,12 +439,20 @@ func (p *freshProxy) start() {
 	p.process++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
 	p.fresh, p.revoked, p.cache, p.asking = session.NewFreshness(freshWindow), map[int]bool{}, map[int]bool{}, false
+	p.register()
 	p.position, p.incarnation = 0, p.world.incarnation
 	if !p.world.rules.FromStart {
 		p.position = len(p.world.messages)
 	}
 	p.repeat(beatEvery, p.beat)
 	p.repeat(readEvery, p.read)
+}
+
+// register begins a session.
+func (p *freshProxy) register() {
+	p.world.sessions++
+	p.session = firstSession + p.world.sessions
+	p.fresh.Reset()
 }
 
 func (p *freshProxy) repeat(d time.Duration, do func()) {
@@ -526,6 +561,11 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 		return false
 	case !w.rules.Fresh(p.fresh, p.clock()):
 		return true
+	case p.revoked[p.session]:
+		if !w.pgDown { // it needs a control plane
+			p.register()
+		}
+		return false
 	case p.revoked[key]:
 		w.stats.Refused++
 		return false
@@ -548,6 +588,9 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 		w.stats.Admitted++
 		if w.now+freshWindow < w.outage {
 			w.stats.count("requests admitted in an outage")
+		}
+		if w.confirmed[p.session] {
+			w.fail("I2: %s admits in session %d, whose units are free", p.name, p.session)
 		}
 		if w.confirmed[key] {
 			w.fail("I4: %s admits key %d after its revocation was confirmed", p.name, key)

@@ -4,7 +4,7 @@ import "testing"
 
 // freshSeeds is how many worlds of freshness the tests run. They are much smaller
 // than the others.
-const freshSeeds = 2000
+const freshSeeds = 1000
 
 func TestFreshnessHolds(t *testing.T) {
 	t.Parallel()
@@ -20,7 +20,7 @@ func TestFreshnessHolds(t *testing.T) {
 	for _, what := range []string{
 		"no quorum", "proxies on the minority", "proxies on a server with an old store", "acknowledged messages lost", "streams created again", "proxies killed",
 		"machines suspended", "Postgres away", "control planes away", "requests admitted in an outage", "direct revocations confirmed", "changes appended again",
-		"direct revocations lost with the stream",
+		"direct revocations lost with the stream", "sessions ended",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("no seed has %s, so they are not tested", what)

@@ -50,6 +50,7 @@ func freshMutations() []Mutation {
 				c.Verified(found)
 			}
 		}),
+		fresh("the units of a session are free before its end is confirmed", 100, func(r *FreshRules) { r.ConfirmsEnds = false }),
 		fresh("a direct revocation is not taken in", 100, func(r *FreshRules) { r.TakesIn = false }),
 		fresh("a new process does not read the stream from its start", 2000, func(r *FreshRules) { r.FromStart, r.ReadsAgain = false, false }),
 	}
