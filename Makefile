@@ -217,8 +217,9 @@ bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and 
 	@withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
 
 .PHONY: bench/usage
-bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements over 5 million usage records, with a limit of 200 ms each
+bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements, and all pages of the console, over 5 million usage records, with a limit of 150 ms each
 	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
+	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=Pages -benchtime=1x -timeout 60m ./controlplane/internal/console
 
 .PHONY: bench/proxy
 bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts

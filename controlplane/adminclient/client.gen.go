@@ -3624,6 +3624,13 @@ type RedeliverParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetDiagnosisParams defines parameters for GetDiagnosis.
+type GetDiagnosisParams struct {
+	// Ledger Whether to check the ledger, which takes seconds if there is much of it. The checks that run by themselves are listed by
+	// `listLedgerChecks`.
+	Ledger *bool `form:"ledger,omitempty" json:"ledger,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// Type Only events of this type, such as key.revoked.
@@ -4687,9 +4694,9 @@ func (c *Client) Redeliver(ctx context.Context, deliveryID DeliveryID, params *R
 // The HTTP status is 200 for all findings; `status` is the worst of them. The check takes up to five seconds.
 //
 // GET /admin/v1/diagnosis
-func (c *Client) GetDiagnosis(ctx context.Context, options ...CallOption) (*Response[Diagnosis], error) {
+func (c *Client) GetDiagnosis(ctx context.Context, params *GetDiagnosisParams, options ...CallOption) (*Response[Diagnosis], error) {
 	return do[Diagnosis](ctx, c, call{
-		method: http.MethodGet, path: "/admin/v1/diagnosis",
+		method: http.MethodGet, path: "/admin/v1/diagnosis", params: params,
 	}, options)
 }
 

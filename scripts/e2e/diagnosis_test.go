@@ -15,7 +15,7 @@ func TestHealthySystemHasNoFindings(t *testing.T) {
 	t.Parallel()
 	r := rig.Get(t)
 	rig.Await(t, "a diagnosis without failure", func(ctx context.Context) error {
-		answer, err := r.Admin.GetDiagnosis(ctx)
+		answer, err := r.Admin.GetDiagnosis(ctx, nil)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // hidden returns the value of a hidden input of a page.
-func hidden(t *testing.T, page, name string) string {
+func hidden(t testing.TB, page, name string) string {
 	t.Helper()
 	found := regexp.MustCompile(`name="` + name + `" value="([^"]*)"`).FindStringSubmatch(page)
 	if found == nil {

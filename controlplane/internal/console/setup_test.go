@@ -118,7 +118,7 @@ func (proxies) Tail(_ pulse.Tail, handle func(string, *pulse.Lines)) (ask func(p
 
 // world is a console in front of the real admin API, with a database of its own.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	pool *pgxpool.Pool
 	url  string
 	api  *adminclient.Client
@@ -129,7 +129,7 @@ type world struct {
 	later atomic.Int64
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func check(t *testing.T, err error) {
 
 // newAPI returns the admin API, the sessions of the console, the service that checks the ledger, and the live traffic. now is
 // the clock of remembered sessions.
-func newAPI(t *testing.T, db *postgres.DB, now func() time.Time) (http.Handler, *signin.Service, *ledgercheck.Service, *traffic.Live) {
+func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, *signin.Service, *ledgercheck.Service, *traffic.Live) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	hasher, err := apikey.NewHasher([]byte("a pepper for the tests"))
@@ -203,7 +203,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"path": r.URL.Path, "authorized": strings.HasPrefix(r.Header.Get("Authorization"), "Bearer mgw_"), "sent": json.RawMessage(body)})
 }
 
-func setup(t *testing.T) *world {
+func setup(t testing.TB) *world {
 	t.Helper()
 	pool := pgtest.New(t)
 	db := postgres.Wrap(pool)

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 
 	"modelgateway/controlplane/adminclient"
@@ -10,7 +11,7 @@ import (
 func TestDiagnosis(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r, err := answered(b.api.GetDiagnosis(t.Context()))
+	r, err := answered(b.api.GetDiagnosis(t.Context(), nil))
 	check(t, err)
 	if r.StatusCode != http.StatusOK || r.Value.Build != "v1" || r.Value.At.IsZero() {
 		t.Fatalf("got %s", r.Body)
@@ -30,7 +31,13 @@ func TestDiagnosis(t *testing.T) {
 	if r.Value.Status != adminclient.FindingStatusFailure {
 		t.Errorf("in all: %s; want failure, as no proxy lives", r.Value.Status)
 	}
-	denied, err := answered(b.as(b.token(adminclient.ScopeRead)).GetDiagnosis(t.Context()))
+	without, err := answered(b.api.GetDiagnosis(t.Context(), &adminclient.GetDiagnosisParams{Ledger: new(false)}))
+	check(t, err)
+	ledger := func(f adminclient.Finding) bool { return f.Area == "ledger" }
+	if all, rest := r.Value.Findings, without.Value.Findings; !slices.ContainsFunc(all, ledger) || slices.ContainsFunc(rest, ledger) || len(rest) >= len(all) {
+		t.Errorf("got %d findings, and %+v without the ledger", len(all), rest)
+	}
+	denied, err := answered(b.as(b.token(adminclient.ScopeRead)).GetDiagnosis(t.Context(), nil))
 	check(t, err)
 	problem(t, denied.Problem, 403, "insufficient_scope")
 }

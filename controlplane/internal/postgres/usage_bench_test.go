@@ -24,21 +24,6 @@ import (
 // benchRows names the environment variable with the number of usage rows in the table.
 const benchRows = "MGW_BENCH_ROWS"
 
-// The shape of the rows: a hundred days of a thousand accounts with two keys
-// each, twenty models of which an account uses three, the first account busier
-// than the others, and one model that is rare.
-const benchFill = `
-	insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, status, http_status, started_at,
-		finished_at, usage, rule, price_version, cost, reservation, fingerprint)
-	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
-		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
-		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
-		case when g % 10 = 0 then 'messages' else 'chat' end, case when g % 4000000 = 17 then 'backup' else 'openai' end, case when g % 3 = 0 then 'rte_2' else 'rte_1' end,
-		case when g % 500 = 0 then 'failed' else 'completed' end, 200, at as started_at, at as finished_at, '{"input": 1200, "output": 300, "cached_input": 800}', 'reported', 1, 1000 + g % 1000, 2000,
-		sha256(int8send(g))
-	from generate_series(1, $1::bigint) as g,
-		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
-
 // BenchmarkUsageReads measures the usage queries of the admin API in a table with
 // the number of rows in the variable. It fails if the slowest of ten runs takes
 // longer than an operator would wait.
@@ -49,7 +34,7 @@ func BenchmarkUsageReads(b *testing.B) {
 	}
 	const target = 150 * time.Millisecond
 	db := postgres.Wrap(pgtest.New(b))
-	fillUsage(b, db, rows)
+	pgtest.FillUsage(b, db.Pool(), rows)
 	now := time.Now()
 	records, statements := usage.NewService(usagestore.New(db)), statement.NewService(statementstore.New(db))
 	busy, quiet := account.ID(ident.UUID{6: 0x70, 8: 0x80}), account.ID(ident.UUID{6: 0x70, 8: 0x80, 15: 77})
@@ -152,44 +137,4 @@ func BenchmarkUsageReads(b *testing.B) {
 			}
 		})
 	}
-}
-
-// fillUsage writes rows in the order of settlement, by time, in one statement,
-// and the roll-ups after them.
-func fillUsage(b *testing.B, db *postgres.DB, rows int64) {
-	b.Helper()
-	for _, step := range []struct {
-		sql  string
-		args []any
-	}{
-		{"select ensure_usage_partitions(now() - interval '101 days', now())", nil},
-		{"insert into accounts (id, name, max_concurrent_requests, revision) select ('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, 'a', 1, 1 from generate_series(0, 999) a", nil},
-		{"insert into api_keys (id, account_id, name, lookup_hash, revision) select ('00000000-0000-7000-9000-' || lpad(to_hex(k), 12, '0'))::uuid, ('00000000-0000-7000-8000-' || lpad(to_hex(k / 2), 12, '0'))::uuid, 'k', sha256(int4send(k)), 1 from generate_series(0, 1999) k", nil},
-		{benchFill, []any{rows}},
-		{`insert into usage_daily
-			select account_id, uuid_day(request_id) as booked_on, uuid_day(request_id) as used_on, key_id, model, count(*), 0, 1200 * count(*), 800 * count(*), 0, 300 * count(*),
-				0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_records group by 1, 2, 3, 4, 5 order by used_on`, nil},
-		{`insert into usage_daily_models
-			select used_on, model, 0, sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_daily group by 1, 2`, nil},
-		{`insert into usage_weekly
-			select used_on - (extract(isodow from used_on)::integer - 1), account_id, key_id, model,
-				sum(requests), 0, sum(input), sum(cached_input), 0, sum(output), 0, 0, 0, 0, 0, 0, 0, 0, sum(cost)
-			from usage_daily group by 1, 2, 3, 4 order by 1`, nil},
-		{"vacuum analyze usage_daily_models", nil},
-		{"vacuum analyze usage_weekly", nil},
-		{"vacuum analyze usage_records", nil},
-		{"vacuum analyze usage_daily", nil},
-	} {
-		if _, err := db.Pool().Exec(b.Context(), step.sql, step.args...); err != nil {
-			b.Fatalf("%.60s: %v", step.sql, err)
-		}
-	}
-	var records, totals int64
-	err := db.Pool().QueryRow(b.Context(), "select (select sum(requests)::bigint from usage_daily), (select count(*) from usage_daily)").Scan(&records, &totals)
-	if err != nil || records != rows {
-		b.Fatalf("%d rows are added up, %v; want %d", records, err, rows)
-	}
-	b.Logf("%d records, %d totals", records, totals)
 }

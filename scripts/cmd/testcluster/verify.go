@@ -89,7 +89,7 @@ func (s *scenario) verify(ctx context.Context) error {
 		return fmt.Errorf("the check of the ledger found differences: %+v", check.Value.Checks)
 	}
 	s.say("the ledger is consistent (%d checks)", len(check.Value.Checks))
-	diagnosis, err := s.admin.GetDiagnosis(ctx)
+	diagnosis, err := s.admin.GetDiagnosis(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("diagnosis: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 // failures returns the failures of a diagnosis, as area, check and detail.
 func failures(ctx context.Context, r *rig.Rig) ([]string, error) {
-	answer, err := r.Admin.GetDiagnosis(ctx)
+	answer, err := r.Admin.GetDiagnosis(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func TestDiagnosisReportsUsageThatWaits(t *testing.T) {
 	release := lockTable(t, r, "usage_records")
 	l.await(t, 30, answered)
 	lag := func(ctx context.Context, want func(adminclient.Finding) bool) error {
-		answer, err := r.Admin.GetDiagnosis(ctx)
+		answer, err := r.Admin.GetDiagnosis(ctx, nil)
 		if err != nil {
 			return err
 		}

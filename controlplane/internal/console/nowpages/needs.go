@@ -144,7 +144,8 @@ func shownElsewhere(f *adminclient.Finding) bool {
 
 // findings returns what the diagnosis found, and the number of its checks.
 func findings(ctx context.Context, api *adminclient.Client) ([]need, int, error) {
-	answer, err := api.GetDiagnosis(ctx)
+	// The ledger is on the list by its own checks. Checking it here would read much of it every few seconds.
+	answer, err := api.GetDiagnosis(ctx, &adminclient.GetDiagnosisParams{Ledger: new(false)})
 	if err != nil {
 		return nil, 0, err
 	}

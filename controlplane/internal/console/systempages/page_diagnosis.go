@@ -54,7 +54,7 @@ var severity = map[adminclient.FindingStatus]int{adminclient.FindingStatusFailur
 
 // showDiagnosis runs all checks and shows what they found.
 func showDiagnosis(r *kit.Request) (*kit.Page, error) {
-	answer, err := r.API.GetDiagnosis(r.Context())
+	answer, err := r.API.GetDiagnosis(r.Context(), nil)
 	if err != nil {
 		return nil, err
 	}

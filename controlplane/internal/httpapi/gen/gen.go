@@ -3155,6 +3155,13 @@ type RedeliverParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetDiagnosisParams defines parameters for GetDiagnosis.
+type GetDiagnosisParams struct {
+	// Ledger Whether to check the ledger, which takes seconds if there is much of it. The checks that run by themselves are listed by
+	// `listLedgerChecks`.
+	Ledger *bool `form:"ledger,omitempty" json:"ledger,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// Type Only events of this type, such as key.revoked.
@@ -4509,6 +4516,7 @@ func (r Redeliver200JSONResponse) VisitRedeliverResponse(w http.ResponseWriter) 
 
 // GetDiagnosisRequestObject is the input of GetDiagnosis.
 type GetDiagnosisRequestObject struct {
+	Params GetDiagnosisParams
 }
 
 // GetDiagnosisResponseObject is a successful response of GetDiagnosis.
@@ -6498,6 +6506,7 @@ func (h handlers) GetDiagnosis(c echo.Context) error {
 	return h.run(c, "getDiagnosis", func(call *Call) error {
 		var r GetDiagnosisRequestObject
 		in := input{c: c}
+		in.query("ledger", true, &r.Params.Ledger)
 		return serve(in, call, r, h.server.GetDiagnosis, GetDiagnosisResponseObject.VisitGetDiagnosisResponse)
 	})
 }

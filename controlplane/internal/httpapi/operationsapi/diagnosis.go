@@ -9,8 +9,12 @@ import (
 )
 
 // GetDiagnosis implements gen.StrictServerInterface.
-func (h *Handlers) GetDiagnosis(ctx context.Context, _ *gen.Call, _ gen.GetDiagnosisRequestObject) (gen.GetDiagnosisResponseObject, error) {
-	report := h.Diagnosis.Run(ctx)
+func (h *Handlers) GetDiagnosis(ctx context.Context, _ *gen.Call, r gen.GetDiagnosisRequestObject) (gen.GetDiagnosisResponseObject, error) {
+	run := h.Diagnosis.Run
+	if ledger := r.Params.Ledger; ledger != nil && !*ledger {
+		run = h.Diagnosis.RunWithoutLedger
+	}
+	report := run(ctx)
 	return gen.GetDiagnosis200JSONResponse{
 		Status: gen.FindingStatus(report.Status()), At: report.At, Build: report.Build,
 		Findings: convert.All(report.Findings, func(f *diagnosis.Finding) gen.Finding {
