@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/e2e/rig"
+	"modelgateway/shared/apikey"
 )
 
 // press loads the page to which a button of a form leads, and returns its status.
@@ -222,4 +223,64 @@ func TestRevocationNamesTheProxyThatHasNotConfirmedIt(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A limit set on the page, and keys imported by their hashes, act at every proxy when the page says so.
+func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
+	b := open(t)
+	r := filled(t)
+	account := r.Account(t, rig.AccountSpec{})
+	model := r.Model(t, rig.Model{})
+	both := "Applied by all 2 proxies: " + rig.DataPlane(0) + ", " + rig.DataPlane(1) + "."
+	each := func(after, key string, status int) {
+		t.Helper()
+		for i, answer := range askEach(t, r, key, model) {
+			if answer.Status != status {
+				t.Errorf("after %s, proxy %d: got %s; want %d", after, i, answer, status)
+			}
+		}
+	}
+	b.signIn(r.AdminToken())
+	limit := func(to, after string, status int) {
+		t.Helper()
+		b.visit("/console/keys/" + account.KeyID + "/edit")
+		b.has("Requests are refused with 403")
+		b.run(chromedp.Clear(`[name="spend_limit"]`, chromedp.ByQuery))
+		if to != "" { // SetValue refuses an empty text
+			b.run(chromedp.SetValue(`[name="spend_limit"]`, to, chromedp.ByQuery))
+		}
+		if got := b.press("do"); got != http.StatusOK {
+			t.Fatalf("%s: got %d:\n%s", after, got, b.text())
+		}
+		b.has("The key was saved.", both)
+		each(after, account.Key, status)
+	}
+	limit("0.000000001", "a low limit", http.StatusForbidden)
+	b.has("of 0.000000001")
+	limit("", "no limit", http.StatusOK)
+	b.has("no limit of its own")
+	account.AwaitIdle(t)
+	limit("0.000000001", "a limit below what was spent", http.StatusForbidden)
+	b.has("The limit is reached: requests are refused with 403.")
+	b.visit("/console/connect?key_id=" + account.KeyID)
+	b.has("The key has reached its spend limit: requests are refused with 403.")
+
+	imported := []string{apikey.Generate(), apikey.Generate()}
+	hasher := r.Hasher(t)
+	lines := fmt.Sprintf("imported 0, %s\nimported 1, %s\n", hasher.Hash(imported[0]), hasher.Hash(imported[1]))
+	enter := func(text string) {
+		t.Helper()
+		b.visit("/console/accounts/" + account.ID + "/keys/import")
+		b.run(chromedp.SetValue(`textarea[name="keys"]`, text, chromedp.ByQuery))
+		b.press("do")
+	}
+	enter(lines + "wrong, not a hash\n")
+	b.has("line 3")
+	each("a refused import", imported[0], http.StatusUnauthorized)
+	enter(lines)
+	b.has("2 keys were imported.", both, "imported 0", "imported 1")
+	for _, key := range imported {
+		each("the import", key, http.StatusOK)
+		b.checkAbsent(r, key)
+	}
 }

@@ -21,7 +21,7 @@ type secretView struct {
 	Issued bool
 }
 
-const limitHint = "Requests are refused with 402 when the key has spent it. Empty means no limit."
+const limitHint = "Requests are refused with 403 when the key has spent it. Empty means no limit."
 
 // issueKey is the form that issues a key. Its response shows the secret.
 func issueKey(r *kit.Request) (*kit.Form, error) {

@@ -163,7 +163,7 @@ func refusalsOf(v *connectView) []string {
 			found = append(found, "The key is revoked: requests are refused with 401.")
 		}
 		if k.SpendLimit != nil && view.Compare(view.Add(k.Spent, k.Reserved), *k.SpendLimit) >= 0 {
-			found = append(found, "The key has reached its spend limit: requests are refused with 402.")
+			found = append(found, "The key has reached its spend limit: requests are refused with 403.")
 		}
 	}
 	if a := v.Account; a != nil {
