@@ -18,7 +18,7 @@ import (
 // scratch starts a stack of its own with the data of a small demo, and returns it with a tab that is signed in there.
 func scratch(t *testing.T) (*rig.Rig, *tab) {
 	t.Helper()
-	b := open(t) // the other stack is there first, because Chromium is
+	startChromium(t)
 	r := rig.Start(t, rig.Options{ControlSettings: []string{"MGW_CONSOLE_TOKEN_SIGN_IN=yes"}})
 	var out bytes.Buffer
 	d, err := demo.New(demo.Config{State: r.State(), PerDay: 2, Out: &out})
@@ -28,6 +28,7 @@ func scratch(t *testing.T) (*rig.Rig, *tab) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
+	b := open(t)
 	b.base = r.AdminURL()
 	if status := b.signIn(r.AdminToken()); status != http.StatusOK {
 		t.Fatalf("sign in: got %d:\n%s", status, b.text())
