@@ -29,6 +29,15 @@ func (s *Spool) wakePublisher() {
 	}
 }
 
+// clearWake empties the channel of Wake. It is called before NextBatch, which then has all events that the channel
+// announced.
+func (s *Spool) clearWake() {
+	select {
+	case <-s.wake:
+	default:
+	}
+}
+
 // NextBatch returns the next batch of at most limit events, or nil when no event
 // is due. If the last write to the disk failed, it tries another one first.
 func (s *Spool) NextBatch(limit int, now time.Time) *Batch {

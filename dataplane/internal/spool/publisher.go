@@ -89,14 +89,19 @@ func (p *Publisher) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		publish, wake := schedule.Next(time.Since(started))
 		if publish {
+			p.spool.clearWake()
 			p.publishNext(ctx, schedule, started)
 			continue
 		}
 		timer.Reset(wake - time.Since(started))
+		queued := p.spool.Wake()
+		if schedule.Waits() {
+			queued = nil // otherwise every request would start a thread for this goroutine, which has nothing to do yet
+		}
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-p.spool.Wake():
+		case <-queued:
 			schedule.EventQueued(time.Since(started))
 		}
 	}

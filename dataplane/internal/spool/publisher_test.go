@@ -109,6 +109,56 @@ func TestPublisherBatchesEvents(t *testing.T) {
 	})
 }
 
+// While events wait for others to share their message, further ones do not wake the publisher: each wake-up would start a
+// thread. The time of the next message is that of the first event after this one.
+func TestCostsOfAWaitingEventIncludeNoWakeUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, stream, p := newPublisher(t)
+		p.Start(t.Context())
+		begun := time.Now()
+		finishMany(t, s, 0, 1)
+		synctest.Wait()
+		finishMany(t, s, 1, 1)
+		synctest.Wait()
+		if len(s.wake) != 1 {
+			t.Error("the second event woke the publisher")
+		}
+		time.Sleep(3 * usagelog.BatchDelay / 2)
+		finishMany(t, s, 2, 1)
+		time.Sleep(usagelog.BatchDelay)
+		synctest.Wait()
+		if diff := cmp.Diff([]int{2, 1}, stream.sizes()); diff != "" {
+			t.Fatalf("events by message (-want +got):\n%s", diff)
+		}
+		if at, want := stream.at[1].Sub(begun), 5*usagelog.BatchDelay/2; at != want {
+			t.Errorf("the second message was published after %v; want %v", at, want)
+		}
+		p.Stop()
+	})
+}
+
+// An event that is queued while a message is under way is announced again after it.
+func TestPublisherSeesEventsThatAreQueuedDuringAPublication(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, stream, p := newPublisher(t)
+		stream.setDown(true)
+		p.Start(t.Context())
+		finishMany(t, s, 0, 1)
+		time.Sleep(usagelog.BatchDelay)
+		synctest.Wait() // the publication is under way
+		finishMany(t, s, 1, 1)
+		stream.setDown(false)
+		time.Sleep(publishTimeout + usagelog.BatchDelay)
+		synctest.Wait()
+		if diff := cmp.Diff([]int{2}, stream.sizes()); diff != "" {
+			t.Errorf("events by message (-want +got):\n%s", diff)
+		}
+		p.Stop()
+	})
+}
+
 func TestPublisherRetriesWhileStreamIsDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -36,6 +36,9 @@ func (s *Schedule) EventQueued(now time.Duration) {
 	}
 }
 
+// Waits reports whether events wait for others to share their message. EventQueued has no effect until they are published.
+func (s *Schedule) Waits() bool { return s.waits }
+
 // Next reports whether a message is to be published now. Its outcome is
 // Published, or Drained if no event is due. Otherwise wake is when Next must be
 // called again if no event is queued before; zero while a message has no outcome.
