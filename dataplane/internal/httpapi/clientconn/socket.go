@@ -87,10 +87,15 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // Read implements io.Reader.
-func (s *socket) Read(p []byte) (n int, err error) {
+func (s *socket) Read(p []byte) (int, error) {
 	if s.turn == nil {
 		return s.TCPConn.Read(p)
 	}
+	return s.readInTurn(p)
+}
+
+// readInTurn is Read within a turn. It is a function of its own because its variables are on the heap.
+func (s *socket) readInTurn(p []byte) (n int, err error) {
 	if s.taken >= readStep {
 		s.taken = 0
 		s.turn.Yield()
