@@ -2749,6 +2749,9 @@ type RoutesHealth struct {
 	Heard              int                 `json:"heard"`
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
+	// RoutesReadAt When the routes and the refused credentials were read; only while the database does not answer. They may have changed since.
+	RoutesReadAt *time.Time `json:"routes_read_at,omitempty"`
+
 	// Silent The number of proxies that have a session but have not reported for six seconds.
 	Silent int `json:"silent"`
 }
@@ -5324,6 +5327,9 @@ func (c *Client) TailRequests(ctx context.Context, params *TailRequestsParams, o
 // For each route of the catalog: its circuit breaker on each proxy on which it has failed, its calls, and the times to the first
 // token; then the credentials that providers refuse. On heard proxies that are not listed the breaker is closed. What silent
 // proxies do is unknown: `reported_at` is the time of their last word.
+//
+// While the database does not answer, the breakers and calls go on, of the routes that this control plane has read last:
+// `routes_read_at` says when.
 //
 // GET /admin/v1/routes/health
 func (c *Client) GetRoutesHealth(ctx context.Context, options ...CallOption) (*Response[RoutesHealth], error) {

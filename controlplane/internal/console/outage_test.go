@@ -16,6 +16,7 @@ import (
 func TestLiveDataIsKeptWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	w := setup(t)
+	w.catalog()
 	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", InFlight: map[string]int64{"/v1/chat/completions": 7}})
 	b := w.signedIn(bootstrapToken)
 	if answer, _ := b.get("/console/"); answer.StatusCode != http.StatusOK {
@@ -38,7 +39,11 @@ func TestLiveDataIsKeptWhileTheDatabaseIsAway(t *testing.T) {
 	if line := streamed(b); !strings.Contains(line, "req_refused") {
 		t.Errorf("the stream has no request: %q", line)
 	}
-	for _, path := range []string{"/console/accounts", "/console/access", "/console/routes"} {
+	answer, page = b.get("/console/routes")
+	if answer.StatusCode != http.StatusOK || !strings.Contains(page, "The routes are those of <time") || !strings.Contains(page, "example-small") {
+		t.Errorf("the routes: got %d %s; want those of before", answer.StatusCode, page)
+	}
+	for _, path := range []string{"/console/accounts", "/console/access"} {
 		if answer, page := b.get(path); answer.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The database has not answered since <time") {
 			t.Errorf("%s: got %d %s; want 503 since when", path, answer.StatusCode, page)
 		}
@@ -50,6 +55,9 @@ func TestLiveDataIsKeptWhileTheDatabaseIsAway(t *testing.T) {
 	answer, page = b.get("/console/")
 	if answer.StatusCode != http.StatusOK || strings.Contains(page, "has not answered") || !strings.Contains(page, "Requests by status") {
 		t.Errorf("after the outage: got %d %s", answer.StatusCode, page)
+	}
+	if answer, page := b.get("/console/routes"); answer.StatusCode != http.StatusOK || strings.Contains(page, "The routes are those of") {
+		t.Errorf("the routes after the outage: got %d %s", answer.StatusCode, page)
 	}
 }
 

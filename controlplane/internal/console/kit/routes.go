@@ -50,9 +50,13 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 	if err != nil {
 		return nil, err
 	}
-	maintenance, err := r.API.ListMaintenance(r.Context())
-	if err != nil {
-		return nil, err
+	maintenance := &adminclient.MaintenanceList{}
+	if answer.Value.RoutesReadAt == nil {
+		read, err := r.API.ListMaintenance(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		maintenance = read.Value
 	}
 	table := &RouteTable{RoutesHealth: answer.Value, MayReset: r.May(Operator)}
 	silent := map[string]bool{}
@@ -74,7 +78,7 @@ func ReadRoutes(r *Request, shown func(*adminclient.RouteHealth) bool) (*RouteTa
 	slices.Sort(table.Proxies)
 	for i := range answer.Value.Data {
 		if route := &answer.Value.Data[i]; shown(route) {
-			table.Rows = append(table.Rows, newRouteRow(route, table.Proxies, silent, closed(maintenance.Value, route)))
+			table.Rows = append(table.Rows, newRouteRow(route, table.Proxies, silent, closed(maintenance, route)))
 		}
 	}
 	slices.SortStableFunc(table.Rows, func(a, b RouteRow) int {

@@ -32,7 +32,7 @@ func Section() kit.Section {
 			{Pattern: "GET /console/explain", Scope: kit.Observe, Handle: explainRequest},
 			{Pattern: "GET /console/live", Scope: kit.Observe, Handle: showLive, Live: true},
 			{Pattern: "GET /console/live/stream", Scope: kit.Observe, Handle: streamLive, Live: true},
-			{Pattern: "GET /console/routes", Scope: kit.Observe, Handle: showRoutes},
+			{Pattern: "GET /console/routes", Scope: kit.Observe, Handle: showRoutes, Live: true},
 		}, kit.FormRoutes("/console/routes/{id}/reset", kit.Operator, resetRoute)),
 	}
 }

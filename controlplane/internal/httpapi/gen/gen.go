@@ -2338,6 +2338,9 @@ type RoutesHealth struct {
 	Heard              int                 `json:"heard"`
 	RefusedCredentials []RefusedCredential `json:"refused_credentials"`
 
+	// RoutesReadAt When the routes and the refused credentials were read; only while the database does not answer. They may have changed since.
+	RoutesReadAt *time.Time `json:"routes_read_at,omitempty"`
+
 	// Silent The number of proxies that have a session but have not reported for six seconds.
 	Silent int `json:"silent"`
 }

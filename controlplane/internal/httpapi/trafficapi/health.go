@@ -2,6 +2,7 @@ package trafficapi
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"modelgateway/controlplane/internal/catalog"
@@ -9,12 +10,40 @@ import (
 	"modelgateway/controlplane/internal/httpapi/convert"
 	"modelgateway/controlplane/internal/httpapi/gen"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/pulse"
 )
 
-// GetRoutesHealth implements gen.StrictServerInterface.
-func (h *Handlers) GetRoutesHealth(ctx context.Context, _ *gen.Call, _ gen.GetRoutesHealthRequestObject) (gen.GetRoutesHealthResponseObject, error) {
+// databaseWait bounds how long a page of the routes waits for the database.
+const databaseWait = 2 * time.Second
+
+// storedRoutes is what the database says of routes.
+type storedRoutes struct {
+	at      time.Time
+	routes  []catalog.ModelRoute
+	refused []fleet.RefusedCredential
+}
+
+// readRoutes reads the routes. While the database does not answer it returns those that were read last, and reports it.
+func (h *Handlers) readRoutes(ctx context.Context) (stored *storedRoutes, kept bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, databaseWait, recovery.ErrNoAnswer)
+	defer cancel()
+	stored, err = h.storedRoutes(ctx)
+	last := h.routes.Load()
+	switch {
+	case err == nil:
+		h.routes.Store(stored)
+		return stored, false, nil
+	case last != nil && (errors.Is(err, recovery.ErrNoAnswer) || errors.Is(context.Cause(ctx), recovery.ErrNoAnswer)):
+		return last, true, nil
+	default:
+		return nil, false, err
+	}
+}
+
+func (h *Handlers) storedRoutes(ctx context.Context) (*storedRoutes, error) {
+	at := time.Now().UTC()
 	routes, err := h.Catalog.Routes(ctx)
 	if err != nil {
 		return nil, err
@@ -23,16 +52,29 @@ func (h *Handlers) GetRoutesHealth(ctx context.Context, _ *gen.Call, _ gen.GetRo
 	if err != nil {
 		return nil, err
 	}
+	return &storedRoutes{at: at, routes: routes, refused: f.RefusedCredentials}, nil
+}
+
+// GetRoutesHealth implements gen.StrictServerInterface.
+func (h *Handlers) GetRoutesHealth(ctx context.Context, _ *gen.Call, _ gen.GetRoutesHealthRequestObject) (gen.GetRoutesHealthResponseObject, error) {
+	stored, kept, err := h.readRoutes(ctx)
+	if err != nil {
+		return nil, err
+	}
 	health, now := h.Live.Health(), time.Now().UTC()
 	since := now.Add(-time.Hour)
 	if health.Since.After(since) {
 		since = health.Since.UTC()
 	}
-	return gen.GetRoutesHealth200JSONResponse{
+	view := gen.GetRoutesHealth200JSONResponse{
 		At: now, CountedSince: since, Heard: health.Heard, Silent: health.Silent,
-		RefusedCredentials: convert.All(f.RefusedCredentials, RefusedCredential),
-		Data:               convert.All(routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
-	}, nil
+		RefusedCredentials: convert.All(stored.refused, RefusedCredential),
+		Data:               convert.All(stored.routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
+	}
+	if kept {
+		view.RoutesReadAt = &stored.at
+	}
+	return view, nil
 }
 
 // RefusedCredential returns the view of a credential that its provider refuses.

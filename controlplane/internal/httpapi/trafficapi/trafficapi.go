@@ -34,6 +34,8 @@ type Handlers struct {
 
 	// watchers counts the open streams of the traffic.
 	watchers atomic.Int64
+	// routes are those that were read last, for as long as the database does not answer.
+	routes atomic.Pointer[storedRoutes]
 }
 
 // GetTraffic implements gen.StrictServerInterface.
