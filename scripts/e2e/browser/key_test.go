@@ -284,3 +284,29 @@ func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
 		b.checkAbsent(r, key)
 	}
 }
+
+// A demo key is tried from the page that connects clients: the answer, its request and its receipt follow.
+func TestDemoKeyIsTriedFromThePageThatConnectsClients(t *testing.T) {
+	b := open(t)
+	r := filled(t)
+	account, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{})
+	key, err := r.Admin.CreateKey(t.Context(), account.ID, nil, adminclient.KeyCreate{Name: "demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.signIn(r.AdminToken())
+	b.visit("/console/connect?key_id=" + key.Value.ID + "&model=" + model)
+	b.has("curl", "MGW_API_KEY")
+	b.run(chromedp.Click(`a[href*="/try?"]`, chromedp.ByQuery))
+	const button = `dialog button[name="step"][value="do"]`
+	b.await("the form in a dialog", `document.querySelector('`+button+`') !== null`)
+	if status := b.load(chromedp.Click(button, chromedp.ByQuery)); status != http.StatusOK {
+		t.Fatalf("try the key: got %d:\n%s", status, b.text())
+	}
+	b.has("200", "POST /v1/chat/completions", "chat.completion")
+	id := eval[string](b, `document.querySelector('main a.primary').getAttribute("href").split("/").pop()`)
+	b.checkAbsent(r, key.Value.Secret)
+	u := r.AwaitUsage(t, id)
+	b.load(chromedp.Click("main a.primary", chromedp.ByQuery))
+	b.has(u.RequestID, u.Receipt.Cost)
+}
