@@ -25,7 +25,9 @@ type streamRelay struct {
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
 	// reading.
 	ended, gone bool
-	failure     *provider.Failure
+	// flushed reports whether output was sent; last, whether no further output follows.
+	flushed, last bool
+	failure       *provider.Failure
 	// recorded is when the cost so far was last written to the spool.
 	recorded time.Time
 	control  *http.ResponseController
@@ -92,6 +94,7 @@ func (s *streamRelay) next(cancel context.CancelFunc) error {
 	if err != nil {
 		s.endOfInput(err)
 	}
+	s.last = err != nil
 	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve the request
 		s.write(cancel)
 	}
@@ -229,11 +232,16 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 	}
 }
 
-// send writes and flushes.
+// send writes and flushes. The last output is not flushed: the handler returns after it, and the server then sends it in
+// one write with the end of the answer. Output that is the first, too, is flushed, or the server would declare a length.
 func (s *streamRelay) send() error {
 	if _, err := s.x.Write(s.out); err != nil {
 		return err
 	}
+	if s.last && s.flushed {
+		return nil
+	}
+	s.flushed = true
 	return s.control.Flush() //nolint:wrapcheck // only compared with nil
 }
 

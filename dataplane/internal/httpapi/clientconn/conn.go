@@ -162,7 +162,7 @@ func (c *Conn) DeadlineRead(at time.Time) {
 }
 
 // CoalesceWrites calls write and sends everything that it wrote with one system call: net/http writes a chunk of a
-// stream in three parts.
+// stream in three parts. What net/http has only buffered is not sent.
 func (c *Conn) CoalesceWrites(write func() error) error {
 	if c == nil {
 		return write()
@@ -172,7 +172,7 @@ func (c *Conn) CoalesceWrites(write func() error) error {
 	c.corked = collected
 	err := write()
 	c.corked = nil
-	if err != nil {
+	if err != nil || len(*collected) == 0 {
 		return err
 	}
 	_, err = c.Conn.Write(*collected)
