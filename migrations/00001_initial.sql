@@ -77,7 +77,9 @@ create table cluster_state (
     -- the last epoch whose recovery wait is over: until it is cluster_epoch, nothing is granted
     recovered_epoch bigint not null default 1,
     -- changes when the usage stream is created again
-    stream_incarnation uuid not null default gen_random_uuid()
+    stream_incarnation uuid not null default gen_random_uuid(),
+    -- up to which revision the stream of changes has had every change for freshness.window; null before the setting was used
+    streamed_revision bigint
 );
 insert into cluster_state default values;
 

@@ -79,6 +79,10 @@ func dataPlane(name, token string) User {
 		Publish: []string{
 			subject.UsagePrefix + token + ".*", subject.AnswerPrefix + "*." + token, subject.VideoJobAll,
 			subject.Pulse + "." + token,
+			// The stream of changes: publish heartbeats and read single messages. A consumer could send what the proxy has
+			// published to any subject of its choice.
+			subject.FreshBeat + "." + token,
+			"$JS.API.STREAM.INFO." + subject.ChangeStream, "$JS.API.STREAM.MSG.GET." + subject.ChangeStream,
 			// The catalog: open the bucket and watch it with an own consumer.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
@@ -93,6 +97,7 @@ func dataPlane(name, token string) User {
 		Subscribe: []string{
 			subject.ProxyInbox + "." + token + ".>",
 			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
+			subject.ChangedAll,
 		},
 	}
 	for _, request := range requests {
@@ -111,6 +116,7 @@ func ForControlPlane() User {
 			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
 			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
+			subject.ChangeAll,
 			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
 			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".>",
@@ -127,6 +133,9 @@ func ForControlPlane() User {
 		for _, call := range []string{"CONSUMER.CREATE", "CONSUMER.INFO", "CONSUMER.DELETE"} {
 			u.Publish = append(u.Publish, "$JS.API."+call+"."+stream+".>")
 		}
+	}
+	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET"} {
+		u.Publish = append(u.Publish, "$JS.API."+call+"."+subject.ChangeStream)
 	}
 	// Keys of the buckets are read by their subject.
 	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+catalog+".>", "$JS.API.DIRECT.GET."+recovery+".>")

@@ -74,6 +74,23 @@ const (
 	VideoJobAll    = "mgw.videojob.*"
 )
 
+// The stream of changes of keys and accounts, in one order with the heartbeats of
+// proxies. A change has the subject of Change; NATS repeats what it has stored to
+// every proxy, under ChangedPrefix instead of ChangePrefix. Heartbeats have
+// FreshBeat with From.
+const (
+	ChangeStream  = "MGW_CHANGES"
+	FreshBeat     = "mgw.fresh.beat"
+	ChangePrefix  = "mgw.fresh.change."
+	ChangeAll     = ChangePrefix + ">"
+	ChangedPrefix = "mgw.changed."
+	ChangedAll    = ChangedPrefix + ">"
+	// IncarnationKey is the key of the stream's metadata that has its incarnation: a random id, set when it is created.
+	IncarnationKey = "incarnation"
+	// ChangeDirect are the revocations that operators append without a control plane.
+	ChangeDirect = ChangePrefix + "direct."
+)
+
 // CatalogBucket is the KV bucket of the catalog. Its keys are CatalogHead and
 // those made by CatalogKey.
 const (
@@ -171,6 +188,10 @@ func VideoPoll(job string) string { return "mgw.videopoll." + job }
 
 // VideoJob returns the subject of one video job's states.
 func VideoJob(job string) string { return "mgw.videojob." + job }
+
+// Change returns the subject of a change; name is the hash of the key in
+// hexadecimal, or the account. The stream keeps one change of each kind and name.
+func Change(kind, name string) string { return ChangePrefix + Token(kind) + "." + Token(name) }
 
 // CatalogKey returns the key of an entry in the catalog bucket. Names may contain
 // any bytes; those that a key must not contain are encoded as =XX.

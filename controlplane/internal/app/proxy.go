@@ -6,6 +6,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
@@ -45,7 +46,12 @@ func (a *app) buildProxySide(context.Context) error {
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
-	a.leasing = leasing.New(sessions(&a.cfg), leasestore.New(a.db), b, a.log, a.registry)
+	store, times := leasestore.New(a.db), sessions(&a.cfg)
+	changes := a.buildChanges(store)
+	if changes != nil {
+		times.OnChange = changes.Wake
+	}
+	a.leasing = leasing.New(times, store, b, a.log, a.registry)
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
 		func(context.Context) error { a.leasing.Stop(); return nil })
@@ -60,6 +66,11 @@ func (a *app) buildProxySide(context.Context) error {
 			if err := b.Declare(ctx); err != nil {
 				return err
 			}
+			if changes != nil {
+				if err := changes.Begin(ctx); err != nil {
+					return err
+				}
+			}
 			if err := b.Serve(a.leasing); err != nil {
 				return err
 			}
@@ -73,10 +84,22 @@ func (a *app) buildProxySide(context.Context) error {
 			return nil
 		},
 		func(context.Context) error { b.Stop(); return nil })
+	if changes != nil {
+		a.components.AddTask("changes", changes.Run)
+	}
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })
 	return nil
+}
+
+// buildChanges returns what appends changes to the stream of changes; nil if the stream is not used.
+func (a *app) buildChanges(store *leasestore.Store) *changestream.Appender {
+	window := a.cfg.Freshness.Window
+	if window == 0 {
+		return nil
+	}
+	return changestream.New(store, a.bus, window, leasing.Margin(window), a.log, a.registry)
 }
 
 // openTraces returns the tracer of settlements; nil without a collector. The last spans are exported when settlement has stopped.

@@ -40,6 +40,8 @@ type Config struct {
 	// GatherTime is the least time between the beginnings of two settlements, unless a full batch of messages waits. An event
 	// that comes after a pause is settled at once. Zero means a quarter of a second.
 	GatherTime time.Duration
+	// Changes makes Declare create the stream of changes, too.
+	Changes bool
 	// Name identifies this replica in the server's list of connections.
 	Name string
 }
@@ -91,6 +93,9 @@ const (
 	drainTimeout = 2 * time.Second
 	// usageRetention is how long unsettled usage and the states of video jobs stay in their streams.
 	usageRetention = 7 * 24 * time.Hour
+	// changesKept is how long a change stays in the stream of changes. Proxies need it for seconds; a direct revocation is
+	// in Postgres long before.
+	changesKept = 7 * 24 * time.Hour
 	// statesPerVideoJob is how many states of one video job are backed up. The newest valid one is needed; the newest
 	// ones may be rejected updates of proxies that had an outdated record.
 	statesPerVideoJob = 8
@@ -228,6 +233,11 @@ func (b *Bus) declare(ctx context.Context) error {
 	}
 	if err := b.declareVideoJobs(ctx); err != nil {
 		return err
+	}
+	if b.cfg.Changes {
+		if err := b.declareChanges(ctx, replicas); err != nil {
+			return err
+		}
 	}
 	_, err := b.js.CreateOrUpdateStream(ctx, videoPollStream(replicas))
 	if err != nil {

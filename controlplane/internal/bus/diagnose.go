@@ -29,10 +29,11 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	}
 	facts.Permissions = b.permissions(ctx)
 	replicas := max(b.cfg.Replicas, 1)
-	for _, wanted := range []struct {
+	type wanted struct {
 		config   jetstream.StreamConfig
 		consumer string
-	}{
+	}
+	all := []wanted{
 		{b.usageStream(replicas), subject.UsageConsumer},
 		{videoPollStream(replicas), subject.VideoPollConsumer},
 		{videoJobStream(replicas), ""},
@@ -40,7 +41,11 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 			Name: "KV_" + subject.CatalogBucket, Retention: jetstream.LimitsPolicy, Storage: jetstream.FileStorage, Replicas: replicas,
 			MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
 		}, ""},
-	} {
+	}
+	if b.cfg.Changes {
+		all = append(all, wanted{changeStream(replicas), ""})
+	}
+	for _, wanted := range all {
 		stream, err := b.diagnoseStream(ctx, &facts, wanted.config, wanted.consumer)
 		if err != nil {
 			return facts, err

@@ -33,6 +33,7 @@ type Config struct {
 	NATS            NATS          `mapstructure:"nats"`
 	Secrets         Secrets       `mapstructure:"secrets"`
 	Session         Session       `mapstructure:"session"`
+	Freshness       Freshness     `mapstructure:"freshness"`
 	Lease           Lease         `mapstructure:"lease"`
 	Catalog         Catalog       `mapstructure:"catalog"`
 	Webhook         Webhook       `mapstructure:"webhook"`
@@ -154,6 +155,11 @@ type Secrets struct {
 type Session struct {
 	TTL        time.Duration `mapstructure:"ttl" usage:"How long the session of a proxy is valid after a heartbeat. It bounds how long a revocation waits for an unreachable proxy."`
 	CloseAfter time.Duration `mapstructure:"close_after" usage:"How long the leases of an expired session are kept for usage that may still be reported, before it is closed. The time begins anew after an outage of Postgres, NATS or the control plane."`
+}
+
+// Freshness configures how proxies prove that they have missed no change.
+type Freshness struct {
+	Window time.Duration `mapstructure:"window" usage:"Experimental. How long a proxy may admit requests after a heartbeat in the stream of changes, beside session.ttl: a proxy that is cut off from NATS stops after it. At least 1s; 0 means that there is no such stream. Set it only when every control plane knows it and NATS has the permissions of this version."`
 }
 
 // Lease configures how leases are granted.
@@ -303,6 +309,7 @@ func (c *Config) Validate() error {
 	keeps := rollback.Keeps(c.Postgres.KeepsCommits)
 	v.Reject(!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps), "postgres.keeps_commits is not never, restart or failover")
 	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
+	v.Reject(c.Freshness.Window != 0 && c.Freshness.Window < time.Second, "freshness.window is not 0 and below one second")
 	v.Reject(c.Lease.RefusalGracePeriod < 0 || c.Lease.RefusalGracePeriod > time.Second, "lease.refusal_grace_period is not between 0 and one second")
 	_, err = c.Webhook.Networks()
 	v.Reject(err != nil, "webhook.allowed_networks: %v", err)

@@ -47,6 +47,9 @@ const pushInterval = 250 * time.Millisecond
 // acknowledged it or has expired, or until the timeout. It may be called again for
 // the same change. It returns ErrChangeLost if Postgres lost the change.
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
+	if s.cfg.OnChange != nil {
+		s.cfg.OnChange()
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan sentAck, 64)}

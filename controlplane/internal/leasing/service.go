@@ -34,6 +34,8 @@ type Config struct {
 	RefusalGracePeriod time.Duration
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is SessionTTL plus margin plus 5 s.
 	ConfirmTimeout time.Duration
+	// OnChange is called for every change that is announced; nil calls nothing.
+	OnChange func()
 }
 
 func (c Config) withDefaults() Config {
@@ -55,9 +57,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// margin is added to the TTL of a session before it counts as expired: clocks
-// drift, and processes are scheduled late.
-func (c Config) margin() time.Duration { return 500*time.Millisecond + c.SessionTTL/20 }
+// Margin is added to a time that another machine measures: clocks drift, and
+// processes are scheduled late.
+func Margin(d time.Duration) time.Duration { return 500*time.Millisecond + d/20 }
+
+// margin is added to the TTL of a session before it counts as expired.
+func (c Config) margin() time.Duration { return Margin(c.SessionTTL) }
 
 // RevocationBound returns how long a revocation waits at most, while Postgres serves, for a proxy that is stopped or cut off: until
 // its session has expired and a sweep has fenced it.

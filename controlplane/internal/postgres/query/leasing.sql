@@ -138,6 +138,16 @@ where c.revision > @revision
 order by c.revision
 limit @max_rows;
 
+-- name: BeginStreamedRevision :exec
+-- Sessions that need the stream of changes are registered later, so they include what was changed before.
+update cluster_state set streamed_revision = revision where streamed_revision is null;
+
+-- name: StreamedRevision :one
+select coalesce(streamed_revision, revision)::bigint from cluster_state;
+
+-- name: RaiseStreamedRevision :exec
+update cluster_state set streamed_revision = @revision::bigint where streamed_revision < @revision;
+
 -- name: ActiveSessions :many
 select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
 from proxy_sessions

@@ -49,6 +49,16 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 	return items, nil
 }
 
+const beginStreamedRevision = `-- name: BeginStreamedRevision :exec
+update cluster_state set streamed_revision = revision where streamed_revision is null
+`
+
+// Sessions that need the stream of changes are registered later, so they include what was changed before.
+func (q *Queries) BeginStreamedRevision(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, beginStreamedRevision)
+	return err
+}
+
 const changesAfter = `-- name: ChangesAfter :many
 select c.revision, c.previous_revision, c.kind, coalesce(c.lookup_hash, k.lookup_hash) as lookup_hash, c.account_id
 from key_changes c
@@ -823,6 +833,15 @@ func (q *Queries) PoolsOfSession(ctx context.Context, arg PoolsOfSessionParams) 
 	return items, nil
 }
 
+const raiseStreamedRevision = `-- name: RaiseStreamedRevision :exec
+update cluster_state set streamed_revision = $1::bigint where streamed_revision < $1
+`
+
+func (q *Queries) RaiseStreamedRevision(ctx context.Context, revision int64) error {
+	_, err := q.db.Exec(ctx, raiseStreamedRevision, revision)
+	return err
+}
+
 const readBalance = `-- name: ReadBalance :one
 select b.id as balance_pool, l.id as limit_pool, (b.total - b.settled)::bigint as balance, (b.total - b.free - b.settled)::bigint as reserved,
     (not l.unlimited)::boolean as limited, l.total as key_limit, l.settled as key_spent,
@@ -1050,6 +1069,17 @@ func (q *Queries) ShareSessions(ctx context.Context, ids []int64) ([]ShareSessio
 		return nil, err
 	}
 	return items, nil
+}
+
+const streamedRevision = `-- name: StreamedRevision :one
+select coalesce(streamed_revision, revision)::bigint from cluster_state
+`
+
+func (q *Queries) StreamedRevision(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, streamedRevision)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const updatePools = `-- name: UpdatePools :exec

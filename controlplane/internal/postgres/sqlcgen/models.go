@@ -83,6 +83,7 @@ type ClusterState struct {
 	UsageReplayFrom   *time.Time
 	RecoveredEpoch    int64
 	StreamIncarnation ident.UUID
+	StreamedRevision  *int64
 }
 
 type CommitMarker struct {

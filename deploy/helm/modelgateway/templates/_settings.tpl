@@ -31,6 +31,7 @@ console.oidc.scopes: string
 console.session_idle: time.Duration
 console.session_length: time.Duration
 console.token_sign_in: string
+freshness.window: time.Duration
 lease.refusal_grace_period: time.Duration
 log.level: slog.Level
 nats.ca_file: string

@@ -1,0 +1,135 @@
+package bus
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
+)
+
+var _ changestream.Stream = (*Bus)(nil)
+
+// changeStream returns the settings of the stream of changes. It refuses reads at
+// other servers than the one that leads it, since these may lack its end.
+func changeStream(replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: subject.ChangeStream, Subjects: []string{subject.From(subject.FreshBeat, "*"), subject.ChangeAll},
+		Description: "changes of keys and accounts, in one order with the heartbeats of proxies",
+		Retention:   jetstream.LimitsPolicy, MaxAge: changesKept, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
+		Storage: jetstream.FileStorage, Replicas: replicas,
+		RePublish: &jetstream.RePublish{Source: subject.ChangeAll, Destination: subject.ChangedAll},
+	}
+}
+
+// declareChanges creates the stream of changes, or updates it. The replica that
+// creates it sets its incarnation.
+func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
+	config := changeStream(replicas)
+	stream, err := b.js.Stream(ctx, subject.ChangeStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		config.Metadata = map[string]string{subject.IncarnationKey: rand.Text()}
+		if _, err = b.js.CreateStream(ctx, config); err == nil {
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another replica has created it with another incarnation
+			stream, err = b.js.Stream(ctx, subject.ChangeStream)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("bus: declare stream %s: %w", subject.ChangeStream, err)
+	}
+	config.Metadata = maps.Clone(stream.CachedInfo().Config.Metadata)
+	if config.Metadata[subject.IncarnationKey] == "" {
+		config.Metadata = map[string]string{subject.IncarnationKey: rand.Text()}
+	}
+	if _, err = b.js.UpdateStream(ctx, config); err != nil {
+		return fmt.Errorf("bus: declare stream %s: %w", subject.ChangeStream, err)
+	}
+	return nil
+}
+
+// changes opens the stream of changes, and creates it again if it is missing.
+func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation string, err error) {
+	stream, err = b.js.Stream(ctx, subject.ChangeStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err = b.Declare(ctx); err == nil {
+			stream, err = b.js.Stream(ctx, subject.ChangeStream)
+		}
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("bus: open stream %s: %w", subject.ChangeStream, err)
+	}
+	return stream, stream.CachedInfo().Config.Metadata[subject.IncarnationKey], nil
+}
+
+// LastChange implements changestream.Stream.
+func (b *Bus) LastChange(ctx context.Context, c *wire.KeyChange) (last wire.StreamChange, at session.Place, sequence uint64, err error) {
+	stream, incarnation, err := b.changes(ctx)
+	if err != nil {
+		return last, at, 0, err
+	}
+	m, err := stream.GetLastMsgForSubject(ctx, c.Subject())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return last, at, 0, nil
+	}
+	if err != nil {
+		return last, at, 0, fmt.Errorf("bus: read the last change: %w", err)
+	}
+	last = decodeChange(m.Data)
+	return last, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: last.ID}, m.Sequence, nil
+}
+
+// decodeChange decodes a message of the stream; one that is no change is not
+// valid.
+func decodeChange(data []byte) (c wire.StreamChange) {
+	if err := json.Unmarshal(data, &c); err != nil {
+		return wire.StreamChange{}
+	}
+	return c
+}
+
+// AppendChange implements changestream.Stream. It sets no message id: the answer
+// "duplicate" would not prove that the stream still has the message.
+func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uint64) (session.Place, error) {
+	_, incarnation, err := b.changes(ctx)
+	if err != nil {
+		return session.Place{}, err
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return session.Place{}, fmt.Errorf("bus: encode change: %w", err)
+	}
+	ack, err := b.js.Publish(ctx, c.Change.Subject(), data, jetstream.WithExpectLastSequencePerSubject(behind), jetstream.WithRetryAttempts(0))
+	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+		return session.Place{}, changestream.ErrOvertaken
+	}
+	if err != nil {
+		return session.Place{}, fmt.Errorf("bus: append change: %w", err)
+	}
+	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
+}
+
+// ChangeAt implements changestream.Stream.
+func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (session.Place, error) {
+	stream, incarnation, err := b.changes(ctx)
+	if err != nil {
+		return session.Place{}, err
+	}
+	m, err := stream.GetMsg(ctx, at.Sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return session.Place{}, nil
+	}
+	if err != nil {
+		return session.Place{}, fmt.Errorf("bus: read change %d: %w", at.Sequence, err)
+	}
+	return session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: decodeChange(m.Data).ID}, nil
+}

@@ -1,0 +1,276 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/natsuser"
+	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
+)
+
+// withChanges has the settings of a replica that keeps the stream of changes.
+var withChanges = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password, Changes: true}
+
+// appender returns the Appender of a replica.
+func (p *env) appender(b *bus.Bus, window time.Duration) *changestream.Appender {
+	p.t.Helper()
+	a := changestream.New(leasestore.New(p.db), b, window, 0, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err := a.Begin(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+	return a
+}
+
+// change commits a change of the account, or of its key.
+func (p *env) change(kind wire.KeyChangeKind) (c wire.KeyChange) {
+	p.t.Helper()
+	err := pgx.BeginFunc(p.t.Context(), p.sql, func(tx pgx.Tx) error {
+		q := sqlcgen.New(tx)
+		rev, err := q.TakeRevision(p.t.Context())
+		if err != nil {
+			return err
+		}
+		var key *sqlcgen.ApiKey
+		if kind == wire.KeyRevoked || kind == wire.KeyUpdated {
+			key = &sqlcgen.ApiKey{ID: p.key, LookupHash: p.hash[:]}
+		}
+		c, err = keychange.Insert(p.t.Context(), q, rev, kind, p.account, key)
+		return err
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return c
+}
+
+// awaitStreamed runs rounds of appenders until the stream has had every change
+// for the window.
+func (p *env) awaitStreamed(revision int64, appenders ...*changestream.Appender) {
+	p.t.Helper()
+	for p.queryInt("select streamed_revision from cluster_state") < revision {
+		for _, a := range appenders {
+			if err := a.Round(p.t.Context()); err != nil && p.t.Context().Err() != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// changesIn returns the changes in the stream by subject.
+func changesIn(t *testing.T, nc *nats.Conn) map[string]wire.KeyChange {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), subject.ChangeStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]wire.KeyChange{}
+	for seq := uint64(1); ; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq, jetstream.WithGetMsgSubject(subject.ChangeAll))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq = m.Sequence
+		var c wire.StreamChange
+		if err := json.Unmarshal(m.Data, &c); err != nil || !c.Valid() {
+			t.Errorf("%s has %q, which is no change: %v", m.Subject, m.Data, err)
+		}
+		found[m.Subject] = c.Change
+	}
+}
+
+func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	before := p.change(wire.AccountUpdated)
+	told, err := p.proxy.SubscribeSync(subject.ChangedAll)
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	const window = 30 * time.Millisecond
+	first, second := p.appender(p.connect(withChanges), window), p.appender(p.connect(withChanges), window)
+	updated, revoked, account := p.change(wire.KeyUpdated), p.change(wire.KeyRevoked), p.change(wire.AccountUpdated)
+	p.awaitStreamed(account.Revision, first, second)
+	got := changesIn(t, p.server.Connect())
+	for _, c := range []wire.KeyChange{updated, revoked, account} {
+		if got[c.Subject()] != c {
+			t.Errorf("%s: the stream has %+v; want %+v", c.Subject(), got[c.Subject()], c)
+		}
+		m, err := told.NextMsgWithContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent wire.StreamChange
+		if err := json.Unmarshal(m.Data, &sent); err != nil || sent.Change != c {
+			t.Errorf("proxies are told %s %s, %v; want %+v", m.Subject, m.Data, err, c)
+		}
+	}
+	if len(got) != 3 || before.Revision >= updated.Revision {
+		t.Errorf("the stream has %d changes; want the three that were made after the setting was used", len(got))
+	}
+	if n, _, _ := told.Pending(); n != 0 {
+		t.Errorf("%d changes were appended twice", n)
+	}
+	// A replica that starts later appends nothing again.
+	third := p.appender(p.connect(withChanges), window)
+	if err := third.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := told.Pending(); n != 0 {
+		t.Error("a replica that starts appends changes that the stream has had for the window")
+	}
+}
+
+// Another replica goes on with a change whose replica has ended.
+func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connect(withChanges)
+	patient := p.appender(b, time.Hour)
+	c := p.change(wire.KeyRevoked)
+	if err := patient.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nc := p.server.Connect()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	incarnation := func() string {
+		stream, err := js.Stream(t.Context(), subject.ChangeStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().Config.Metadata[subject.IncarnationKey]
+	}
+	next := p.appender(p.connect(withChanges), time.Millisecond)
+	if len(changesIn(t, nc)) != 1 {
+		t.Fatal("the change is not in the stream")
+	}
+	if err := next.Round(t.Context()); err != nil { // it finds the change of the other replica
+		t.Fatal(err)
+	}
+	before := incarnation()
+	if err := js.DeleteStream(t.Context(), subject.ChangeStream); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitStreamed(c.Revision, next)
+	if got := changesIn(t, nc); got[c.Subject()] != c {
+		t.Errorf("the new stream has %+v; want %+v", got, c)
+	}
+	if after := incarnation(); before == "" || after == "" || after == before {
+		t.Errorf("the incarnation of the stream was %q and is %q; want another", before, after)
+	}
+	if err := p.connect(withChanges).Declare(t.Context()); err != nil || incarnation() == before {
+		t.Error(err)
+	}
+}
+
+// The stream keeps one message per subject, so the older change must not replace
+// the newer one, nor what NATS has put there on behalf of a proxy stay.
+func TestOlderChangeReplacesNoNewerOne(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connect(withChanges)
+	a := p.appender(b, time.Millisecond)
+	older, newer := p.change(wire.AccountUpdated), p.change(wire.AccountUpdated)
+	nc := p.server.Connect()
+	if err := nc.Publish(newer.Subject(), []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{}}`)); err != nil || nc.Flush() != nil {
+		t.Fatal(err)
+	}
+	_, _, sequence, err := b.LastChange(t.Context(), &newer)
+	if err != nil || sequence != 1 {
+		t.Fatalf("the foreign message is at %d, %v; want 1", sequence, err)
+	}
+	if _, err := b.AppendChange(t.Context(), &wire.StreamChange{V: 1, ID: "another", Change: newer}, 0); !errors.Is(err, changestream.ErrOvertaken) {
+		t.Errorf("appended as the first change of its subject: got %v; want ErrOvertaken", err)
+	}
+	if _, err := b.AppendChange(t.Context(), &wire.StreamChange{V: 1, ID: "another", Change: newer}, sequence); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitStreamed(newer.Revision, a)
+	if got := changesIn(t, nc); got[older.Subject()] != newer || len(got) != 1 {
+		t.Errorf("the stream has %+v; want %+v", got, newer)
+	}
+}
+
+func TestWithoutTheSettingThereIsNoStreamOfChanges(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.connect(bus.Config{})
+	js, err := jetstream.New(p.server.Connect())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Stream(t.Context(), subject.ChangeStream); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("stream of changes: got %v; want none", err)
+	}
+}
+
+// A change survives the death of the server that leads the stream, and a replica
+// on the smaller side of a cut network cannot append one.
+func TestChangesOfACluster(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	c := natstest.NewCluster(t, 3)
+	replica := func(nodes ...int) *bus.Bus {
+		b, err := bus.Connect(bus.Config{URL: c.URL(nodes...), Replicas: 3, Changes: true, Name: "replica"}, recoverystore.New(p.db), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		t.Cleanup(b.Stop)
+		return b
+	}
+	everywhere := replica()
+	if err := everywhere.Declare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a := p.appender(everywhere, 20*time.Millisecond)
+	first := p.change(wire.KeyUpdated)
+	if err := a.Round(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dead := c.StreamLeader(subject.ChangeStream)
+	c.Kill(dead)
+	second := p.change(wire.KeyRevoked)
+	p.awaitStreamed(second.Revision, a)
+	c.Node(dead).Start()
+	got := changesIn(t, c.Connect(c.StreamLeader(subject.ChangeStream)))
+	if got[first.Subject()] != first || got[second.Subject()] != second {
+		t.Errorf("the stream has %+v; want both changes", got)
+	}
+
+	alone := c.StreamLeader(subject.ChangeStream)
+	lonely := replica(alone)
+	c.Cut(alone)
+	third := wire.KeyChange{V: 1, Revision: 100, Kind: wire.AccountUpdated, Account: "acc"}
+	if at, err := lonely.AppendChange(t.Context(), &wire.StreamChange{V: 1, ID: "lonely", Change: third}, 0); err == nil {
+		t.Errorf("a server without the others has acknowledged a change at %+v", at)
+	}
+}

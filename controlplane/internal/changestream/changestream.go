@@ -1,0 +1,276 @@
+// Package changestream appends every committed change of a key or an account to
+// the stream of changes, from which proxies learn that they have missed none
+// (docs/decisions/0018-freshness-and-cover.md).
+//
+// A change is appended after its commit, by any replica, until the stream has had
+// it for the window of freshness: session.Confirmation decides. Postgres has the
+// revision up to which this is done, so that a replica that starts goes on there.
+package changestream
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
+
+// ErrOvertaken means that another replica has appended a change under the same
+// subject.
+var ErrOvertaken = errors.New("changestream: another replica has appended a change of the same key or account")
+
+// Stream is the stream of changes. Its methods create it again if it is missing.
+type Stream interface {
+	// LastChange returns the last change in the stream that has the subject of a change, and where it is. sequence is that of
+	// the last message of the subject, also if it is no change; zero if there is none.
+	LastChange(ctx context.Context, c *wire.KeyChange) (last wire.StreamChange, at session.Place, sequence uint64, err error)
+	// AppendChange appends a change behind the message of its subject with a sequence number. The error is ErrOvertaken if
+	// that one is not the last.
+	AppendChange(ctx context.Context, c *wire.StreamChange, behind uint64) (session.Place, error)
+	// ChangeAt returns the place of the change that the stream has at a place: it is another one if the stream has lost the
+	// change.
+	ChangeAt(ctx context.Context, at session.Place) (session.Place, error)
+}
+
+// Store is the Appender's view of Postgres.
+type Store interface {
+	// BeginStreamed sets the streamed revision, if there is none, to the current revision.
+	BeginStreamed(ctx context.Context) error
+	// ChangesToStream returns the streamed revision, and up to limit changes after a revision, or after the streamed one if
+	// it is greater, in order.
+	ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error)
+	// RaiseStreamed raises the streamed revision.
+	RaiseStreamed(ctx context.Context, revision int64) error
+}
+
+const (
+	// interval is the time between two looks at Postgres, unless Wake is called.
+	interval = time.Second
+	// maxRead bounds the changes of one read, maxPending those that wait for their confirmation.
+	maxRead, maxPending = 500, 20_000
+	// callTimeout bounds one round.
+	callTimeout = 10 * time.Second
+)
+
+// pending is a change that is not confirmed.
+type pending struct {
+	wire.KeyChange
+	confirmation *session.Confirmation
+	// stored is true once the stream had it; replaced, once there is a later change with the same subject, which includes its
+	// effect: that one is confirmed instead.
+	stored, replaced bool
+}
+
+// Appender appends the changes. It is not safe for concurrent use, except Wake.
+type Appender struct {
+	store  Store
+	stream Stream
+	wait   time.Duration
+	log    *slog.Logger
+	wake   chan struct{}
+	begun  time.Time
+	// read is the revision up to which changes were read from Postgres; pending are those of them that are not confirmed, in
+	// order.
+	read    int64
+	pending []*pending
+	// newest has the last one of each subject.
+	newest  map[string]*pending
+	failing bool
+
+	appended, again, failed prometheus.Counter
+	waiting                 prometheus.Gauge
+}
+
+// New returns an Appender for a window of freshness. margin covers the drift of
+// clocks.
+func New(store Store, stream Stream, window, margin time.Duration, log *slog.Logger, reg prometheus.Registerer) *Appender {
+	f := promauto.With(reg)
+	return &Appender{
+		store: store, stream: stream, wait: window + margin, log: log, wake: make(chan struct{}, 1), begun: time.Now(), newest: map[string]*pending{},
+		appended: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_changes_appended_total", Help: "Changes of keys and accounts that this replica has appended to the stream of changes.",
+		}),
+		again: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_changes_lost_total", Help: "Changes that the stream of changes had acknowledged and then lost; they are appended again.",
+		}),
+		failed: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_changes_append_failures_total", Help: "Failed attempts to append changes to the stream of changes, or to find them in it.",
+		}),
+		waiting: f.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_changes_waiting", Help: "Committed changes that the stream of changes does not have, or not for the whole window of freshness.",
+		}),
+	}
+}
+
+// Wake makes the Appender look for a change that was just committed.
+func (a *Appender) Wake() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Begin prepares Postgres. It must be called before a proxy is told of the window.
+func (a *Appender) Begin(ctx context.Context) error { return a.store.BeginStreamed(ctx) }
+
+// Run appends changes until ctx ends.
+func (a *Appender) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-a.wake:
+		}
+		err := a.Round(ctx)
+		switch {
+		case err == nil:
+			a.failing = false
+		case ctx.Err() == nil:
+			a.failed.Inc()
+			if !a.failing {
+				a.failing = true
+				a.log.WarnContext(ctx, "changes of keys and accounts are not in the stream of changes yet", slog.Any("error", err))
+			}
+		}
+		timer.Reset(interval)
+	}
+}
+
+// Round reads the changes that were committed, and takes the next step of each
+// that is not confirmed. An error with one change does not keep the others back.
+func (a *Appender) Round(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := a.readChanges(ctx); err != nil {
+		return err
+	}
+	var errs []error
+	for _, p := range a.pending {
+		if err := a.step(ctx, p); err != nil {
+			errs = append(errs, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	a.waiting.Set(float64(len(a.pending)))
+	return errors.Join(append(errs, a.confirm(ctx))...)
+}
+
+// readChanges reads the changes from Postgres that are new, and forgets those that
+// another replica has confirmed.
+func (a *Appender) readChanges(ctx context.Context) error {
+	for len(a.pending) < maxPending {
+		streamed, changes, err := a.store.ChangesToStream(ctx, a.read, maxRead)
+		if err != nil {
+			return err
+		}
+		for len(a.pending) > 0 && a.pending[0].Revision <= streamed {
+			a.forget(1)
+		}
+		a.read = max(a.read, streamed)
+		for _, c := range changes {
+			a.add(c)
+		}
+		if len(changes) < maxRead {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (a *Appender) add(c wire.KeyChange) {
+	p := &pending{KeyChange: c, confirmation: session.NewConfirmation(a.wait)}
+	if older := a.newest[c.Subject()]; older != nil {
+		older.replaced = true
+	}
+	a.newest[c.Subject()] = p
+	a.pending, a.read = append(a.pending, p), c.Revision
+}
+
+// forget forgets the first n changes.
+func (a *Appender) forget(n int) {
+	for _, p := range a.pending[:n] {
+		if a.newest[p.Subject()] == p {
+			delete(a.newest, p.Subject())
+		}
+	}
+	a.pending = a.pending[n:]
+}
+
+// now is the time for confirmations, which use the monotonic clock only.
+func (a *Appender) now() session.Instant { return session.Instant{Mono: time.Since(a.begun)} }
+
+// step appends a change, or finds out whether the stream still has it.
+func (a *Appender) step(ctx context.Context, p *pending) error {
+	switch {
+	case p.replaced:
+	case p.confirmation.Append():
+		return a.append(ctx, p)
+	case p.confirmation.Due(a.now()):
+		found, err := a.stream.ChangeAt(ctx, p.confirmation.Place())
+		if err != nil {
+			return err
+		}
+		if p.confirmation.Verified(found); p.confirmation.Append() {
+			return a.append(ctx, p)
+		}
+	}
+	return nil
+}
+
+// append appends a change, unless the stream has it, or a later one of the same
+// key or account, which includes its effect. The stream keeps one message per
+// subject, so an older change must not replace a newer one, and replicas must not
+// replace the messages of one another for ever.
+func (a *Appender) append(ctx context.Context, p *pending) error {
+	last, at, sequence, err := a.stream.LastChange(ctx, &p.KeyChange)
+	if err != nil {
+		return err
+	}
+	if last.Valid() && last.Change.Revision >= p.Revision {
+		p.stored = true
+		p.confirmation.Appended(a.now(), at)
+		return nil
+	}
+	at, err = a.stream.AppendChange(ctx, &wire.StreamChange{V: wire.Version, ID: rand.Text(), Change: p.KeyChange}, sequence)
+	if errors.Is(err, ErrOvertaken) {
+		return nil // the next round finds the other change
+	}
+	if err != nil {
+		return err
+	}
+	a.appended.Inc()
+	if p.stored {
+		a.again.Inc()
+	}
+	p.stored = true
+	p.confirmation.Appended(a.now(), at)
+	return nil
+}
+
+// confirm records the changes that are confirmed, up to the first one that is not.
+func (a *Appender) confirm(ctx context.Context) error {
+	n := 0
+	for n < len(a.pending) && (a.pending[n].replaced || a.pending[n].confirmation.Done()) {
+		n++
+	}
+	if n == 0 {
+		return nil
+	}
+	if err := a.store.RaiseStreamed(ctx, a.pending[n-1].Revision); err != nil {
+		return err
+	}
+	a.forget(n)
+	a.waiting.Set(float64(len(a.pending)))
+	return nil
+}
