@@ -24,6 +24,13 @@ const countsAsAbsence = sessionValid + 4*sweepEvery
 
 // watchOutages keeps the times of the outages up to date.
 func (w *world) watchOutages() {
+	w.noteOutages()
+	w.after(outageSample, w.watchOutages)
+}
+
+// noteOutages is also called when a replica has swept the sessions: one may be resumed and stopped again between two
+// samples, and that ends an absence, too.
+func (w *world) noteOutages() {
 	o := &w.outages
 	serves, hears := false, false
 	for _, c := range w.replicas {
@@ -43,7 +50,6 @@ func (w *world) watchOutages() {
 		}
 		o.heardUntil = w.now
 	}
-	w.after(outageSample, w.watchOutages)
 }
 
 // clockTolerance is the share by which the clock of a replica may run fast.

@@ -382,6 +382,7 @@ func (c *replica) sweep() {
 		}
 	}, func(ok bool) {
 		if ok {
+			w.noteOutages()
 			c.serving.Seen(c.clock(), sessionValid)
 		}
 		if ok && !w.busDown && !c.deaf && !c.mute {
