@@ -102,7 +102,7 @@ type Upstream struct {
 
 // Lease configures the units that the proxy holds of balances and slots.
 type Lease struct {
-	IdleTimeout time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, until its session expires. The price of a longer time: memory for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
+	IdleTimeout time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, until its session expires. Other proxies get these units at once when they need them. The price of a longer time: about 1 KB for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
 }
 
 // Tracing configures the export of traces.
@@ -125,7 +125,7 @@ func Default() Config {
 		},
 		Ops:             Ops{Listen: ":9090"},
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
-		Lease:           Lease{IdleTimeout: 10 * time.Second},
+		Lease:           Lease{IdleTimeout: 15 * time.Minute},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
 		Tracing:         Tracing{SampleRatio: 0.01},
 		DrainTimeout:    30 * time.Second,

@@ -32,7 +32,7 @@ type Timing struct {
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		DecisionTimeout: 2 * time.Second, RequestRetry: 60 * time.Millisecond, ReturnRetry: 250 * time.Millisecond,
-		MaxRetry: time.Second, IdleTimeout: 10 * time.Second, ForgetInterval: 10 * time.Second, Jitter: jitter,
+		MaxRetry: time.Second, IdleTimeout: 15 * time.Minute, ForgetInterval: 10 * time.Second, Jitter: jitter,
 	}
 }
 

@@ -15,6 +15,7 @@ func newTestQueue(t *testing.T) (*Queue, *allocator.Allocator) {
 	a := allocator.New()
 	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
+	timing.IdleTimeout = 10 * time.Second
 	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &ResponseTime{}), a
 }
 

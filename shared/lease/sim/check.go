@@ -425,7 +425,7 @@ func (w *world) checkIdleInOutage() {
 			}
 		}
 	}
-	w.runUntil(w.now + idleTimeout - before)
+	w.runUntil(w.now + w.profile.IdleTimeout - before)
 	w.busDown = true
 	idle = slices.DeleteFunc(idle, func(a idleAccount) bool {
 		q, servedUntil := a.p.queues[a.c.name], a.p.clock().Add(outage+300*time.Millisecond)

@@ -166,12 +166,12 @@ func (w *world) halt(p *proxy, c *replica, suspend bool) {
 		a = &c.actor
 	}
 	d := w.between(100*time.Millisecond, 2*sessionValid)
-	a.halted = max(a.halted, w.now+d)
 	w.log("%s is stopped for %s, machine suspended: %v", a.name, d, suspend)
 	if suspend {
-		a.slept += d
+		a.suspend(d)
 		w.stats.count("machines suspended")
 	} else {
+		a.stop(d)
 		w.stats.count("processes stopped")
 	}
 }

@@ -201,7 +201,7 @@ func (w *freshWorld) leaveAlone() {
 	}
 	w.stats.count("control planes away")
 	for _, c := range w.planes {
-		c.halted = max(c.halted, w.now+d)
+		c.stop(d)
 	}
 }
 
@@ -241,11 +241,10 @@ func (w *freshWorld) breakStream() {
 		w.stats.count("processes cut off")
 		w.after(d, func() { p.deaf, p.mute = false, false })
 	case 7:
-		p.halted = max(p.halted, w.now+d)
+		p.stop(d)
 		w.stats.count("processes stopped")
 	default:
-		p.halted = max(p.halted, w.now+d)
-		p.slept += d
+		p.suspend(d)
 		w.stats.count("machines suspended")
 	}
 }
@@ -604,10 +603,11 @@ func (p *freshProxy) accept(key int) (lapsed bool) {
 func (w *freshWorld) heal() {
 	w.healed, w.pgDown, w.down = true, false, false
 	for _, p := range w.proxies {
-		p.deaf, p.mute, p.minority, p.halted = false, false, false, min(p.halted, w.now)
+		p.deaf, p.mute, p.minority = false, false, false
+		p.resume()
 	}
 	for _, c := range w.planes {
-		c.halted = min(c.halted, w.now)
+		c.resume()
 	}
 	w.log("all faults end")
 	w.runUntil(w.now + 6*freshWindow)

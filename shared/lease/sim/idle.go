@@ -153,6 +153,42 @@ func (w *world) checkEscrowAgain() {
 	}
 }
 
+// checkIdleIsShared checks that a proxy can use all units of an account that are free or idle, although the other proxies
+// would keep those that are idle there for longer.
+func (w *world) checkIdleIsShared() {
+	w.runUntil(w.now + min(w.profile.IdleTimeout/2, 2*idleTimeout))
+	for _, c := range w.customers {
+		p, elsewhere, busy := w.proxies[w.r.IntN(len(w.proxies))], int64(0), false
+		usable := w.pg.pools[c.balance].Free
+		for _, other := range w.proxies {
+			q := other.queues[c.name]
+			if q == nil || !other.alive {
+				continue
+			}
+			at := q.queue.LeaseView(c.balance)
+			idle := at.Granted - at.Returned - at.Charged - at.Running
+			usable += idle
+			busy = busy || at.Running > 0 || len(q.waiting) > 0 // these requests come first
+			if other != p {
+				elsewhere += idle
+			}
+		}
+		k := w.unlimitedKey(p, c)
+		if k == nil || busy || elsewhere == 0 || !w.rules.Before(p.clock().Add(2*time.Second), p.deadline) || p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10 {
+			continue
+		}
+		w.stats.count("balances that one proxy needs of all")
+		admitted := false
+		p.accept(&request{
+			id: w.newRequestID(), customer: c, key: k, amount: usable, cost: 1, duration: 5 * time.Millisecond, admitted: func() { admitted = true },
+		})
+		w.runUntil(w.now + 1200*time.Millisecond)
+		if !admitted {
+			w.fail("liveness: %s does not get the %d units of %s that are free or idle: %+v", p.name, usable, c.name, *w.pg.pools[c.balance])
+		}
+	}
+}
+
 // lastAnswer returns the decision of a queue's outstanding lease request, if there
 // is one.
 func (w *world) lastAnswer(batch *allocator.Batch, q *accountQueue, request *wire.LeaseRequest, reply *wire.LeaseResponse) *wire.LeaseResponse {

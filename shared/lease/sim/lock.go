@@ -169,7 +169,7 @@ func (c *replica) holdRows(t transaction, r rows, read, write func(d *database))
 	read(w.pg)
 	if w.chance(w.profile.HaltInTx) {
 		w.stats.count("processes stopped inside a transaction")
-		c.halted = max(c.halted, w.now+w.between(100*time.Millisecond, 2*sessionValid))
+		c.stop(w.between(100*time.Millisecond, 2*sessionValid))
 	}
 	c.commitRows(t.name, t.Transaction, mine, write, t.done)
 }

@@ -261,10 +261,10 @@ func holdingMutations() []Mutation {
 				return d.Decide(request, pending, applyPolicy)
 			}
 		}},
-		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = time.Hour }},
+		{"idle units are kept although no request comes", 60, func(r *Rules) { r.IdleTimeout = func(Profile) time.Duration { return time.Hour } }},
 		{"idle units are given back while no control plane responds", 60, func(r *Rules) {
 			r.Next = func(q *accountQueue, now time.Duration) holder.Output {
-				if now >= q.usedAt+idleTimeout {
+				if now >= q.usedAt+q.p.w.profile.IdleTimeout {
 					q.queue.DisableEscrow()
 				}
 				return q.queue.Next(now)
@@ -312,6 +312,14 @@ func grantMutations() []Mutation {
 					reply.Leases[i].Granted++
 				}
 				return q.HandleResponse(now, sentAt, request, reply)
+			}
+		}},
+		{"a recall gets nothing of an account without running requests", 90, func(r *Rules) {
+			r.Profile = "idle accounts"
+			r.HandleRecall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
+				if q.LeaseView(pool).Running > 0 {
+					q.HandleRecall(pool, generation)
+				}
 			}
 		}},
 		{"recalls are ignored", 400, func(r *Rules) {

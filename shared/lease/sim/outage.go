@@ -91,9 +91,10 @@ func (w *world) outage() {
 		w.after(d, func() { w.busDown = false })
 	default:
 		for _, c := range w.replicas {
-			c.halted = max(c.halted, w.now+d)
 			if kind == 3 {
-				c.slept += d
+				c.suspend(d)
+			} else {
+				c.stop(d)
 			}
 		}
 	}

@@ -55,7 +55,9 @@ type Profile struct {
 	ForgeEvery time.Duration
 	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool
-	Length time.Duration
+	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
+	IdleTimeout time.Duration
+	Length      time.Duration
 }
 
 // draw returns a random profile.
@@ -79,7 +81,7 @@ func draw(r *rand.Rand) Profile {
 		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
 		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
 		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), KillFleet: some(.2, .3),
-		Length: between(6*time.Second, 16*time.Second),
+		IdleTimeout: idleTimeout, Length: between(6*time.Second, 16*time.Second),
 	}
 	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)
@@ -154,6 +156,13 @@ var directedProfiles = []struct {
 		if p.Keeps == rollback.KeepsNever {
 			p.Keeps = rollback.KeepsOnRestart
 		}
+	}},
+	// Proxies keep idle units for longer than anything else lasts, and accounts need those of all proxies when their balance is
+	// nearly spent.
+	{"idle accounts", func(p *Profile, _ *rand.Rand) {
+		p.Poor, p.TopUps, p.Customers, p.Proxies, p.RequestEvery, p.IdleTimeout = false, true, 2, 4, 50*time.Millisecond, longIdleTimeout
+		p.HeadroomPeriod, p.RequestDuration, p.SpoolCapacity = 30*time.Millisecond, min(p.RequestDuration, 300*time.Millisecond), 400
+		p.SuspendEvery, p.AdjustEvery, p.FaultEvery = 4*p.SuspendEvery, 1500*time.Millisecond, 2*p.FaultEvery
 	}},
 }
 

@@ -103,7 +103,7 @@ func (p *proxy) start() {
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.failing = false
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
-	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout, idleTimeout
+	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout(w.profile), idleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.sessions) {
 		kept := p.disk.sessions[id]
@@ -352,7 +352,7 @@ func (p *proxy) stallUntilDeadline() {
 	p.after(w.between(0, 100*time.Millisecond), func() {
 		left := time.Duration(float64(p.deadline.Mono-p.clock().Mono) / p.rate)
 		if d := left - w.between(0, sessionValid/10); d > 0 && !w.healed {
-			p.halted = max(p.halted, w.now+d)
+			p.stop(d)
 			w.stats.count("processes stalled")
 			w.log("%s stalls for %s", p.name, d)
 		}

@@ -71,7 +71,7 @@ type Rules struct {
 	Unused           func(q *holder.Queue, now time.Duration) bool
 	LastNumber       func(q *holder.Queue) int64
 	OutgoingRequest  func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
-	IdleTimeout      time.Duration
+	IdleTimeout      func(p Profile) time.Duration
 	Next             func(q *accountQueue, now time.Duration) holder.Output
 	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
 	Resync           func(q *holder.Queue)
@@ -126,7 +126,7 @@ func Correct() *Rules {
 		EndSession:      (*holder.Queue).EndSession,
 		Unused:          (*holder.Queue).Unused,
 		LastNumber:      (*holder.Queue).LastNumber,
-		IdleTimeout:     idleTimeout,
+		IdleTimeout:     func(p Profile) time.Duration { return p.IdleTimeout },
 		Next:            func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
 		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
 		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },

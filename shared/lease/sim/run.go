@@ -176,7 +176,8 @@ func (w *world) heal() {
 	w.healed = true
 	w.pgDown, w.busDown = false, false
 	for _, a := range w.actors() {
-		a.deaf, a.mute, a.halted = false, false, min(a.halted, w.now)
+		a.deaf, a.mute = false, false
+		a.resume()
 	}
 	w.log("all faults end")
 	w.runUntil(w.now + maxRequest + sessionValid)
@@ -190,13 +191,14 @@ func (w *world) heal() {
 			p.start()
 		}
 	}
-	w.runUntil(w.now + 3*sessionValid)
+	w.runUntil(w.now + 3*sessionValid + w.profile.IdleTimeout - idleTimeout)
 	w.checkNothingHeld(session.Active)
 	w.runUntil(w.now + closeAfter)
 	w.checkNothingHeld(session.Active, session.Fenced)
 	w.checkForgotten()
 	w.probe()
 	w.checkEscrowAgain()
+	w.checkIdleIsShared()
 	w.checkOutage()
 	w.checkIdleInOutage()
 	w.runUntil(w.now + 2*sessionValid)

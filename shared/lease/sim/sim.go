@@ -30,6 +30,8 @@ const (
 	closeAfter   = 12 * time.Second
 	callTimeout  = 400 * time.Millisecond
 	idleTimeout  = 2 * time.Second
+	// longIdleTimeout is a tenth of the default of the data plane.
+	longIdleTimeout = 90 * time.Second
 )
 
 // world is one simulation.
@@ -156,20 +158,40 @@ type actor struct {
 	alive bool
 	// process counts the processes of this name. Events that an earlier process scheduled have no effect.
 	process int
-	// halted is the time until which the process is stopped, slept the time that its machine was suspended so far.
-	halted, slept time.Duration
-	offset        time.Duration
-	rate          float64
+	// halted is the time until which the process is stopped, asleep the one until which its machine is suspended, and slept
+	// how long it is suspended altogether until then.
+	halted, asleep, slept time.Duration
+	offset                time.Duration
+	rate                  float64
 	// deaf means that no message reaches the process, mute that none leaves it.
 	deaf, mute bool
 }
 
 // clock returns the reading of the machine's two clocks.
 func (a *actor) clock() session.Instant {
+	slept := a.slept - max(0, a.asleep-a.w.now)
 	return session.Instant{
-		Mono: a.offset + time.Duration(float64(a.w.now-a.slept)*a.rate),
+		Mono: a.offset + time.Duration(float64(a.w.now-slept)*a.rate),
 		Boot: a.offset + time.Duration(float64(a.w.now)*a.rate),
 	}
+}
+
+// stop stops the process for a while.
+func (a *actor) stop(d time.Duration) { a.halted = max(a.halted, a.w.now+d) }
+
+// suspend suspends the machine of the process for a while. Its clock Mono stands still meanwhile.
+func (a *actor) suspend(d time.Duration) {
+	a.stop(d)
+	from, until := max(a.asleep, a.w.now), a.w.now+d
+	if until > from {
+		a.slept, a.asleep = a.slept+until-from, until
+	}
+}
+
+// resume ends all stops and suspensions.
+func (a *actor) resume() {
+	a.slept -= max(0, a.asleep-a.w.now)
+	a.halted, a.asleep = min(a.halted, a.w.now), min(a.asleep, a.w.now)
 }
 
 // awakening is the time within which a resumed process handles the events that

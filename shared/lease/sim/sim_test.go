@@ -36,7 +36,7 @@ func TestInvariantsHold(t *testing.T) {
 		"admissions without a lease request", "recalls", "revocations confirmed", "sessions fenced", "processes stopped", "machines suspended", "streams deleted",
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
-		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "unused queues dropped", "reports made up",
+		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "balances that one proxy needs of all", "unused queues dropped", "reports made up",
 		"messages of another process", "messages beyond the bounds", "requests aborted at once",
 		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {
