@@ -17,6 +17,8 @@ type RegisterRequest struct {
 	Capacity int64  `json:"capacity"`
 	// ClockMS is the proxy's wall clock, in milliseconds since 1970; zero is not compared.
 	ClockMS int64 `json:"clock_ms,omitempty"`
+	// Freshness means that the proxy can prove by the stream of changes that it has missed none.
+	Freshness bool `json:"freshness,omitempty"`
 	// Earlier lists sessions of this proxy that may still hold units. The control plane restores those that Postgres has
 	// lost.
 	Earlier []EarlierSession `json:"earlier,omitempty"`
@@ -41,6 +43,9 @@ type RegisterResponse struct {
 	// StreamIncarnation changes when the usage stream is created again, ClusterEpoch when Postgres has lost commits.
 	StreamIncarnation string `json:"stream_incarnation,omitempty"`
 	ClusterEpoch      int64  `json:"cluster_epoch,omitempty"`
+	// FreshnessMS is the window of freshness in milliseconds: without this proof, the proxy admits nothing. Zero: the session
+	// needs no proof.
+	FreshnessMS int64 `json:"freshness_ms,omitempty"`
 }
 
 // HeartbeatRequest extends a session and reports the proxy's state.

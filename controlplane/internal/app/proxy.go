@@ -124,5 +124,7 @@ func (a *app) openTraces() (trace.Tracer, error) {
 
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
-	return leasing.Config{SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod}
+	return leasing.Config{
+		SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod, FreshnessWindow: cfg.Freshness.Window,
+	}
 }

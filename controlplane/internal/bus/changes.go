@@ -22,7 +22,7 @@ var _ changestream.Stream = (*Bus)(nil)
 // other servers than the one that leads it, since these may lack its end.
 func changeStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.ChangeStream, Subjects: []string{subject.From(subject.FreshBeat, "*"), subject.ChangeAll},
+		Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.ChangeAll},
 		Description: "changes of keys and accounts, in one order with the heartbeats of proxies",
 		Retention:   jetstream.LimitsPolicy, MaxAge: changesKept, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
 		Storage: jetstream.FileStorage, Replicas: replicas,
@@ -109,7 +109,7 @@ func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uin
 		return session.Place{}, fmt.Errorf("bus: encode change: %w", err)
 	}
 	ack, err := b.js.Publish(ctx, c.Change.Subject(), data, jetstream.WithExpectLastSequencePerSubject(behind), jetstream.WithRetryAttempts(0))
-	if refused, ok := errors.AsType[*jetstream.APIError](err); ok && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if isOvertaken(err) {
 		return session.Place{}, changestream.ErrOvertaken
 	}
 	if err != nil {

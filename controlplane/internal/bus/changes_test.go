@@ -13,12 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/keychange"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -251,6 +254,7 @@ func TestChangesOfACluster(t *testing.T) {
 	if err := everywhere.Declare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	overtaken(t, everywhere)
 	a := p.appender(everywhere, 20*time.Millisecond)
 	first := p.change(wire.KeyUpdated)
 	if err := a.Round(t.Context()); err != nil {
@@ -272,5 +276,25 @@ func TestChangesOfACluster(t *testing.T) {
 	third := wire.KeyChange{V: 1, Revision: 100, Kind: wire.AccountUpdated, Account: "acc"}
 	if at, err := lonely.AppendChange(t.Context(), &wire.StreamChange{V: 1, ID: "lonely", Change: third}, 0); err == nil {
 		t.Errorf("a server without the others has acknowledged a change at %+v", at)
+	}
+}
+
+// overtaken checks that a replica finds out that another one was faster: a cluster
+// has an error code of its own for it.
+func overtaken(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	c := wire.KeyChange{V: 1, Revision: 50, Kind: wire.AccountUpdated, Account: "other"}
+	if _, err := b.AppendChange(t.Context(), &wire.StreamChange{V: 1, ID: "late", Change: c}, 1); !errors.Is(err, changestream.ErrOvertaken) {
+		t.Errorf("append behind a message that is not the last of its subject: got %v; want ErrOvertaken", err)
+	}
+	if _, err := b.Put(t.Context(), catalog.Entry{Subject: "model.x", Payload: []byte("0")}, 70); !errors.Is(err, outbox.ErrOvertaken) {
+		t.Errorf("write a catalog entry at an outdated position: got %v; want ErrOvertaken", err)
+	}
+	members := rollback.Membership{Members: map[string]rollback.Member{}}
+	if ok, err := b.PutMembership(t.Context(), members, 0); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if ok, err := b.PutMembership(t.Context(), members, 70); ok || err != nil {
+		t.Errorf("write the membership over another one: got %t, %v; want that it is refused", ok, err)
 	}
 }

@@ -104,15 +104,21 @@ func (b *Bus) Put(ctx context.Context, entry catalog.Entry, position uint64) (ui
 		message.Header.Set("KV-Operation", "DEL")
 	}
 	ack, err := b.js.PublishMsg(ctx, message, jetstream.WithExpectLastSequence(position))
-	var refusal *jetstream.APIError
 	switch {
 	case err == nil:
 		return ack.Sequence, nil
-	case errors.As(err, &refusal) && refusal.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+	case isOvertaken(err):
 		return 0, outbox.ErrOvertaken
 	default:
 		return 0, fmt.Errorf("bus: put catalog entry %s: %w", entry.Subject, err)
 	}
+}
+
+// isOvertaken reports whether a stream has refused a message because another one
+// is the last. A cluster has a code of its own for a message that is on its way.
+func isOvertaken(err error) bool {
+	refused, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // Get returns a catalog entry, or nil if there is none.

@@ -89,7 +89,7 @@ func (b *Bus) PutMembership(ctx context.Context, members rollback.Membership, re
 	} else {
 		_, err = kv.Update(ctx, subject.RecoveryMembership, data, revision)
 	}
-	if errors.Is(err, jetstream.ErrKeyExists) {
+	if errors.Is(err, jetstream.ErrKeyExists) || isOvertaken(err) {
 		return false, nil
 	}
 	if err != nil {

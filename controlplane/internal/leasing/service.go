@@ -34,6 +34,8 @@ type Config struct {
 	RefusalGracePeriod time.Duration
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is SessionTTL plus margin plus 5 s.
 	ConfirmTimeout time.Duration
+	// FreshnessWindow is how long a proxy is fresh after a heartbeat in the stream of changes; zero if there is no stream.
+	FreshnessWindow time.Duration
 	// OnChange is called for every change that is announced; nil calls nothing.
 	OnChange func()
 }
@@ -135,6 +137,9 @@ func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.
 	reply, err := s.store.Register(ctx, r, s.cfg.SessionTTL)
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
+	}
+	if r.Freshness {
+		reply.FreshnessMS = s.cfg.FreshnessWindow.Milliseconds()
 	}
 	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil

@@ -108,7 +108,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 
 	var admit *admission.Admission
 	picker := route.New(nil)
-	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity()}, nats, keys, events, session.Hooks{
+	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity(), Stream: nats}, nats, keys, events, session.Hooks{
 		OnSession: func(s *session.Session) { admit.OnSession(s) },
 		OnLoss:    func() { admit.OnLoss() },
 		OnChange:  func(c wire.KeyChange) { admit.OnChange(c) },

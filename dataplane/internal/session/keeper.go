@@ -62,6 +62,8 @@ type Config struct {
 	Name, Build string
 	// Capacity is the spool capacity.
 	Capacity int64
+	// Stream is the stream of changes; nil if the proxy cannot use it.
+	Stream Stream
 }
 
 // callTimeout bounds one message.
@@ -78,8 +80,12 @@ type Keeper struct {
 	hooks Hooks
 	log   *slog.Logger
 	clock clock
+	// stream is nil if the proxy cannot use it. freshBegun wakes the goroutine that sends heartbeats in it.
+	stream     Stream
+	freshBegun chan struct{}
 	// metrics are safe for concurrent use.
-	metrics metrics
+	metrics      metrics
+	freshMetrics freshMetrics
 
 	current atomic.Pointer[Session]
 	// changed wakes the goroutine that runs the client and the closer.
@@ -91,8 +97,14 @@ type Keeper struct {
 	mu     sync.Mutex
 	client *session.Client
 	closer *session.Closer
-	// trouble suppresses the log lines of an error that was logged before.
-	trouble logdedup.Filter
+	// window is what the last registration said of freshness. fresh is the freshness of the current session; nil if it
+	// needs none.
+	window time.Duration
+	fresh  *fresh
+	// extended is set when a heartbeat has extended the session.
+	extended bool
+	// trouble and freshTrouble suppress the log lines of an error that was logged before.
+	trouble, freshTrouble logdedup.Filter
 }
 
 // Report is the state of the proxy that a heartbeat reports beside the applied
@@ -121,9 +133,9 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	}
 	k := &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, hooks: hooks,
-		log: log, changed: make(chan struct{}, 1), clock: now,
+		log: log, changed: make(chan struct{}, 1), clock: now, stream: cfg.Stream, freshBegun: make(chan struct{}, 1),
 	}
-	k.metrics = newMetrics(reg, k)
+	k.metrics, k.freshMetrics = newMetrics(reg, k), newFreshMetrics(reg, k)
 	timing := session.DefaultTiming(rand.N[time.Duration])
 	k.client = session.NewClient(k.clock(), k.boot, timing, proxy{k})
 	k.closer = session.NewCloser(k.clock(), timing, proxy{k})
@@ -136,8 +148,11 @@ func (k *Keeper) Current() *Session { return k.current.Load() }
 
 // Ready returns an error while there is no valid session.
 func (k *Keeper) Ready(context.Context) error {
-	if s := k.Current(); s == nil || !s.Valid() {
+	switch s := k.Current(); {
+	case s == nil || s.Remaining() == 0:
 		return errors.New("session: no valid session")
+	case !s.Valid():
+		return errors.New("session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total")
 	}
 	return nil
 }
@@ -146,6 +161,9 @@ func (k *Keeper) Ready(context.Context) error {
 func (k *Keeper) Start(ctx context.Context) {
 	ctx, k.stop = context.WithCancel(ctx)
 	k.tasks.Go(func() { k.run(ctx) })
+	if k.stream != nil {
+		k.tasks.Go(func() { k.runFresh(ctx) })
+	}
 }
 
 // Stop ends the heartbeats. The session stays valid until its deadline, so that
@@ -235,12 +253,14 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 	if err == nil {
 		r.ClockMS = time.Now().UnixMilli()
 		r.Name, r.Build, r.Capacity, r.Earlier = k.cfg.Name, k.cfg.Build, k.cfg.Capacity, k.usage.EarlierSessions()
+		r.Freshness = k.stream != nil
 		call, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		response, err = k.bus.Register(call, r)
 	}
 	k.event(func(now session.Instant) {
 		if err == nil {
+			k.window = time.Duration(response.FreshnessMS) * time.Millisecond
 			err = k.client.HandleRegistered(now, sentAt, response)
 		} else {
 			k.client.RegisterFailed(now)
@@ -272,8 +292,12 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 	defer cancel()
 	response, err := k.bus.Heartbeat(call, r)
 	k.event(func(now session.Instant) {
+		k.extended = false
 		if err == nil {
 			err = k.client.HandleHeartbeat(now, sentAt, r, response)
+			if k.extended { // every change of the response is applied, and there are no more
+				k.resynced(now, sentAt)
+			}
 		} else {
 			k.client.HeartbeatFailed(now, r)
 		}

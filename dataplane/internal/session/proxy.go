@@ -46,6 +46,8 @@ func (p proxy) CommitsLost(epoch int64) {
 func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	s := &Session{ID: id, Boot: p.k.boot, clock: p.k.clock}
 	s.extend(deadline)
+	p.k.beginFresh(id)
+	s.needsFresh = p.k.fresh != nil
 	p.k.hooks.OnSession(s)
 	p.k.current.Store(s)
 	p.k.metrics.sessions.Inc()
@@ -53,7 +55,10 @@ func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
 }
 
 // SessionExtended implements session.Proxy.
-func (p proxy) SessionExtended(deadline session.Instant) { p.k.current.Load().extend(deadline) }
+func (p proxy) SessionExtended(deadline session.Instant) {
+	p.k.current.Load().extend(deadline)
+	p.k.extended = true
+}
 
 // SessionExpired implements session.Proxy.
 func (p proxy) SessionExpired(id wire.SessionID) {
@@ -64,6 +69,7 @@ func (p proxy) SessionExpired(id wire.SessionID) {
 func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	p.k.current.Load().end()
 	p.k.current.Store(nil)
+	p.k.fresh = nil
 	level := slog.LevelWarn
 	if reason == session.EndLeave {
 		level = slog.LevelInfo

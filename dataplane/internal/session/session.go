@@ -7,6 +7,10 @@
 // counts from when the heartbeat was sent. Key changes are applied before the
 // deadline is moved. So a proxy with a valid session has applied every change that
 // counts as confirmed.
+//
+// If the control plane asks for it, the proxy also proves that it has missed no
+// change: it sends heartbeats in the stream of changes and reads them back (fresh.go,
+// session.Freshness). Then a session is valid only while both hold.
 package session
 
 import (
@@ -26,6 +30,9 @@ type Session struct {
 	clock clock
 	// deadline is on both clocks; nil once the session has ended.
 	deadline atomic.Pointer[session.Instant]
+	// needsFresh means that the session is valid only while the proxy is fresh, until freshUntil.
+	needsFresh bool
+	freshUntil atomic.Pointer[session.Instant]
 }
 
 // Begin returns a session that is valid for a time from now on and is never
@@ -51,11 +58,39 @@ func now() session.Instant {
 	return session.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
 }
 
-// Valid reports whether the session's deadline lies ahead.
+// Valid reports whether the session's deadline lies ahead, and the proxy is fresh
+// if the session needs it.
 func (s *Session) Valid() bool {
 	deadline := s.deadline.Load()
-	return deadline != nil && s.clock().Before(*deadline)
+	if deadline == nil {
+		return false
+	}
+	now := s.clock()
+	return now.Before(*deadline) && (!s.needsFresh || s.isFresh(now))
 }
+
+// isFresh reports whether it is certain that the proxy has missed no change.
+func (s *Session) isFresh(now session.Instant) bool {
+	until := s.freshUntil.Load()
+	return until != nil && now.Before(*until)
+}
+
+// freshFor returns for how many seconds the proxy is fresh; -1 if the session does
+// not need it.
+func (s *Session) freshFor() float64 {
+	if !s.needsFresh {
+		return -1
+	}
+	until := s.freshUntil.Load()
+	if until == nil {
+		return 0
+	}
+	now := s.clock()
+	return max(min(until.Mono-now.Mono, until.Boot-now.Boot), 0).Seconds()
+}
+
+// refresh sets until when the proxy is fresh.
+func (s *Session) refresh(until session.Instant) { s.freshUntil.Store(&until) }
 
 // Remaining returns how long the session is still valid; zero once it has ended.
 func (s *Session) Remaining() time.Duration {

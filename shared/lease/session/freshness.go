@@ -49,6 +49,14 @@ func NewFreshness(window time.Duration) *Freshness {
 // Fresh reports whether the proxy may admit.
 func (f *Freshness) Fresh(now Instant) bool { return f.resynced && now.Before(f.until) }
 
+// Until returns the end of freshness; zero if the proxy is not fresh.
+func (f *Freshness) Until() Instant {
+	if !f.resynced {
+		return Instant{}
+	}
+	return f.until
+}
+
 // Reads reports whether the proxy has read a heartbeat that still counts, so that
 // changes from Postgres, asked for from now on, make it fresh.
 func (f *Freshness) Reads(now Instant) bool { return now.Before(f.until) }

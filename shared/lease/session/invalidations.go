@@ -1,6 +1,8 @@
 package session
 
 import (
+	"math"
+
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/wire"
 )
@@ -59,7 +61,11 @@ func (i *Invalidations) IsCurrent(r RecordVersion) bool {
 func (i *Invalidations) Apply(c wire.KeyChange) {
 	switch c.Kind {
 	case wire.KeyRevoked:
-		i.revoked[c.KeyHash] = max(c.Revision, i.revoked[c.KeyHash])
+		rev := c.Revision
+		if rev == 0 { // Postgres lacks this one, so a record that is read later may still be that of an active key
+			rev = math.MaxInt64
+		}
+		i.revoked[c.KeyHash] = max(rev, i.revoked[c.KeyHash])
 	case wire.KeyUpdated:
 		i.keys[c.KeyHash] = max(c.Revision, i.keys[c.KeyHash])
 	case wire.AccountUpdated:

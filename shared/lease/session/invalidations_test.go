@@ -28,3 +28,19 @@ func TestInvalidationsAreBounded(t *testing.T) {
 		t.Error("a record that was read after the changes is not current")
 	}
 }
+
+// Postgres does not have a revocation that an operator has appended, so no record
+// that is read later takes its place.
+func TestRevocationWithoutARevisionIsKept(t *testing.T) {
+	t.Parallel()
+	var k Invalidations
+	k.BeginSession(1)
+	direct := apikey.Hash{1, 2, 3, 4}
+	k.Apply(wire.KeyChange{Kind: wire.KeyRevoked, KeyHash: direct})
+	for i := range maxFloors + 10 {
+		k.Apply(wire.KeyChange{Revision: int64(i + 2), Kind: wire.KeyRevoked, KeyHash: apikey.Hash{byte(i), byte(i >> 8), byte(i >> 16)}})
+	}
+	if !k.Revoked(direct) {
+		t.Error("the revocation was dropped with those that Postgres has")
+	}
+}
