@@ -203,7 +203,7 @@ func quarantined(ctx context.Context, api *adminclient.Client) ([]need, int, err
 		return nil, 0, err
 	}
 	n := need{
-		Kind: "warn", Detail: "They are not charged until somebody settles or dismisses them.", Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
+		Kind: "warn", Detail: "Each is charged only if somebody settles it.", Link: kit.Link{Text: "Quarantine", URL: "/console/quarantine"},
 		Text: plural(len(answer.Value.Data), answer.Value.NextCursor != nil, "A usage event is in quarantine.", "%d usage events are in quarantine."),
 	}
 	return []need{n}, 0, nil
