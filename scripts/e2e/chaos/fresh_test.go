@@ -1,0 +1,74 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"modelgateway/scripts/e2e/rig"
+)
+
+// value returns a metric of a part without labels, or the sum over its labels.
+func value(t *testing.T, r *rig.Rig, part, name string) (sum float64) {
+	t.Helper()
+	lines := regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllStringSubmatch(r.Ops(t, part, "/metrics"), -1)
+	for _, line := range lines {
+		n, err := strconv.ParseFloat(line[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+// With a window of freshness, a proxy that is cut off stops after the window, long before its session's deadline, and each change
+// lies in the stream.
+func TestProxyThatIsNotFreshStopsBeforeItsDeadline(t *testing.T) {
+	r := rig.Start(t, rig.Options{DataPlanes: 2, ControlPlanes: 2, Links: true, ControlSettings: []string{
+		"MGW_FRESHNESS_WINDOW=3s", "MGW_SESSION_TTL=10m", "MGW_ADMIN_REVOKE_TIMEOUT=100ms",
+	}})
+	account, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
+	id, key := account.NewKey(t, "")
+	ask := func(proxy int, key string) rig.Request {
+		return rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: key, Body: question(model)}
+	}
+	for proxy := range r.Proxies {
+		r.AwaitStatus(t, ask(proxy, key), http.StatusOK)
+		r.AwaitStatus(t, ask(proxy, account.Key), http.StatusOK)
+	}
+	mend := r.Cut(t, rig.DataPlane(1))
+	r.AwaitStatus(t, ask(1, key), http.StatusServiceUnavailable)
+	rig.Await(t, "the lapse", func(context.Context) error {
+		if fresh := value(t, r, rig.DataPlane(1), "mgw_fresh_remaining_seconds"); fresh > 0 {
+			return fmt.Errorf("fresh for %v s more", fresh)
+		}
+		return nil
+	})
+	if left := value(t, r, rig.DataPlane(1), "mgw_session_remaining_seconds"); left < 60 {
+		t.Errorf("the session has %v s left; want minutes, and that the proxy stopped because it is not fresh", left)
+	}
+	if answer, err := r.Admin.RevokeKey(t.Context(), id, nil); err != nil || answer.Value.Effective {
+		t.Errorf("revoke a key that a proxy may use for minutes: got %v, %v; want that it is not effective", answer, err)
+	}
+	rig.Await(t, "the change to be in the stream for the window", func(context.Context) error {
+		appended, waiting := 0.0, 0.0
+		for _, part := range r.ControlPlanes() {
+			appended += value(t, r, part, "mgw_changes_appended_total")
+			waiting += value(t, r, part, "mgw_changes_waiting")
+		}
+		if appended == 0 || waiting > 0 {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	mend()
+	r.AwaitStatus(t, ask(1, account.Key), http.StatusOK)
+	for proxy := range r.Proxies {
+		r.AwaitStatus(t, ask(proxy, key), http.StatusUnauthorized)
+	}
+}
