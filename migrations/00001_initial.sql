@@ -223,6 +223,8 @@ create table proxy_sessions (
     -- the proxy's report in its last heartbeat; refused credentials are objects with `credential` and `reason`
     applied_revision bigint not null,
     heartbeat_number bigint not null default 0,
+    -- for how long the proxy admits after a heartbeat in the stream of changes; 0 if the session needs none
+    freshness_ms bigint not null default 0,
     catalog_revision bigint not null default 0,
     spool_capacity bigint not null default 0,
     spool_used bigint not null default 0,

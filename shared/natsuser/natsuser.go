@@ -116,7 +116,7 @@ func ForControlPlane() User {
 			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
 			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
-			subject.ChangeAll,
+			subject.ChangeAll, subject.FromAll(subject.FreshProbe),
 			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
 			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".>",

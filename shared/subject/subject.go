@@ -79,8 +79,10 @@ const (
 // every proxy, under ChangedPrefix instead of ChangePrefix. Heartbeats have
 // FreshBeat with From.
 const (
-	ChangeStream  = "MGW_CHANGES"
-	FreshBeat     = "mgw.fresh.beat"
+	ChangeStream = "MGW_CHANGES"
+	FreshBeat    = "mgw.fresh.beat"
+	// FreshProbe, with From, is a message of a control plane that proves that a server leads the stream.
+	FreshProbe    = "mgw.fresh.probe"
 	ChangePrefix  = "mgw.fresh.change."
 	ChangeAll     = ChangePrefix + ">"
 	ChangedPrefix = "mgw.changed."

@@ -49,7 +49,7 @@ func (a *app) buildProxySide(context.Context) error {
 	store, times := leasestore.New(a.db), sessions(&a.cfg)
 	changes := a.buildChanges(store)
 	if changes != nil {
-		times.OnChange = changes.Wake
+		times.OnChange, times.Changes = changes.Wake, b
 	}
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
 	a.components.Add("leasing",

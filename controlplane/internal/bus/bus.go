@@ -9,6 +9,7 @@ package bus
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,6 +66,8 @@ type Bus struct {
 	log     *slog.Logger
 	server  *certfile.Peer
 	streams StreamStore
+	// probe is the subject of this replica's probes in the stream of changes.
+	probe string
 	// backlog is set while settlement is behind; proxies then do not publish again what is not settled yet.
 	backlog atomic.Bool
 	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.
@@ -137,7 +140,7 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 		nc.Close()
 		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
-	b := &Bus{cfg: cfg, nc: nc, js: js, log: log, server: server, streams: streams}
+	b := &Bus{probe: subject.From(subject.FreshProbe, rand.Text()), cfg: cfg, nc: nc, js: js, log: log, server: server, streams: streams}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }

@@ -22,7 +22,7 @@ var _ changestream.Stream = (*Bus)(nil)
 // other servers than the one that leads it, since these may lack its end.
 func changeStream(replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.ChangeAll},
+		Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.FromAll(subject.FreshProbe), subject.ChangeAll},
 		Description: "changes of keys and accounts, in one order with the heartbeats of proxies",
 		Retention:   jetstream.LimitsPolicy, MaxAge: changesKept, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew,
 		Storage: jetstream.FileStorage, Replicas: replicas,
@@ -118,18 +118,41 @@ func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uin
 	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
 }
 
-// ChangeAt implements changestream.Stream.
-func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (session.Place, error) {
+// ChangeAt implements changestream.Stream. A server that leads the stream no more
+// answers for some seconds as if it did. So the read is framed by reads of a
+// message that has just been acknowledged: a server that has it has everything
+// before it.
+func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Place, err error) {
 	stream, incarnation, err := b.changes(ctx)
 	if err != nil {
-		return session.Place{}, err
+		return found, err
+	}
+	id := rand.Text()
+	ack, err := b.js.Publish(ctx, b.probe, []byte(id), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return found, fmt.Errorf("bus: probe stream %s: %w", subject.ChangeStream, err)
+	}
+	if err := checkProbe(ctx, stream, ack.Sequence, id); err != nil {
+		return found, err
 	}
 	m, err := stream.GetMsg(ctx, at.Sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return session.Place{}, nil
+	switch {
+	case err == nil:
+		found = session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: decodeChange(m.Data).ID}
+	case !errors.Is(err, jetstream.ErrMsgNotFound):
+		return found, fmt.Errorf("bus: read change %d: %w", at.Sequence, err)
 	}
+	return found, checkProbe(ctx, stream, ack.Sequence, id)
+}
+
+// checkProbe returns an error unless the server that answers has the probe.
+func checkProbe(ctx context.Context, stream jetstream.Stream, sequence uint64, id string) error {
+	m, err := stream.GetMsg(ctx, sequence)
 	if err != nil {
-		return session.Place{}, fmt.Errorf("bus: read change %d: %w", at.Sequence, err)
+		return fmt.Errorf("bus: read probe: %w", err)
 	}
-	return session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: decodeChange(m.Data).ID}, nil
+	if string(m.Data) != id {
+		return fmt.Errorf("bus: stream %s has another message at %d than it has acknowledged", subject.ChangeStream, sequence)
+	}
+	return nil
 }

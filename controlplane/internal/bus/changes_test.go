@@ -1,9 +1,11 @@
 package bus_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/keychange"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -296,5 +299,35 @@ func overtaken(t *testing.T, b *bus.Bus) {
 	}
 	if ok, err := b.PutMembership(t.Context(), members, 70); ok || err != nil {
 		t.Errorf("write the membership over another one: got %t, %v; want that it is refused", ok, err)
+	}
+}
+
+// Nobody acknowledges the revocation: the session's proxy is cut off.
+func TestRevocationIsEffectiveByTheStream(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	const window = 50 * time.Millisecond
+	b := p.connect(withChanges)
+	a := p.appender(b, window)
+	p.exec("update proxy_sessions set state = 3")
+	s := leasing.New(leasing.Config{SessionTTL: time.Hour, FreshnessWindow: window, Changes: b, OnChange: a.Wake}, leasestore.New(p.db), b,
+		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "proxy", BootID: "boot", Freshness: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { a.Run(ctx) })
+	c := p.change(wire.KeyRevoked)
+	p.exec("update api_keys set revoked_at = now(), revision = $2 where id = $1", p.key, c.Revision)
+	confirmed, err := s.Announce(t.Context(), c)
+	stop()
+	running.Wait()
+	if err != nil || !confirmed.Effective || len(confirmed.ConfirmedBy()) != 0 {
+		t.Errorf("got %+v, %v; want it effective, by no acknowledgement", confirmed, err)
+	}
+	if state := p.queryInt("select state from proxy_sessions where id = $1", int64(registered.Session)); state != 1 {
+		t.Errorf("the session has state %d; want it active: its proxy may only be slow", state)
 	}
 }

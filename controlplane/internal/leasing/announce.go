@@ -75,6 +75,8 @@ type announcement struct {
 	// barrier is nil until the active sessions were read. proxies has their names.
 	barrier *session.Barrier
 	proxies map[wire.SessionID]string
+	// asked is when the stream of changes was asked for the change.
+	asked time.Time
 	// recorded is true once the change needs no record in the recovery bucket, or has one.
 	recorded bool
 	// survivesLoss is true once the active sessions were read after the change was recorded. Before that, a loss of
@@ -103,6 +105,7 @@ func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error
 		if err := a.readActive(ctx); errors.Is(err, ErrChangeLost) {
 			return propagation.Confirmation{}, err
 		}
+		a.askStream(ctx)
 		if done && !a.survivesLoss { // recording or reading failed
 			sleep.For(ctx, pushInterval)
 		}

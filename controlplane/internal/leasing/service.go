@@ -36,6 +36,8 @@ type Config struct {
 	ConfirmTimeout time.Duration
 	// FreshnessWindow is how long a proxy is fresh after a heartbeat in the stream of changes; zero if there is no stream.
 	FreshnessWindow time.Duration
+	// Changes is the stream of changes; nil if there is none.
+	Changes ChangeStream
 	// OnChange is called for every change that is announced; nil calls nothing.
 	OnChange func()
 }
@@ -89,11 +91,12 @@ type Service struct {
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	// batches guards the batcher, whose times count from started. arrived wakes the goroutine that runs batches.
-	batches sync.Mutex
-	batcher *allocator.Batcher
-	started time.Time
-	arrived chan struct{}
-	lookups lookups
+	batches  sync.Mutex
+	batcher  *allocator.Batcher
+	started  time.Time
+	arrived  chan struct{}
+	lookups  lookups
+	streamed streamed
 }
 
 // New returns a Service that is not yet started.
@@ -138,8 +141,11 @@ func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.
 	if err != nil {
 		return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
 	}
-	if r.Freshness {
-		reply.FreshnessMS = s.cfg.FreshnessWindow.Milliseconds()
+	if window := s.cfg.FreshnessWindow; r.Freshness && window > 0 {
+		if err := s.store.NeedFreshness(ctx, reply.Session, window); err != nil {
+			return nil, fmt.Errorf("register session of %s: %w", r.Name, err)
+		}
+		reply.FreshnessMS = window.Milliseconds()
 	}
 	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil

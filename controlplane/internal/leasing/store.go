@@ -18,6 +18,9 @@ type Store interface {
 	Batch(ctx context.Context, requests []*wire.LeaseRequest, returns []*wire.Return, decide func(*allocator.Batch)) error
 	// Register inserts a session that is valid for ttl.
 	Register(ctx context.Context, r *wire.RegisterRequest, ttl time.Duration) (*wire.RegisterResponse, error)
+	// NeedFreshness records that a session is valid only while its proxy is fresh. It is called before the proxy learns of the
+	// session.
+	NeedFreshness(ctx context.Context, id wire.SessionID, window time.Duration) error
 	// Heartbeat extends an active session by ttl from now, and returns up to limit changes that it has not applied. Neither
 	// waits for a change that is not committed. A session that is not active gets the status Fenced.
 	Heartbeat(ctx context.Context, r *wire.HeartbeatRequest, ttl time.Duration, limit int) (*wire.HeartbeatResponse, error)

@@ -188,7 +188,7 @@ func createChanges(t *testing.T, nc *nats.Conn, replicas int, incarnation string
 	}
 	err = natstest.CreateAgain(t.Context(), func() error {
 		_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-			Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.ChangeAll}, MaxMsgsPerSubject: 1,
+			Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat), subject.FromAll(subject.FreshProbe), subject.ChangeAll}, MaxMsgsPerSubject: 1,
 			Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage, Replicas: replicas, Metadata: map[string]string{subject.IncarnationKey: incarnation},
 			RePublish: &jetstream.RePublish{Source: subject.ChangeAll, Destination: subject.ChangedAll},
 		})

@@ -17,17 +17,22 @@ type ActiveSession struct {
 	AppliedRevision int64
 	// Remaining is how long the session may still be valid; negative once it has expired.
 	Remaining time.Duration
+	// Window is for how long its proxy admits after a heartbeat in the stream of changes; zero if it needs none.
+	Window time.Duration
 }
 
 // Barrier is the acknowledgement barrier of one key change. It is done when
 // every session that may admit without the change has acknowledged it, has
 // reported it as applied, or is no longer active. No session leaves the barrier
-// because of the time: a proxy's heartbeat and the fencing of its session exclude
-// each other in Postgres, and a clock does not.
+// because its deadline has passed: a proxy's heartbeat and the fencing of its
+// session exclude each other in Postgres, and a clock does not. Sessions that need
+// freshness leave it when the stream of changes has confirmed the change.
 type Barrier struct {
 	revision int64
 	active   map[wire.SessionID]ActiveSession
 	acked    map[wire.SessionID]bool
+	// window is the longest one for which the stream of changes has confirmed the change; zero if it has not.
+	window time.Duration
 }
 
 // NewBarrier returns the Barrier of a revision for the active sessions, which
@@ -54,8 +59,26 @@ func (b *Barrier) Ack(a wire.Ack) {
 	}
 }
 
+// ConfirmFresh records that the stream of changes has confirmed the change for
+// windows up to this one (see Confirmation): sessions with such a window admit
+// nothing without it.
+func (b *Barrier) ConfirmFresh(window time.Duration) { b.window = max(window, b.window) }
+
+// MaxWindow returns the longest window of the sessions that the barrier waits for;
+// zero if none of them needs freshness.
+func (b *Barrier) MaxWindow() (window time.Duration) {
+	for _, s := range b.Waiting() {
+		window = max(window, s.Window)
+	}
+	return window
+}
+
+func (b *Barrier) applied(s ActiveSession) bool {
+	return s.AppliedRevision >= b.revision || b.acked[s.Session]
+}
+
 func (b *Barrier) pending(s ActiveSession) bool {
-	return s.AppliedRevision < b.revision && !b.acked[s.Session]
+	return !b.applied(s) && (s.Window == 0 || s.Window > b.window)
 }
 
 // Done reports whether the barrier waits for no session any more.
@@ -63,14 +86,14 @@ func (b *Barrier) Done() bool { return len(b.Waiting()) == 0 }
 
 // Confirmed returns the active sessions that are known to have applied the
 // change, sorted by id, or nil.
-func (b *Barrier) Confirmed() []ActiveSession { return b.sessions(false) }
+func (b *Barrier) Confirmed() []ActiveSession { return b.sessions(b.applied) }
 
 // Waiting returns the sessions that the barrier waits for, sorted by id, or nil.
-func (b *Barrier) Waiting() []ActiveSession { return b.sessions(true) }
+func (b *Barrier) Waiting() []ActiveSession { return b.sessions(b.pending) }
 
-func (b *Barrier) sessions(pending bool) (found []ActiveSession) {
+func (b *Barrier) sessions(of func(ActiveSession) bool) (found []ActiveSession) {
 	for _, id := range slices.Sorted(maps.Keys(b.active)) {
-		if s := b.active[id]; b.pending(s) == pending {
+		if s := b.active[id]; of(s) {
 			found = append(found, s)
 		}
 	}

@@ -39,6 +39,11 @@ func (l *Store) Register(ctx context.Context, r *wire.RegisterRequest, valid tim
 	return reply, postgres.Translate("register session", err)
 }
 
+// NeedFreshness implements leasing.Store.
+func (l *Store) NeedFreshness(ctx context.Context, id wire.SessionID, window time.Duration) error {
+	return postgres.Translate("set freshness", l.db.Queries().SetFreshness(ctx, sqlcgen.SetFreshnessParams{ID: int64(id), FreshnessMs: window.Milliseconds()}))
+}
+
 // Heartbeat implements leasing.Store. A change may be committed while the
 // transaction runs, so that the response lacks it. The session's row says so: the
 // change is not confirmed before the session has applied it or is fenced, and

@@ -60,7 +60,7 @@ func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin 
 	servingFor := l.servingFor(ttl)
 	for _, row := range rows {
 		s := session.ActiveSession{
-			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision,
+			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision, Window: time.Duration(row.FreshnessMs) * time.Millisecond,
 			Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
 		}
 		expired = expired || (s.AppliedRevision < revision && s.Remaining < -margin)

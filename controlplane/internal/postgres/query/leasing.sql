@@ -116,6 +116,9 @@ insert into proxy_sessions (name, boot_id, build, spool_capacity, applied_revisi
 values (@name, @boot_id, @build, @spool_capacity, @applied_revision, clock_timestamp() + make_interval(secs => @valid_seconds::float8))
 returning id;
 
+-- name: SetFreshness :exec
+update proxy_sessions set freshness_ms = @freshness_ms where id = @id;
+
 -- name: LockSessionForHeartbeat :one
 -- Lease batches and settlement can share the session meanwhile.
 select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
@@ -149,7 +152,7 @@ select coalesce(streamed_revision, revision)::bigint from cluster_state;
 update cluster_state set streamed_revision = @revision::bigint where streamed_revision < @revision;
 
 -- name: ActiveSessions :many
-select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, freshness_ms
 from proxy_sessions
 where state = 1;
 

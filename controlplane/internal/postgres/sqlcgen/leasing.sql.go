@@ -12,7 +12,7 @@ import (
 )
 
 const activeSessions = `-- name: ActiveSessions :many
-select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision
+select id, name, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, freshness_ms
 from proxy_sessions
 where state = 1
 `
@@ -22,6 +22,7 @@ type ActiveSessionsRow struct {
 	Name            string
 	LeftSeconds     float64
 	AppliedRevision int64
+	FreshnessMs     int64
 }
 
 func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, error) {
@@ -38,6 +39,7 @@ func (q *Queries) ActiveSessions(ctx context.Context) ([]ActiveSessionsRow, erro
 			&i.Name,
 			&i.LeftSeconds,
 			&i.AppliedRevision,
+			&i.FreshnessMs,
 		); err != nil {
 			return nil, err
 		}
@@ -976,6 +978,20 @@ func (q *Queries) ResizePool(ctx context.Context, arg ResizePoolParams) error {
 		arg.Generation,
 		arg.ID,
 	)
+	return err
+}
+
+const setFreshness = `-- name: SetFreshness :exec
+update proxy_sessions set freshness_ms = $1 where id = $2
+`
+
+type SetFreshnessParams struct {
+	FreshnessMs int64
+	ID          int64
+}
+
+func (q *Queries) SetFreshness(ctx context.Context, arg SetFreshnessParams) error {
+	_, err := q.db.Exec(ctx, setFreshness, arg.FreshnessMs, arg.ID)
 	return err
 }
 

@@ -301,6 +301,7 @@ type ProxySession struct {
 	LastHeartbeatAt    time.Time
 	AppliedRevision    int64
 	HeartbeatNumber    int64
+	FreshnessMs        int64
 	CatalogRevision    int64
 	SpoolCapacity      int64
 	SpoolUsed          int64
