@@ -16,6 +16,8 @@ const (
 	ControlPlane = "controlplane"
 	// DataPlane is the user that all proxies share, unless each has one of its own.
 	DataPlane = "dataplane"
+	// Operator is the user with which operators revoke keys while no control plane runs.
+	Operator = "operator"
 )
 
 // User is a user of NATS.
@@ -105,6 +107,19 @@ func dataPlane(name, token string) User {
 	}
 	slices.Sort(u.Publish)
 	return u
+}
+
+// ForOperator returns the user with which operators revoke keys without a control
+// plane. It can do nothing else.
+func ForOperator() User {
+	return User{
+		Name: Operator,
+		Publish: []string{
+			"$JS.API.STREAM.INFO." + subject.ChangeStream, "$JS.API.STREAM.MSG.GET." + subject.ChangeStream,
+			subject.ChangeDirect + "*", subject.FromAll(subject.FreshProbe),
+		},
+		Subscribe: []string{subject.OperatorInbox + ".>"},
+	}
 }
 
 // ForControlPlane returns the user of the control planes. It may not delete any

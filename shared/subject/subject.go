@@ -167,6 +167,8 @@ func Sender(published string) string {
 const (
 	ControlInbox = "_INBOX_cp"
 	ProxyInbox   = "_INBOX_dp"
+	// OperatorInbox is that of operators who revoke keys without a control plane.
+	OperatorInbox = "_INBOX_op"
 )
 
 // Inbox returns the prefix of a proxy's reply subjects. NATS lets a proxy with a

@@ -39,4 +39,6 @@ type Beat struct {
 	// Previous is the sequence number of the heartbeat before, which the stream must have as the last one when it stores this
 	// one; zero if there is none.
 	Previous uint64 `json:"previous,omitempty"`
+	// WindowMS is for how long the proxy admits after a heartbeat, in milliseconds.
+	WindowMS int64 `json:"window_ms"`
 }

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/controlplane/api"
 	"modelgateway/controlplane/internal/app"
+	"modelgateway/controlplane/internal/app/operator"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/gwctl"
 	"modelgateway/shared/apidoc"
@@ -45,5 +46,6 @@ func run(ctx context.Context, args []string) (int, error) {
 				PostgresURL: d.PostgresURL, NATSURL: d.NATSURL, MonitorURL: d.MonitorURL, Replicas: d.Replicas, Build: "gwctl " + buildinfo.Version(release),
 			})
 		},
+		RevokeFunc: operator.RevokeDirectly,
 	}, args), nil
 }

@@ -9,6 +9,7 @@ import (
 	"modelgateway/controlplane/internal/admin"
 	"modelgateway/controlplane/internal/archive"
 	"modelgateway/controlplane/internal/catalog"
+	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/explain"
 	"modelgateway/controlplane/internal/fleet"
@@ -264,12 +265,17 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 	jobs.every("balance_metrics", time.Minute, account.NewBalanceMetrics(accounts, a.registry).Update)
 }
 
+// newKeys also adds what takes in the revocations of operators, if there is a stream of changes.
 func (a *app) newKeys(keys *secrets) *key.Service {
-	return key.NewService(key.Config{
+	service := key.NewService(key.Config{
 		Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 		SessionBound: sessionBound(a.cfg.Session.TTL),
 	})
+	if a.cfg.Freshness.Window > 0 {
+		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)
+	}
+	return service
 }
 
 // sessionBound is how long a proxy that does not receive a change can act on the old state: the

@@ -47,8 +47,9 @@ func (a *app) buildProxySide(context.Context) error {
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	store, times := leasestore.New(a.db), sessions(&a.cfg)
-	changes := a.buildChanges(store)
-	if changes != nil {
+	var changes *changestream.Appender // nil without a stream of changes
+	if window := a.cfg.Freshness.Window; window > 0 {
+		changes = changestream.New(store, b, window, leasing.Margin(window), a.log, a.registry)
 		times.OnChange, times.Changes = changes.Wake, b
 	}
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
@@ -91,15 +92,6 @@ func (a *app) buildProxySide(context.Context) error {
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })
 	return nil
-}
-
-// buildChanges returns what appends changes to the stream of changes; nil if the stream is not used.
-func (a *app) buildChanges(store *leasestore.Store) *changestream.Appender {
-	window := a.cfg.Freshness.Window
-	if window == 0 {
-		return nil
-	}
-	return changestream.New(store, a.bus, window, leasing.Margin(window), a.log, a.registry)
 }
 
 // openTraces returns the tracer of settlements; nil without a collector. The last spans are exported when settlement has stopped.

@@ -43,6 +43,8 @@ type Config struct {
 	GatherTime time.Duration
 	// Changes makes Declare create the stream of changes, too.
 	Changes bool
+	// Inbox is the prefix of the subjects of replies; empty means that of control planes.
+	Inbox string
 	// Name identifies this replica in the server's list of connections.
 	Name string
 }
@@ -107,7 +109,8 @@ const (
 // Connect connects to NATS. After that, the client reconnects by itself without a limit.
 func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
-		nats.Name(cfg.Name), nats.CustomInboxPrefix(subject.ControlInbox), nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
+		nats.Name(cfg.Name), nats.CustomInboxPrefix(cmp.Or(cfg.Inbox, subject.ControlInbox)),
+		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS connection lost", slog.Any("error", err)) }),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection restored") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

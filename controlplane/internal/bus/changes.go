@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,7 +17,10 @@ import (
 	"modelgateway/shared/wire"
 )
 
-var _ changestream.Stream = (*Bus)(nil)
+var (
+	_ changestream.Stream       = (*Bus)(nil)
+	_ changestream.DirectStream = (*Bus)(nil)
+)
 
 // changeStream returns the settings of the stream of changes. It refuses reads at
 // other servers than the one that leads it, since these may lack its end.
@@ -60,7 +64,7 @@ func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
 // changes opens the stream of changes, and creates it again if it is missing.
 func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation string, err error) {
 	stream, err = b.js.Stream(ctx, subject.ChangeStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.cfg.Changes {
 		if err = b.Declare(ctx); err == nil {
 			stream, err = b.js.Stream(ctx, subject.ChangeStream)
 		}
@@ -143,6 +147,65 @@ func (b *Bus) ChangeAt(ctx context.Context, at session.Place) (found session.Pla
 		return found, fmt.Errorf("bus: read change %d: %w", at.Sequence, err)
 	}
 	return found, checkProbe(ctx, stream, ack.Sequence, id)
+}
+
+// NextDirect implements changestream.DirectStream.
+func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange, at session.Place, err error) {
+	stream, incarnation, err := b.changes(ctx)
+	if err != nil {
+		return c, at, err
+	}
+	m, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(subject.ChangeDirect+"*"))
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return c, session.Place{Incarnation: incarnation}, nil
+	}
+	if err != nil {
+		return c, at, fmt.Errorf("bus: read direct revocation: %w", err)
+	}
+	c = decodeChange(m.Data)
+	if m.Subject != subject.ChangeDirect+c.Change.KeyHash.String() {
+		c = wire.StreamChange{}
+	}
+	return c, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID}, nil
+}
+
+// AppendDirect implements changestream.DirectStream.
+func (b *Bus) AppendDirect(ctx context.Context, c *wire.StreamChange) (session.Place, error) {
+	_, incarnation, err := b.changes(ctx)
+	if err != nil {
+		return session.Place{}, err
+	}
+	data, err := json.Marshal(c)
+	if err != nil {
+		return session.Place{}, fmt.Errorf("bus: encode revocation: %w", err)
+	}
+	ack, err := b.js.Publish(ctx, subject.ChangeDirect+c.Change.KeyHash.String(), data, jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return session.Place{}, fmt.Errorf("bus: append revocation: %w", err)
+	}
+	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
+}
+
+// Windows implements changestream.DirectStream.
+func (b *Bus) Windows(ctx context.Context) (longest time.Duration, proxies int, err error) {
+	stream, _, err := b.changes(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	for after := uint64(0); ; proxies++ {
+		m, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(subject.FromAll(subject.FreshBeat)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return longest, proxies, nil
+		}
+		if err != nil {
+			return 0, 0, fmt.Errorf("bus: read heartbeats: %w", err)
+		}
+		after = m.Sequence
+		var beat wire.Beat
+		if json.Unmarshal(m.Data, &beat) == nil { // a stolen proxy must not hold up the revocation by another text
+			longest = max(longest, time.Duration(beat.WindowMS)*time.Millisecond)
+		}
+	}
 }
 
 // checkProbe returns an error unless the server that answers has the probe.

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,13 +20,17 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/catalog"
 	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/key"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/outbox"
 	"modelgateway/controlplane/internal/postgres/keychange"
+	"modelgateway/controlplane/internal/postgres/keystore"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
@@ -330,4 +337,94 @@ func TestRevocationIsEffectiveByTheStream(t *testing.T) {
 	if state := p.queryInt("select state from proxy_sessions where id = $1", int64(registered.Session)); state != 1 {
 		t.Errorf("the session has state %d; want it active: its proxy may only be slow", state)
 	}
+}
+
+// An operator revokes a key while no control plane runs. The next one takes it in,
+// and nothing else that lies there.
+func TestDirectRevocationIsTakenIn(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	plane := p.connect(withChanges)
+	a := p.appender(plane, time.Millisecond)
+	operator := p.connectOperator()
+	told, err := p.proxy.SubscribeSync(subject.ChangedAll)
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.proxy.Publish(subject.From(subject.FreshBeat, "proxy"), []byte(`{"window_ms":30}`)); err != nil || p.proxy.Flush() != nil {
+		t.Fatal(err)
+	}
+	var notes []string
+	began := time.Now()
+	noMargin := func(time.Duration) time.Duration { return 0 }
+	err = changestream.Revoke(t.Context(), operator, p.hash, noMargin, func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) })
+	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "1 proxies") || !strings.Contains(notes[0], "30ms") || time.Since(began) < 30*time.Millisecond {
+		t.Errorf("after %v: %q, %v; want it confirmed after the window of the proxy", time.Since(began), notes, err)
+	}
+	m, err := told.NextMsgWithContext(t.Context())
+	if err != nil || m.Subject != subject.ChangedPrefix+"direct."+p.hash.String() {
+		t.Fatalf("proxies are told %v, %v; want the revocation", m, err)
+	}
+	unknown := apikey.Hash{9}
+	for name, text := range map[string]string{
+		subject.ChangeDirect + unknown.String():        `{"v":1,"id":"x","change":{"kind":"key_revoked","key_hash":"` + unknown.String() + `"}}`,
+		subject.ChangeDirect + apikey.Hash{8}.String(): `{"v":1,"id":"x","change":{"kind":"key_revoked","key_hash":"` + unknown.String() + `"}}`,
+		subject.ChangeDirect + "x":                     "nothing",
+		subject.ChangeDirect + apikey.Hash{7}.String(): `{"v":1,"id":"x","change":{"revision":5,"kind":"key_revoked","key_hash":"` + apikey.Hash{7}.String() + `"}}`,
+	} {
+		if err := p.server.Connect().Publish(name, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := key.NewService(key.Config{Store: keystore.New(p.db), Announcer: nobody{}, Log: slog.New(slog.DiscardHandler), RevokeTimeout: time.Second})
+	recorded := &recordedKeys{Service: keys}
+	intake := changestream.NewIntake(plane, recorded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	for len(recorded.asked) < 2 { // the messages above were not acknowledged
+		if err := intake.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]apikey.Hash{p.hash, unknown}, recorded.asked); diff != "" {
+		t.Errorf("revoked keys (-want +got):\n%s", diff)
+	}
+	if n := p.queryInt("select count(*) from api_keys where id = $1 and revoked_at is not null", p.key); n != 1 {
+		t.Error("the key is not revoked in Postgres")
+	}
+	if n := p.queryInt("select count(*) from audit_log where action = 'key.revoke' and actor = 'operator of NATS'"); n != 1 {
+		t.Errorf("%d audit entries of the revocation; want one", n)
+	}
+	p.awaitStreamed(p.queryInt("select max(revision) from key_changes"), a)
+}
+
+// recordedKeys records which keys it was asked to revoke.
+type recordedKeys struct {
+	*key.Service
+	asked []apikey.Hash
+}
+
+func (k *recordedKeys) RevokeByHash(ctx context.Context, hash apikey.Hash) (key.Revocation, error) {
+	k.asked = append(k.asked, hash)
+	return k.Service.RevokeByHash(ctx, hash)
+}
+
+// nobody announces changes to no proxy.
+type nobody struct{}
+
+func (nobody) Announce(context.Context, wire.KeyChange) (propagation.Confirmation, error) {
+	return propagation.Confirmation{}, nil
+}
+
+// connectOperator connects with the user of operators, which can do nothing else.
+func (p *env) connectOperator() *bus.Bus {
+	p.t.Helper()
+	b, err := bus.Connect(bus.Config{URL: p.server.URL(), User: natsuser.Operator, Password: natstest.Password, Inbox: subject.OperatorInbox}, nil,
+		slog.New(violations{slog.DiscardHandler, p.t}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(b.Close)
+	return b
 }

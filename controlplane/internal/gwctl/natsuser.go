@@ -12,7 +12,7 @@ import (
 // no server.
 func (t *tool) natsPermissionsCommand() *cobra.Command {
 	var proxies []string
-	var next bool
+	var next, operator bool
 	format := "conf"
 	render := map[string]func([]natsuser.User) string{"conf": natsuser.ServerConfig, "values": natsuser.ChartValues}
 	cmd := &cobra.Command{
@@ -30,6 +30,9 @@ func (t *tool) natsPermissionsCommand() *cobra.Command {
 				return usagef("--format %s: must be conf or values", format)
 			}
 			users := natsuser.Users(proxies...)
+			if operator {
+				users = append(users, natsuser.ForOperator())
+			}
 			if next {
 				users = append(users, natsuser.Next(users)...)
 			}
@@ -38,6 +41,7 @@ func (t *tool) natsPermissionsCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringSliceVar(&proxies, "proxy", nil, "`name` of a proxy that gets a user of its own (repeatable)")
+	cmd.Flags().BoolVar(&operator, "operator", false, "also print the user operator, which `gwctl keys revoke-direct` needs and which can do nothing else")
 	cmd.Flags().BoolVar(&next, "next", false, "also print the users for a change of passwords")
 	cmd.Flags().StringVar(&format, "format", format, "`format`: conf or values")
 	t.complete(cmd, "format", []string{"conf", "values"})

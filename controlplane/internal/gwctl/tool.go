@@ -21,6 +21,7 @@ import (
 	"modelgateway/controlplane/internal/gwctl/access"
 	"modelgateway/controlplane/internal/gwctl/call"
 	"modelgateway/controlplane/internal/gwctl/render"
+	"modelgateway/controlplane/internal/gwctl/revokedirect"
 	"modelgateway/shared/apidoc"
 )
 
@@ -37,6 +38,8 @@ type Config struct {
 	Document *apidoc.Document
 	// DiagnoseFunc checks Postgres and NATS without a control plane; nil if the build does not support it.
 	DiagnoseFunc func(context.Context, Direct) *diagnosis.Report
+	// RevokeFunc revokes keys by the stream of changes, without a control plane; nil if the build does not support it.
+	RevokeFunc revokedirect.Func
 	// FirstPause is the pause before the first retry of a call; zero means the default.
 	FirstPause time.Duration
 }
@@ -94,6 +97,7 @@ func newTool(cfg Config) *tool {
 	t.root.AddCommand(t.contextCommand(), t.catalogCommand(), t.doctorCommand(), t.natsPermissionsCommand(), t.versionCommand())
 	t.addOperations()
 	t.addExplain()
+	t.addRevokeDirect()
 	describe(t.root)
 	arrange(t.root)
 	return t

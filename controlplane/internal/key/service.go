@@ -58,6 +58,8 @@ type Store interface {
 	// apply, nil if all keys existed. It stores the peppers of existing keys whose pepper was unknown.
 	Import(ctx context.Context, records []Record) ([]Record, *wire.KeyChange, error)
 	Get(ctx context.Context, id ID) (Key, error)
+	// ByHash returns the id of the key that has a lookup hash, under any pepper.
+	ByHash(ctx context.Context, hash apikey.Hash) (ID, error)
 	List(ctx context.Context, q Query) ([]Key, error)
 	// Update locks the key and stores the result of decide, which may be called twice. The change is nil if there is
 	// nothing to announce.
@@ -256,6 +258,15 @@ func (s *Service) Revoke(ctx context.Context, id ID) (Revocation, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
 	defer cancel()
 	return Revocation{k, change, s.announce(ctx, id, change)}, nil
+}
+
+// RevokeByHash revokes the key with a lookup hash, like Revoke.
+func (s *Service) RevokeByHash(ctx context.Context, hash apikey.Hash) (Revocation, error) {
+	id, err := s.cfg.Store.ByHash(ctx, hash)
+	if err != nil {
+		return Revocation{}, err
+	}
+	return s.Revoke(ctx, id)
 }
 
 // announce announces a change. After an error the change counts as not effective; proxies receive

@@ -144,7 +144,9 @@ func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error 
 	k.mu.Unlock()
 	sending, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	sent := k.stream.PublishBeat(sending, &wire.Beat{V: wire.Version, Source: f.source, Session: f.session, Number: b.Number, Previous: b.Previous})
+	sent := k.stream.PublishBeat(sending, &wire.Beat{
+		V: wire.Version, Source: f.source, Session: f.session, Number: b.Number, Previous: b.Previous, WindowMS: f.window.Milliseconds(),
+	})
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return errors.Join(sent, k.readBack(reading, f, sent))

@@ -16,12 +16,12 @@ import (
 const Password = "secret"
 
 // Planes gives a server the users of both planes with their permissions, as the
-// product renders them for operators: one user per proxy, and the one that proxies
-// share. Connections without a password may do everything.
+// product renders them for operators: one user per proxy, the one that proxies
+// share, and that of operators. Connections without a password may do everything.
 func Planes(t testing.TB, proxies ...string) func(*server.Options) {
 	t.Helper()
 	const all = "all"
-	users := append(natsuser.Users(proxies...), natsuser.User{Name: all, Publish: []string{">"}, Subscribe: []string{">"}})
+	users := append(natsuser.Users(proxies...), natsuser.ForOperator(), natsuser.User{Name: all, Publish: []string{">"}, Subscribe: []string{">"}})
 	if len(proxies) > 0 {
 		users = append(users, natsuser.ForProxies())
 	}

@@ -178,6 +178,15 @@ func (s *Store) Get(ctx context.Context, id key.ID) (key.Key, error) {
 	return k, postgres.Translate("get key", err)
 }
 
+// ByHash implements key.Store.
+func (s *Store) ByHash(ctx context.Context, hash apikey.Hash) (key.ID, error) {
+	row, err := s.db.Queries().GetKeyByHash(ctx, hash[:])
+	if err != nil {
+		return key.ID{}, postgres.NotFoundAs("get key by hash", err, key.ErrNotFound)
+	}
+	return key.ID(row.ID), nil
+}
+
 // List implements key.Store.
 func (s *Store) List(ctx context.Context, query key.Query) ([]key.Key, error) {
 	rows, err := s.db.Queries().ListKeys(ctx, sqlcgen.ListKeysParams{

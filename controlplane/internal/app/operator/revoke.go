@@ -1,0 +1,29 @@
+// Package operator runs what operators do without a control plane.
+package operator
+
+import (
+	"context"
+	"log/slog"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/gwctl/revokedirect"
+	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/shared/subject"
+)
+
+// RevokeDirectly revokes keys by the stream of changes, without a control plane. It returns when no proxy that needs freshness
+// admits them.
+func RevokeDirectly(ctx context.Context, r revokedirect.Revocation) error {
+	b, err := bus.Connect(bus.Config{URL: r.NATSURL, CAFile: r.CAFile, Inbox: subject.OperatorInbox, Name: "gwctl"}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	for _, hash := range r.Hashes {
+		if err := changestream.Revoke(ctx, b, hash, leasing.Margin, r.Note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
