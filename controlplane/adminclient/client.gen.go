@@ -1703,7 +1703,7 @@ type IssuedKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// Reserved A decimal in the account's currency.
+	// Reserved Granted to proxies: for requests that are running or not settled yet, and idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
@@ -1765,7 +1765,7 @@ type Key struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// Reserved A decimal in the account's currency.
+	// Reserved Granted to proxies: for requests that are running or not settled yet, and idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`

@@ -444,15 +444,12 @@ func (res *Reservation) end() bool {
 // OnChange stops the running requests of keys that a key change has made invalid.
 // Requests of a revoked key are stopped at once. A change of an account may be a
 // suspension, so the keys of its running requests are checked again; its balance
-// or slots may be smaller, so its idle units are returned. A change of a key does
-// not affect its running requests.
+// or slots, or the limit of a changed key, may be smaller, so its idle units are
+// returned. A change of a key does not affect its running requests.
 func (a *Admission) OnChange(c wire.KeyChange) {
-	if c.Kind == wire.KeyUpdated {
-		return
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if q := a.queues[c.Account]; q != nil && c.Kind == wire.AccountUpdated {
+	if q := a.queues[c.Account]; q != nil && c.Kind != wire.KeyRevoked {
 		q.do((*holder.Queue).DisableEscrow)
 	}
 	switch c.Kind {

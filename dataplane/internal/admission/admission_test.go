@@ -976,6 +976,45 @@ func TestLimitedKeyDoesNotStopItsAccountInAnOutage(t *testing.T) {
 	})
 }
 
+// A limit with room is served from idle units, until a change may have lowered it: then none are left at the proxy.
+func TestIdleUnitsOfALimitAreReturnedWhenItMayBeLower(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plane := newPlane(t, 1_000_000, 1_000_000, 1000)
+		for _, pool := range plane.allocator.Pools {
+			pool.EnterEscrow()
+		}
+		p := newProxy(t, plane, 1)
+		p.mustAcquire(t, 10).charged(0)
+		p.line.silent.Store(true)
+		p.mustAcquire(t, 10).charged(0)
+		p.line.silent.Store(false)
+		if plane.held(limitPool) == 0 {
+			t.Error("the proxy holds no units of the limit")
+		}
+		p.OnChange(wire.KeyChange{Kind: wire.KeyUpdated, Account: "acc_2"})
+		synctest.Wait()
+		if plane.held(limitPool) == 0 {
+			t.Error("a change of another account's key took the units")
+		}
+		limit := int64(100)
+		plane.mu.Lock()
+		plane.allocator.Pools[limitPool].SetLimit(&limit)
+		plane.mu.Unlock()
+		p.OnChange(wire.KeyChange{Kind: wire.KeyUpdated, Account: account})
+		time.Sleep(time.Second)
+		if held := plane.held(limitPool); held != 0 {
+			t.Errorf("%d units of the lowered limit are outstanding; want none", held)
+		}
+		if res, err := p.Acquire(t.Context(), request(101)); err == nil {
+			res.Release()
+			t.Error("a request beyond the lowered limit is admitted")
+		}
+		p.mustAcquire(t, 100).charged(0)
+		p.stop(t)
+	})
+}
+
 // deserted is a bus without a control plane. It counts the messages.
 type deserted struct {
 	*line

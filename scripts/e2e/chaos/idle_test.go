@@ -71,16 +71,16 @@ func newAccountWithIdleUnits(t *testing.T, r *rig.Rig) *rig.Account {
 	quick := r.Model(t, rig.Model{Formats: []string{"chat"}, MaxOutputTokens: 50})
 	var proxies sync.WaitGroup
 	for proxy, part := range r.DataPlanes() {
-		proxies.Go(func() { collectIdleUnits(t, r, account, quick, proxy, part) })
+		proxies.Go(func() { collectIdleUnits(t, r, account.Key, quick, proxy, part) })
 	}
 	proxies.Wait()
 	r.AwaitSettled(t)
 	return account
 }
 
-// collectIdleUnits sends requests through one proxy until it admits from idle units. No other
-// test may use the account at this proxy.
-func collectIdleUnits(t *testing.T, r *rig.Rig, account *rig.Account, model string, proxy int, part string) {
+// collectIdleUnits sends requests with a key through one proxy until it admits from idle units. No
+// other test may use the account at this proxy.
+func collectIdleUnits(t *testing.T, r *rig.Rig, key, model string, proxy int, part string) {
 	t.Helper()
 	before, err := admissions(t.Context(), r, "local", part)
 	if err != nil {
@@ -88,7 +88,7 @@ func collectIdleUnits(t *testing.T, r *rig.Rig, account *rig.Account, model stri
 		return
 	}
 	rig.Await(t, part+" to hold a slice", func(ctx context.Context) error {
-		answer, err := r.Try(ctx, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: account.Key, Body: question(model)})
+		answer, err := r.Try(ctx, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: key, Body: question(model)})
 		if err != nil || answer.Status != http.StatusOK {
 			return fmt.Errorf("got %v, %w", answer, err)
 		}

@@ -122,12 +122,12 @@ func playOutage(t *testing.T, play player, length time.Duration, want [4]view) {
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	h := rig.NewBlockingProvider(t, r)
-	collectIdleUnits(t, r, account, model, outageProxy, rig.DataPlane(outageProxy))
+	collectIdleUnits(t, r, account.Key, model, outageProxy, rig.DataPlane(outageProxy))
 	_, withLimit := account.NewKey(t, "50")
 	ask := func(key string) rig.Request {
 		return rig.Request{Proxy: outageProxy, Path: "/v1/chat/completions", Key: key, Body: question(model)}
 	}
-	r.AwaitStatus(t, ask(withLimit), http.StatusOK)
+	collectIdleUnits(t, r, withLimit, model, outageProxy, rig.DataPlane(outageProxy))
 	clients := map[string]*outageClient{used: {keys: []string{account.Key}}, limited: {keys: []string{withLimit}}, unused: {}}
 	const unusedKeys = 20
 	for range unusedKeys {

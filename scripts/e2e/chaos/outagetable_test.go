@@ -54,14 +54,14 @@ var lengths = []time.Duration{10 * time.Second, time.Minute, 30 * time.Minute}
 // a cell here and run make generate.
 var outages = []outage{
 	{"every control plane is away", controlPlanesAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, unavailable, unavailable},
-		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+		10 * time.Second: {goesOn, served, served, unavailable},
+		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
 	}},
 	{"Postgres is away", postgresAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, unavailable, unavailable},
-		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+		10 * time.Second: {goesOn, served, served, unavailable},
+		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
 	}},
 	{"one of three NATS servers is away", natsServerAway, map[time.Duration][4]view{
 		10 * time.Second: {goesOn, served, served, served},
@@ -69,14 +69,14 @@ var outages = []outage{
 		30 * time.Minute: {goesOn, served, served, served},
 	}},
 	{"two of three NATS servers are away", natsQuorumAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, partly, partly},
-		time.Minute:      {goesOn, served, partly, partly},
+		10 * time.Second: {goesOn, served, served, partly},
+		time.Minute:      {goesOn, served, served, partly},
 		30 * time.Minute: {goesOn, partly, partly, partly},
 	}},
 	{"one proxy is cut off from NATS; the others serve", proxyCutOff, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, unavailable, unavailable},
-		time.Minute:      {goesOn, untilExpiry, unavailable, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, unavailable, unavailable},
+		10 * time.Second: {goesOn, served, served, unavailable},
+		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
+		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
 	}},
 }
 

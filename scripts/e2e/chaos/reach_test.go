@@ -24,7 +24,7 @@ func TestChaos_cut_dp_revoke_bound(t *testing.T) {
 func playRevocationBeyondReach(t *testing.T, r *rig.Rig, cut int, cutOff func() (reconnect func())) {
 	t.Helper()
 	rich, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	collectIdleUnits(t, r, rich, model, cut, rig.DataPlane(cut))
+	collectIdleUnits(t, r, rich.Key, model, cut, rig.DataPlane(cut))
 	l := startLoadOn(t, r, clients)
 	for proxy := range r.Proxies {
 		l.await(t, 10, on(proxy))
@@ -87,7 +87,7 @@ func TestChaos_pause_dp_60s_zombie(t *testing.T) {
 	const paused = 1
 	part := rig.DataPlane(paused)
 	revoked, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
-	collectIdleUnits(t, r, revoked, model, paused, part) // now it can admit without a lease request
+	collectIdleUnits(t, r, revoked.Key, model, paused, part) // now it can admit without a lease request
 	l := startLoad(t, clients)
 	l.await(t, 10, on(paused))
 	served := len(r.Sim.Journal(t, model))

@@ -41,15 +41,14 @@ func (p *Pool) Adjust(amount int64) {
 // or leased than the new total.
 func (p *Pool) Resize(total int64) { p.Adjust(total - p.Total) }
 
-// SetLimit sets a spend limit, or removes it if limit is nil.
+// SetLimit sets a spend limit, or removes it if limit is nil. A lower one is like a negative correction.
 func (p *Pool) SetLimit(limit *int64) {
 	p.Unlimited = limit == nil
 	total := int64(0)
 	if limit != nil {
 		total = *limit
 	}
-	p.Free += total - p.Total
-	p.Total = total
+	p.Adjust(total - p.Total)
 }
 
 // EnterEscrow switches a central pool to escrow mode.
@@ -61,11 +60,11 @@ func (p *Pool) EnterEscrow() {
 }
 
 // HasHeadroom reports whether so many units are free that each of n sessions may
-// hold idle ones; need is the amount of a usual request. Key limits never have
-// headroom: they are small and must be exact. The free units are compared with
-// those that are not charged yet, not with Total, which grows with every deposit.
+// hold idle ones; need is the amount of a usual request. The free units are
+// compared with those that are not charged yet, not with Total, which grows with
+// every deposit.
 func (p *Pool) HasHeadroom(n, need int64) bool {
-	if p.Kind == wire.KeyLimit || p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
+	if p.Unlimited || (p.Kind == wire.Slots && p.Total < 10*n) {
 		return false
 	}
 	return p.Free > (p.Total-p.Settled)/4 && p.Free/8/max(n, 1) > need

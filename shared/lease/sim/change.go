@@ -96,9 +96,10 @@ func (w *world) newKey(d *database, account string) *key {
 		p.Unlimited = true
 		w.oracle.everUnlimited[k.limit] = true
 	} else {
-		p.Total = w.r.Int64N(8000)
+		p.Total = w.r.Int64N(w.profile.Limits)
 		p.Free = p.Total
 	}
+	w.oracle.resized(k.limit, p.Total)
 	d.pools[k.limit] = p
 	return k
 }
@@ -182,6 +183,8 @@ func (w *world) adjust(cust *customer) {
 			if d.pools[pool].Unlimited {
 				w.oracle.everUnlimited[pool] = true
 			}
+			limited := w.oracle.resized(pool, d.pools[pool].Total)
+			confirmed = func() { limited.at = w.now }
 			announce(wire.KeyUpdated, k.hash)
 		}
 		w.checkPool(d.pools[pool])

@@ -29,7 +29,10 @@ type oracle struct {
 	// were without a limit at some time.
 	taken         map[wire.PoolID]int64
 	everUnlimited map[wire.PoolID]bool
-	slots         map[wire.PoolID][]*resize
+	// sizes has the totals of slots and limits, and used what finished requests have used of limits, at most what was
+	// reserved for them.
+	sizes         map[wire.PoolID][]*resize
+	used          map[wire.PoolID]int64
 	issued        map[wire.SessionID]bool
 	pools         map[wire.PoolID]bool
 	lost          bool // Postgres has lost commits
@@ -38,7 +41,7 @@ type oracle struct {
 	answered      answeredCommits
 }
 
-// resize is a change of an account's slots to total. at is when it was confirmed,
+// resize is a change of an account's slots or of a limit to total. at is when it was confirmed,
 // negative before that.
 type resize struct {
 	at    time.Duration
@@ -59,7 +62,7 @@ func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, owner: map[wire.SessionID]*proxy{}, server: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
-		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, slots: map[wire.PoolID][]*resize{},
+		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, sizes: map[wire.PoolID][]*resize{}, used: map[wire.PoolID]int64{},
 		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
 		answered: answeredCommits{},
 	}
@@ -67,7 +70,7 @@ func newOracle(w *world) *oracle {
 
 func (o *oracle) resized(pool wire.PoolID, total int64) *resize {
 	r := &resize{-1, total}
-	o.slots[pool] = append(o.slots[pool], r)
+	o.sizes[pool] = append(o.sizes[pool], r)
 	return r
 }
 
@@ -192,6 +195,39 @@ func (w *world) checkAdmission(r *request) {
 		}
 	}
 	w.checkSlots(r)
+	w.checkLimit(r)
+}
+
+// checkLimit checks I2 for a limit: when a request is admitted, what the key's requests use and have used is at most the
+// greatest limit of the last second.
+func (w *world) checkLimit(r *request) {
+	pool := r.record.LimitPool
+	if pool == 0 || w.oracle.lost || w.oracle.everUnlimited[pool] || w.pg.pools[pool] == nil || w.pg.pools[pool].Late > 0 {
+		return
+	}
+	used := r.amount + w.oracle.used[pool]
+	for _, p := range w.proxies {
+		for _, x := range p.running {
+			if x != r && x.started && !x.lost && x.key.limit == pool {
+				used += x.amount
+			}
+		}
+	}
+	if most := w.oracle.most(pool, w.now); used > most {
+		w.fail("I2: %s admits %d of limit %d, which makes %d of %d", r.p.name, r.amount, pool, used, most)
+	}
+}
+
+// most returns the greatest size that a pool has had since a second before a time.
+func (o *oracle) most(pool wire.PoolID, since time.Duration) int64 {
+	most := int64(0)
+	for _, s := range slices.Backward(o.sizes[pool]) {
+		most = max(most, s.total)
+		if s.at >= 0 && s.at < since-time.Second {
+			break // earlier totals no longer count
+		}
+	}
+	return most
 }
 
 // checkSlots checks I2 for slots: the running requests of an account are at most
@@ -210,14 +246,7 @@ func (w *world) checkSlots(r *request) {
 			}
 		}
 	}
-	most := int64(0)
-	for _, s := range slices.Backward(w.oracle.slots[r.customer.slots]) {
-		most = max(most, s.total)
-		if s.at >= 0 && s.at < since-time.Second {
-			break // earlier totals no longer count
-		}
-	}
-	if running > most {
+	if most := w.oracle.most(r.customer.slots, since); running > most {
 		w.fail("I2: %d requests of %s run on %d slots", running, r.customer.name, most)
 	}
 }

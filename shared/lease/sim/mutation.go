@@ -322,6 +322,10 @@ func grantMutations() []Mutation {
 				}
 			}
 		}},
+		{"a proxy keeps its idle units when a limit of the account changes", 400, func(r *Rules) {
+			r.Profile = "limits"
+			r.MayReduce = func(c wire.KeyChange) bool { return c.Kind == wire.AccountUpdated }
+		}},
 		{"recalls are ignored", 400, func(r *Rules) {
 			r.HandleRecall = func(q *holder.Queue, pool wire.PoolID, generation int64) {
 				if q.LeaseView(pool).Central {

@@ -55,6 +55,8 @@ type Profile struct {
 	ForgeEvery time.Duration
 	// TopUps makes accounts deposit whenever their balance is nearly spent.
 	TopUps bool
+	// Limits is the greatest spend limit of a new key. Limits that are set later are small.
+	Limits int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
 	Length      time.Duration
@@ -81,7 +83,7 @@ func draw(r *rand.Rand) Profile {
 		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
 		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
 		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), KillFleet: some(.2, .3),
-		IdleTimeout: idleTimeout, Length: between(6*time.Second, 16*time.Second),
+		Limits: 8000, IdleTimeout: idleTimeout, Length: between(6*time.Second, 16*time.Second),
 	}
 	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)
@@ -156,6 +158,12 @@ var directedProfiles = []struct {
 		if p.Keeps == rollback.KeepsNever {
 			p.Keeps = rollback.KeepsOnRestart
 		}
+	}},
+	// Keys have limits with room for idle units of all proxies, until they are lowered.
+	{"limits", func(p *Profile, _ *rand.Rand) {
+		p.Poor, p.Customers, p.Keys, p.RequestEvery, p.HeadroomPeriod, p.Limits = false, 2, 2, 15*time.Millisecond, 20*time.Millisecond, 200_000
+		p.AdjustEvery, p.RevokeEvery, p.SuspendEvery, p.SpoolCapacity, p.FaultEvery = 500*time.Millisecond, time.Second, 4*p.SuspendEvery, 400, 2*p.FaultEvery
+		p.RequestDuration = min(p.RequestDuration, 200*time.Millisecond)
 	}},
 	// Proxies keep idle units for longer than anything else lasts, and accounts need those of all proxies when their balance is
 	// nearly spent.

@@ -209,6 +209,7 @@ func (p *proxy) finish(r *request, cost int64) {
 	p.started--
 	p.usage.Session(r.session).Running--
 	delete(p.disk.started, r.id)
+	p.w.oracle.used[r.key.limit] += min(cost, r.amount)
 	p.recordUsage(r, cost)
 	p.release(r, cost)
 }
