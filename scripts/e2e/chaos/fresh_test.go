@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,4 +79,42 @@ func TestProxyThatIsNotFreshStopsBeforeItsDeadline(t *testing.T) {
 	for proxy := range r.Proxies {
 		r.AwaitStatus(t, ask(proxy, key), http.StatusUnauthorized)
 	}
+}
+
+// While no control plane runs, an operator revokes a key by NATS alone. The proxies refuse it at once, and a control plane writes the
+// revocation to Postgres when it is back.
+func TestKeyIsRevokedByNATSAlone(t *testing.T) {
+	r := rig.Start(t, rig.Options{DataPlanes: 2, ControlPlanes: 2, ControlSettings: []string{"MGW_FRESHNESS_WINDOW=3s", "MGW_SESSION_TTL=10m"}})
+	account, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Formats: []string{"chat"}})
+	id, key := account.NewKey(t, "")
+	ask := func(proxy int) rig.Request {
+		return rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: key, Body: question(model)}
+	}
+	for proxy := range r.Proxies {
+		r.AwaitStatus(t, ask(proxy), http.StatusOK)
+	}
+	for _, part := range r.ControlPlanes() {
+		r.End(t, part)
+	}
+	hash := r.Hasher(t).Hash(key)
+	began := time.Now()
+	text, err := exec.CommandContext(t.Context(), "go", "run", "../../../controlplane/cmd/gwctl", "keys", "revoke-direct",
+		"--nats-url", r.State().NATSURL, "--hash", hash.String()).CombinedOutput()
+	if err != nil || !strings.Contains(string(text), "No proxy with freshness admits the keys") {
+		t.Fatalf("%s%v", text, err)
+	}
+	t.Logf("within %v, with the time to build gwctl: %s", time.Since(began), text)
+	for proxy := range r.Proxies {
+		if answer := r.Do(t, ask(proxy)); answer.Status != http.StatusUnauthorized {
+			t.Errorf("proxy %d after the revocation: got %s; want 401", proxy, answer)
+		}
+	}
+	r.Resume(t, r.ControlPlanes()...)
+	rig.Await(t, "the revocation in Postgres", func(ctx context.Context) error {
+		found, err := r.Admin.GetKey(ctx, id)
+		if err == nil && found.Value.RevokedAt == nil {
+			err = errors.New("the key is not revoked")
+		}
+		return err
+	})
 }
