@@ -146,6 +146,10 @@ type KeyChange struct {
 	Account          string        `json:"account,omitempty"`
 }
 
+// MayReduce reports whether a pool of the account may have fewer units since: its
+// balance, its slots, or the limit of the key.
+func (c *KeyChange) MayReduce() bool { return c.Kind == KeyUpdated || c.Kind == AccountUpdated }
+
 // Ack confirms that a session has applied every key change up to Revision.
 type Ack struct {
 	V        int       `json:"v"`

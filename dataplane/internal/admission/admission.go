@@ -449,7 +449,7 @@ func (res *Reservation) end() bool {
 func (a *Admission) OnChange(c wire.KeyChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if q := a.queues[c.Account]; q != nil && c.Kind != wire.KeyRevoked {
+	if q := a.queues[c.Account]; q != nil && c.MayReduce() {
 		q.do((*holder.Queue).DisableEscrow)
 	}
 	switch c.Kind {

@@ -324,7 +324,7 @@ func grantMutations() []Mutation {
 		}},
 		{"a proxy keeps its idle units when a limit of the account changes", 400, func(r *Rules) {
 			r.Profile = "limits"
-			r.MayReduce = func(c wire.KeyChange) bool { return c.Kind == wire.AccountUpdated }
+			r.MayReduce = func(c *wire.KeyChange) bool { return c.Kind == wire.AccountUpdated }
 		}},
 		{"recalls are ignored", 400, func(r *Rules) {
 			r.HandleRecall = func(q *holder.Queue, pool wire.PoolID, generation int64) {

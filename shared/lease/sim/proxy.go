@@ -371,7 +371,7 @@ func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
 func (p *proxy) applyChange(c wire.KeyChange) {
 	p.invalidations.Apply(c)
 	delete(p.cache, c.KeyHash)
-	if q := p.queues[c.Account]; q != nil && c.Kind != wire.KeyRevoked && p.w.rules.MayReduce(c) {
+	if q := p.queues[c.Account]; q != nil && p.w.rules.MayReduce(&c) {
 		q.queue.DisableEscrow()
 		q.pump()
 	}

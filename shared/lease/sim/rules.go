@@ -72,7 +72,7 @@ type Rules struct {
 	LastNumber       func(q *holder.Queue) int64
 	OutgoingRequest  func(q *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest
 	IdleTimeout      func(p Profile) time.Duration
-	MayReduce        func(c wire.KeyChange) bool
+	MayReduce        func(c *wire.KeyChange) bool
 	Next             func(q *accountQueue, now time.Duration) holder.Output
 	OnStored         func(u *usagelog.Log[*usage], batch []*usage)
 	Resync           func(q *holder.Queue)
@@ -128,7 +128,7 @@ func Correct() *Rules {
 		Unused:          (*holder.Queue).Unused,
 		LastNumber:      (*holder.Queue).LastNumber,
 		IdleTimeout:     func(p Profile) time.Duration { return p.IdleTimeout },
-		MayReduce:       func(wire.KeyChange) bool { return true },
+		MayReduce:       (*wire.KeyChange).MayReduce,
 		Next:            func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
 		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
 		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
