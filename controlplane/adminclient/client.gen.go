@@ -1703,7 +1703,7 @@ type IssuedKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// Reserved Granted to proxies: for requests that are running or not settled yet, and idle units, which come back when they are needed.
+	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`
@@ -1765,7 +1765,7 @@ type Key struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 
-	// Reserved Granted to proxies: for requests that are running or not settled yet, and idle units, which come back when they are needed.
+	// Reserved Reserved by running requests. If a proxy does not answer: granted to proxies, also for requests that are not settled yet and as idle units, which come back when they are needed.
 	//
 	// Examples: 12.34
 	Reserved Money `json:"reserved"`

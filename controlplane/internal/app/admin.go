@@ -268,7 +268,7 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 // newKeys also adds what takes in the revocations of operators, if there is a stream of changes.
 func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
-		Store: keystore.New(a.adminDB), Announcer: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
+		Store: keystore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 		SessionBound: sessionBound(a.cfg.Session.TTL),
 	})

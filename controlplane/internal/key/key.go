@@ -18,6 +18,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
+	"modelgateway/shared/wire"
 )
 
 // The errors of this package. Invalid input is reported as validation.Errors.
@@ -90,9 +91,11 @@ type Key struct {
 	Rev        int64      `json:"rev"`
 	CreatedAt  time.Time  `json:"created_at"`
 	UpdatedAt  time.Time  `json:"updated_at"`
-	// Spent is the sum of the charges of the key, Reserved the amount outstanding in leases of its limit pool.
-	Spent    money.Nano `json:"-"`
-	Reserved money.Nano `json:"-"`
+	// Spent is the sum of the charges of the key, Reserved the sum of the reservations of its running requests. If the proxies
+	// were not asked, or one of them did not answer, it is the amount outstanding in leases of LimitPool.
+	Spent     money.Nano  `json:"-"`
+	Reserved  money.Nano  `json:"-"`
+	LimitPool wire.PoolID `json:"-"`
 }
 
 // Secret is the stored form of a key's text.

@@ -15,6 +15,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
 
@@ -71,11 +72,19 @@ type Store interface {
 	Sealed(ctx context.Context, id ID) (vault.Sealed, error)
 }
 
+// Holdings asks the proxies for what running requests of an account reserve, by pool. complete is false if a proxy did not
+// answer.
+type Holdings interface {
+	RunningByPool(ctx context.Context, account string) (running map[wire.PoolID]int64, complete bool)
+}
+
 // Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store     Store
 	Announcer propagation.Announcer
-	Hasher    *apikey.Hasher
+	// Holdings may be nil: then Key.Reserved is the amount that the store reports.
+	Holdings Holdings
+	Hasher   *apikey.Hasher
 	// Peppers are the ids of all configured peppers.
 	Peppers []string
 	Vault   *vault.Vault
@@ -182,11 +191,50 @@ func (s *Service) Import(ctx context.Context, keys []Imported) (Import, error) {
 	return Import{imported, change}, nil
 }
 
-// Get returns a key, or ErrNotFound.
-func (s *Service) Get(ctx context.Context, id ID) (Key, error) { return s.cfg.Store.Get(ctx, id) }
+// Get returns a key, or ErrNotFound. It asks the proxies for the reserved amount.
+func (s *Service) Get(ctx context.Context, id ID) (Key, error) {
+	k, err := s.cfg.Store.Get(ctx, id)
+	if err != nil {
+		return Key{}, err
+	}
+	found := []Key{k}
+	s.askProxies(ctx, found)
+	return found[0], nil
+}
 
-// List returns keys.
-func (s *Service) List(ctx context.Context, q Query) ([]Key, error) { return s.cfg.Store.List(ctx, q) }
+// List returns keys. It asks the proxies for the reserved amounts, once for each account.
+func (s *Service) List(ctx context.Context, q Query) ([]Key, error) {
+	found, err := s.cfg.Store.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	s.askProxies(ctx, found)
+	return found, nil
+}
+
+// askProxies replaces the reserved amounts by those that the proxies report. After the first account for which a proxy does not
+// answer, it does not ask for the rest.
+func (s *Service) askProxies(ctx context.Context, keys []Key) {
+	if s.cfg.Holdings == nil {
+		return
+	}
+	asked := map[account.ID]map[wire.PoolID]int64{}
+	for i := range keys {
+		k := &keys[i]
+		if k.Reserved == 0 {
+			continue
+		}
+		running, known := asked[k.AccountID]
+		if !known {
+			var complete bool
+			if running, complete = s.cfg.Holdings.RunningByPool(ctx, k.AccountID.String()); !complete {
+				return
+			}
+			asked[k.AccountID] = running
+		}
+		k.Reserved = min(money.Nano(running[k.LimitPool]), k.Reserved)
+	}
+}
 
 // Reveal returns the text of a key, or ErrNotRevealable.
 func (s *Service) Reveal(ctx context.Context, id ID) (string, error) {

@@ -131,10 +131,16 @@ func (s *Service) Explain(ctx context.Context, q *wire.ExplainRequest) (answers 
 // Running returns the units of an account's pool that running requests reserve.
 // complete is false if a live proxy did not answer.
 func (s *Service) Running(ctx context.Context, account string, pool wire.PoolID) (amount int64, complete bool) {
-	reserved, complete, err := s.reserved(ctx, account)
+	running, complete := s.RunningByPool(ctx, account)
+	return running[pool], complete
+}
+
+// RunningByPool implements key.Holdings.
+func (s *Service) RunningByPool(ctx context.Context, account string) (running map[wire.PoolID]int64, complete bool) {
+	running, complete, err := s.reserved(ctx, account)
 	if err != nil {
 		s.log.Warn("asking the proxies for reserved amounts failed", slog.Any("error", err))
-		return 0, false
+		return nil, false
 	}
-	return reserved[pool], complete
+	return running, complete
 }

@@ -348,7 +348,7 @@ func fillSpending(ctx context.Context, q *sqlcgen.Queries, keys []key.Key) error
 	}
 	for i := range keys {
 		found := spending[keys[i].ID]
-		keys[i].Spent, keys[i].Reserved = money.Nano(found.Spent), money.Nano(found.Reserved)
+		keys[i].Spent, keys[i].Reserved, keys[i].LimitPool = money.Nano(found.Spent), money.Nano(found.Reserved), wire.PoolID(found.PoolID)
 	}
 	return nil
 }

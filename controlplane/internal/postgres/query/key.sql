@@ -48,7 +48,7 @@ returning *;
 update api_keys set revoked_at = now(), revision = @revision, updated_at = now() where id = @id returning *;
 
 -- name: KeySpending :many
-select p.key_id::uuid as key_id, p.settled as spent,
+select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.key_id = any(@key_ids::uuid[]);

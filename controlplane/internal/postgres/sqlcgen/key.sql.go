@@ -157,7 +157,7 @@ func (q *Queries) InsertLimitPools(ctx context.Context, keyIds []ident.UUID) err
 }
 
 const keySpending = `-- name: KeySpending :many
-select p.key_id::uuid as key_id, p.settled as spent,
+select p.key_id::uuid as key_id, p.id as pool_id, p.settled as spent,
     (select coalesce(sum(l.granted - l.returned - l.charged), 0) from leases l where l.pool_id = p.id)::bigint as reserved
 from pools p
 where p.key_id = any($1::uuid[])
@@ -165,6 +165,7 @@ where p.key_id = any($1::uuid[])
 
 type KeySpendingRow struct {
 	KeyID    ident.UUID
+	PoolID   int64
 	Spent    int64
 	Reserved int64
 }
@@ -178,7 +179,12 @@ func (q *Queries) KeySpending(ctx context.Context, keyIds []ident.UUID) ([]KeySp
 	var items []KeySpendingRow
 	for rows.Next() {
 		var i KeySpendingRow
-		if err := rows.Scan(&i.KeyID, &i.Spent, &i.Reserved); err != nil {
+		if err := rows.Scan(
+			&i.KeyID,
+			&i.PoolID,
+			&i.Spent,
+			&i.Reserved,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
