@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,7 +49,7 @@ type Scenario struct {
 	// Rate is the number of requests that are begun per second, and selects their p99 as a further result; zero: each
 	// connection sends one after the other.
 	Rate int
-	// Paced streams have an interval between their events.
+	// Paced streams have an interval between their events. Their latencies are further results.
 	Paced bool
 	// Prompt is the size of the prompt in bytes, Conns the number of connections.
 	Prompt, Conns int
@@ -65,7 +66,7 @@ func JSON() Scenario {
 // garbage on the heap; large prompts come last.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{Name: "500 streams, an event each 20 ms", Memory: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
+		{Name: "500 streams, an event each 20 ms", Unit: "event", Peak: true, Stream: true, Paced: true, Prompt: 1000, Conns: 500},
 		JSON(),
 		{Name: "JSON, 5,000 requests/s", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64, Rate: 5000},
 		{Name: "JSON, 500 requests/s", Unit: "request", PerRequest: 1, Prompt: 1000, Conns: 64, Rate: 500},
@@ -83,9 +84,9 @@ type Result struct {
 	Err                error `json:"-"`
 	// Peak is the peak memory of the process, in bytes.
 	Peak int64
-	// P99 is the time within which 99 % of the answers came, from when their requests were due. Only a load with a rate
-	// has it.
-	P99 time.Duration
+	// P50 and P99 are the times within which half and 99 % of the answers came, from when their requests were due, or of the
+	// events of paced streams, from their sending. Only these and loads with a rate have them.
+	P50, P99 time.Duration
 	// Parts are the CPU times per unit of the parts of the target.
 	Parts []PartCPU
 }
@@ -133,9 +134,13 @@ func Measure(ctx context.Context, s Scenario, t Target, d time.Duration) (Result
 		return Result{}, err
 	}
 	requests = l.complete.Load() - requests
-	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak, P99: l.latencies().Quantile(.99)}
-	if requests > 0 && !s.Memory {
-		units := time.Duration(requests * int64(s.PerRequest))
+	took := l.latencies()
+	r := Result{Requests: requests, Failures: l.failures.Load(), Err: l.err(), Peak: peak, P50: took.Quantile(.5), P99: took.Quantile(.99)}
+	units := time.Duration(requests * int64(s.PerRequest))
+	if s.Paced {
+		units = time.Duration(len(took.Times)) // most streams are longer than the measurement
+	}
+	if units > 0 && !s.Memory {
 		r.CPU = (after[0] - before[0]) / units
 		for i, part := range t.Parts {
 			r.Parts = append(r.Parts, PartCPU{part.Name, (after[i+1] - before[i+1]) / units})
@@ -178,7 +183,7 @@ type load struct {
 	answered chan struct{}
 
 	mu    sync.Mutex
-	times []time.Duration // of the complete answers of a load with a rate
+	times []time.Duration // of the complete answers of a load with a rate, and of the events of paced streams
 }
 
 // latencies returns the latencies since its last call.
@@ -244,6 +249,33 @@ func MeasureIdle(ctx context.Context, t Target, d time.Duration) (Result, error)
 	return Result{Peak: peak}, err
 }
 
+// eventReader takes the answer of a paced stream and the latencies of its events.
+type eventReader struct {
+	load   *load
+	answer *bytes.Buffer
+	seen   int // bytes of the answer
+}
+
+// Write implements io.Writer.
+func (e *eventReader) Write(p []byte) (int, error) {
+	e.answer.Write(p)
+	now := time.Now().UnixNano()
+	for {
+		event, _, complete := bytes.Cut(e.answer.Bytes()[e.seen:], []byte("\n\n"))
+		if !complete {
+			return len(p), nil
+		}
+		e.seen += len(event) + 2
+		_, text, _ := bytes.Cut(event, createdAt[:len(createdAt)-1])
+		text, _, _ = bytes.Cut(text, []byte(","))
+		if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil && sent > 1 {
+			e.load.mu.Lock()
+			e.load.times = append(e.load.times, time.Duration(now-sent))
+			e.load.mu.Unlock()
+		}
+	}
+}
+
 var errIncomplete = errors.New("the answer is incomplete")
 
 // request sends a request and checks that its answer is complete.
@@ -260,7 +292,11 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 	}
 	defer func() { _ = response.Body.Close() }()
 	answer.Reset()
-	if _, err := io.Copy(answer, response.Body); err != nil {
+	var to io.Writer = answer
+	if l.scenario.Paced {
+		to = &eventReader{load: l, answer: answer}
+	}
+	if _, err := io.Copy(to, response.Body); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
 	if response.StatusCode != http.StatusOK {

@@ -11,6 +11,9 @@ import (
 	"time"
 )
 
+// createdAt is the member of an event that has the time of its sending in paced streams, in Unix nanoseconds.
+var createdAt = []byte(`"created":1`)
+
 // eventsPerStream is the number of content events of a stream.
 const eventsPerStream = 100
 
@@ -33,7 +36,8 @@ const (
 )
 
 // Provider answers chat completions from memory: as one JSON object, or as a stream whose events
-// are written one by one, in a burst or paced.
+// are written one by one, in a burst or paced. The events of a paced stream have the time of their
+// sending.
 func Provider(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -51,7 +55,11 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	defer ticker.Stop()
 	slowly := bytes.Contains(body, []byte(paced))
 	for range eventsPerStream {
-		_, _ = w.Write(answerEvent)
+		if slowly {
+			_, _ = w.Write(bytes.Replace(answerEvent, createdAt, strconv.AppendInt(createdAt[:len(createdAt)-1:len(createdAt)-1], time.Now().UnixNano(), 10), 1))
+		} else {
+			_, _ = w.Write(answerEvent)
+		}
 		_ = flush.Flush()
 		if slowly {
 			<-ticker.C

@@ -83,7 +83,10 @@ func (s *Scenario) figures() (all []figure) {
 	if !s.Memory {
 		all = append(all, figure{"per " + s.Unit, "µs", func(r Result) float64 { return microseconds(r.CPU) }})
 	}
-	if s.Rate > 0 {
+	if s.Paced {
+		all = append(all, figure{"p50 of the events", "ms", func(r Result) float64 { return float64(r.P50) / float64(time.Millisecond) }})
+	}
+	if s.Rate > 0 || s.Paced {
 		all = append(all, figure{"p99", "ms", func(r Result) float64 { return float64(r.P99) / float64(time.Millisecond) }})
 	}
 	if s.Memory || s.Peak {
