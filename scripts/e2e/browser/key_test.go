@@ -237,6 +237,8 @@ func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
 		for i, answer := range askEach(t, r, key, model) {
 			if answer.Status != status {
 				t.Errorf("after %s, proxy %d: got %s; want %d", after, i, answer, status)
+			} else if status == http.StatusOK {
+				r.AwaitUsage(t, answer.RequestID()) // it counts as spent from now on
 			}
 		}
 	}
@@ -259,7 +261,6 @@ func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
 	b.has("of 0.000000001")
 	limit("", "no limit", http.StatusOK)
 	b.has("no limit of its own")
-	account.AwaitIdle(t)
 	limit("0.000000001", "a limit below what was spent", http.StatusForbidden)
 	b.has("The limit is reached: requests are refused with 403.")
 	b.visit("/console/connect?key_id=" + account.KeyID)
