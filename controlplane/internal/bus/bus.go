@@ -245,7 +245,7 @@ func (b *Bus) declare(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := b.js.CreateOrUpdateStream(ctx, videoPollStream(replicas))
+	_, err := b.putStream(ctx, videoPollStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoPollStream, err)
 	}
@@ -292,6 +292,16 @@ func (b *Bus) usageStream(replicas int) jetstream.StreamConfig {
 	}
 }
 
+// putStream creates a stream, or gives it this configuration. NATS is asked for a change only if there is one: other replicas
+// declare the same streams and consumers at the same time.
+func (b *Bus) putStream(ctx context.Context, config jetstream.StreamConfig) (jetstream.Stream, error) {
+	stream, err := b.js.CreateStream(ctx, config)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return b.js.UpdateStream(ctx, config) //nolint:wrapcheck // by the caller
+	}
+	return stream, err //nolint:wrapcheck // by the caller
+}
+
 func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 	_, err := b.js.Stream(ctx, subject.UsageStream)
 	isNew := errors.Is(err, jetstream.ErrStreamNotFound)
@@ -303,7 +313,7 @@ func (b *Bus) declareUsage(ctx context.Context, replicas int) error {
 			return fmt.Errorf("bus: record new stream %s: %w", subject.UsageStream, err)
 		}
 	}
-	_, err = b.js.CreateOrUpdateStream(ctx, b.usageStream(replicas))
+	_, err = b.putStream(ctx, b.usageStream(replicas))
 	if err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.UsageStream, err)
 	}

@@ -112,7 +112,7 @@ func (b *Bus) NewestVideo(ctx context.Context, id string) (*event.Video, error) 
 }
 
 func (b *Bus) declareVideoJobs(ctx context.Context) error {
-	if _, err := b.js.CreateOrUpdateStream(ctx, videoJobStream(max(b.cfg.Replicas, 1))); err != nil {
+	if _, err := b.putStream(ctx, videoJobStream(max(b.cfg.Replicas, 1))); err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.VideoJobStream, err)
 	}
 	return nil
