@@ -309,6 +309,21 @@ func (c *Client) HandlePushed(change wire.KeyChange, ack func(wire.Ack)) (gap bo
 // control plane may wait for the state that it reports.
 func (c *Client) HeartbeatNow() { c.heartbeatNow = true }
 
+// HandleEnded ends a session, because the stream of changes says that it is to end.
+func (c *Client) HandleEnded(now Instant, id wire.SessionID) {
+	if c.phase == active && c.session == id {
+		c.end(now, EndFenced)
+	}
+}
+
+// HandleEpoch ends the session, because the stream of changes has a later cluster
+// epoch.
+func (c *Client) HandleEpoch(now Instant, epoch int64) {
+	if c.phase == active && epoch > c.epoch {
+		c.end(now, EndEpoch)
+	}
+}
+
 // Leave ends the session, because the proxy stops; no other one is registered.
 func (c *Client) Leave(now Instant) {
 	if c.phase == active {

@@ -29,6 +29,9 @@ type Record struct {
 	BootID string
 	// State is zero for a session that does not exist.
 	State State
+	// Ending means that an active session is to be fenced when the stream of changes has confirmed that: until then, its proxy
+	// may admit. It is not extended any more.
+	Ending bool
 	// Remaining is how long the session is still valid; negative once it has expired. It is measured by the clock of
 	// Postgres, the only one that all control planes share, and matters only to Fence and Expired; see Remaining.
 	Remaining time.Duration
@@ -68,7 +71,7 @@ func (r *Record) HoldsLeases() bool { return r.CanReturn() }
 // proxy admits nothing. Otherwise a proxy that gets no responses would hold up
 // every change as long as it sends heartbeats.
 func (r *Record) Heartbeat(h *wire.HeartbeatRequest, revision int64, valid time.Duration) bool {
-	if r.BootID != h.BootID || !r.MayAdmit() {
+	if r.BootID != h.BootID || !r.MayAdmit() || r.Ending {
 		return false
 	}
 	newer := h.Number > r.HeartbeatNumber // otherwise the proxy may have been extended since it sent this one

@@ -240,14 +240,14 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 			return
 		}
 		var active []session.ActiveSession
-		kept := false
+		kept, streamed := false, int64(0)
 		c.tx("active sessions", func(d *database) {
-			active, kept = nil, false
+			active, kept, streamed = nil, false, d.streamed
 			for _, each := range d.changes {
 				kept = kept || each == change
 			}
 			for _, t := range d.activeSessions(d.now(w)) {
-				active = append(active, session.ActiveSession{Session: t.ID, AppliedRevision: t.AppliedRevision})
+				active = append(active, session.ActiveSession{Session: t.ID, AppliedRevision: t.AppliedRevision, Window: w.profile.window()})
 			}
 			active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
 		}, func(ok bool) {
@@ -260,6 +260,9 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 				barrier = session.NewBarrier(change.Revision, active)
 			case ok:
 				barrier.Refresh(active)
+			}
+			if barrier != nil && (streamed >= change.Revision || c.confirmed(change)) {
+				barrier.ConfirmFresh(freshWindow)
 			}
 			for _, p := range w.proxies {
 				w.push(c, p, "change", func() {

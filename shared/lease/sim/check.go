@@ -25,6 +25,8 @@ type oracle struct {
 	revoked   map[apikey.Hash]bool
 	suspended map[string]bool
 	released  map[string]int
+	// epochs has the cluster epoch in which each session was registered.
+	epochs map[wire.SessionID]int64
 	// taken has the units by which pools were reduced, or which were lost with commits. everUnlimited has the pools that
 	// were without a limit at some time.
 	taken         map[wire.PoolID]int64
@@ -53,6 +55,8 @@ type outcome struct {
 	cost    int64
 	session wire.SessionID
 	limit   wire.PoolID
+	// used is what counts in oracle.used.
+	used int64
 	// spoolLost and pgLost mean that the event was lost with a spool or with commits of Postgres, excused that no copy of
 	// it is left, which is no fault of the protocol.
 	spoolLost, pgLost, excused bool
@@ -64,7 +68,7 @@ func newOracle(w *world) *oracle {
 		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
 		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, sizes: map[wire.PoolID][]*resize{}, used: map[wire.PoolID]int64{},
 		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
-		answered: answeredCommits{},
+		answered: answeredCommits{}, epochs: map[wire.SessionID]int64{},
 	}
 }
 
@@ -103,6 +107,7 @@ func (o *oracle) destroyed() {
 	for id, e := range o.events {
 		if _, settled := o.w.pg.usage[id]; !settled && !kept[id] && (e.spoolLost || e.pgLost) && !e.excused {
 			e.excused = true
+			o.used[e.limit] -= e.used // the control plane never learns of it
 			o.w.stats.count("events of which no copy is left")
 		}
 	}
@@ -175,6 +180,7 @@ func (w *world) checkAdmission(r *request) {
 	if p.usedCapacity() > w.profile.SpoolCapacity {
 		w.fail("I9: %s has a spool capacity of %d and uses %d", p.name, w.profile.SpoolCapacity, p.usedCapacity())
 	}
+	w.checkFresh(r)
 	if o.server[r.session] != w.pg.server {
 		return // Postgres has lost commits since: its data of the session is older
 	}
@@ -413,7 +419,7 @@ func (w *world) checkOutage() {
 			k := w.unlimitedKey(p, c)
 			q := p.queues[c.name]
 			needs := []wire.Need{{Pool: c.balance, Amount: need * requests}}
-			if k == nil || q == nil || !q.covers(needs) || !w.rules.Before(p.clock().Add(time.Second), p.deadline) || p.usedCapacity()+requests+1 >= w.profile.SpoolCapacity*9/10 {
+			if k == nil || q == nil || !q.covers(needs) || !p.valid(p.clock().Add(time.Second)) || p.usedCapacity()+requests+1 >= w.profile.SpoolCapacity*9/10 {
 				continue
 			}
 			w.stats.count("accounts whose idle units are used in an outage")
@@ -459,7 +465,7 @@ func (w *world) checkIdleInOutage() {
 	idle = slices.DeleteFunc(idle, func(a idleAccount) bool {
 		q, servedUntil := a.p.queues[a.c.name], a.p.clock().Add(outage+300*time.Millisecond)
 		return q == nil || !q.covers([]wire.Need{{Pool: a.c.balance, Amount: need}}) ||
-			!w.rules.Before(servedUntil, a.p.deadline) || a.p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10
+			!a.p.valid(servedUntil) || a.p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10
 	})
 	w.runUntil(w.now + outage)
 	served := 0

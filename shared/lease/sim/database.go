@@ -47,6 +47,8 @@ type database struct {
 	suspended   map[string]bool
 	revoked     map[apikey.Hash]int64
 	changes     []wire.KeyChange
+	// streamed is the revision up to which the stream of changes has confirmed all changes.
+	streamed int64
 }
 
 // sessionRow is the row of a session.
@@ -61,6 +63,8 @@ type sessionRow struct {
 	// closedByProxy means that the session was closed at its proxy's request, restored that its proxy reported it after a
 	// loss of commits.
 	closedByProxy, restored bool
+	// ending means that the session is to be fenced when the stream of changes has confirmed it.
+	ending bool
 }
 
 // usageRecord is the usage record of one request.
@@ -119,13 +123,13 @@ func (d *database) sessionRecord(id wire.SessionID, now time.Duration) *session.
 	if r == nil {
 		return &session.Record{ID: id}
 	}
-	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied, HeartbeatNumber: r.heartbeat}
+	return &session.Record{ID: id, BootID: r.boot, State: r.state, Remaining: r.until - now, AppliedRevision: r.applied, HeartbeatNumber: r.heartbeat, Ending: r.ending}
 }
 
 // saveSession writes a session that has changed.
 func (d *database) saveSession(t *session.Record, now time.Duration) {
 	r := d.sessions[t.ID]
-	r.state, r.until, r.applied, r.heartbeat = t.State, now+t.Remaining, t.AppliedRevision, t.HeartbeatNumber
+	r.state, r.until, r.applied, r.heartbeat, r.ending = t.State, now+t.Remaining, t.AppliedRevision, t.HeartbeatNumber, t.Ending
 }
 
 func (d *database) sessionRecords(ids map[wire.SessionID]bool, now time.Duration) map[wire.SessionID]*session.Record {

@@ -75,6 +75,10 @@ func (w *world) breakSomething() {
 		{f.LoseCommits, w.loseCommits},
 		{f.LoseCommits / 2, func() { w.strand(c) }},
 		{f.LoseCommits / 2, func() { w.loseLastCommits(c) }},
+		{f.NoQuorum, func() { w.down(&w.changes.down, "stream of changes") }},
+		{f.LoseChanges, w.loseChanges},
+		{f.NewChanges, w.createChangesAgain},
+		{f.Minority, func() { w.separate(p) }},
 	}
 	total := 0.0
 	for _, x := range faults {

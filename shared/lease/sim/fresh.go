@@ -37,6 +37,8 @@ type FreshRules struct {
 	TakesIn bool
 	// ConfirmsEnds means that the units of a session are free only when the end of the session is confirmed.
 	ConfirmsEnds bool
+	// ConfirmsEpochs means that the recovery wait ends only when the new epoch is confirmed.
+	ConfirmsEpochs bool
 	// FromStart means that a new process reads the stream from its start.
 	FromStart bool
 }
@@ -46,7 +48,7 @@ func correctFresh() *FreshRules {
 	return &FreshRules{
 		Fresh: (*session.Freshness).Fresh, ReadBack: (*session.Freshness).ReadBack, Resynced: (*session.Freshness).Resynced,
 		Due: (*session.Confirmation).Due, Verified: (*session.Confirmation).Verified, SentAt: func(now session.Instant) session.Instant { return now },
-		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true, ConfirmsEnds: true,
+		ReadsAgain: true, ReadsOwn: true, ChecksPrevious: true, TakesIn: true, FromStart: true, ConfirmsEnds: true, ConfirmsEpochs: true,
 	}
 }
 

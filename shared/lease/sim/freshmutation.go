@@ -16,7 +16,17 @@ func freshMutations() []Mutation {
 			apply(r.Freshness)
 		}}
 	}
+	inPools := func(name, profile string, budget uint64, apply func(r *FreshRules)) Mutation {
+		return Mutation{name, budget, func(r *Rules) {
+			r.Profile = profile
+			apply(r.Changes)
+		}}
+	}
 	return []Mutation{
+		inPools("the recovery wait ends before the stream has confirmed the epoch", "fresh with lost commits", 2000, func(r *FreshRules) { r.ConfirmsEpochs = false }),
+		inPools("a change is confirmed for fresh sessions before the window has passed", "fresh", 2000, func(r *FreshRules) {
+			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
+		}),
 		fresh("freshness counts from some time after the heartbeat was sent", 2000, func(r *FreshRules) {
 			r.SentAt = func(now session.Instant) session.Instant { return now.Add(freshWindow / 2) }
 		}),

@@ -174,7 +174,7 @@ func (w *world) checkIdleIsShared() {
 			}
 		}
 		k := w.unlimitedKey(p, c)
-		if k == nil || busy || elsewhere == 0 || !w.rules.Before(p.clock().Add(2*time.Second), p.deadline) || p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10 {
+		if k == nil || busy || elsewhere == 0 || !p.valid(p.clock().Add(2*time.Second)) || p.usedCapacity()+2 >= w.profile.SpoolCapacity*9/10 {
 			continue
 		}
 		w.stats.count("balances that one proxy needs of all")

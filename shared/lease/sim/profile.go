@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"modelgateway/shared/lease/rollback"
@@ -59,7 +60,54 @@ type Profile struct {
 	Limits int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
-	Length      time.Duration
+	// Freshness is what a session needs. NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of
+	// changes.
+	Freshness                                   need
+	NoQuorum, LoseChanges, NewChanges, Minority float64
+	Length                                      time.Duration
+}
+
+// need is what a proxy needs to admit in a session.
+type need int
+
+const (
+	deadlineOnly need = iota
+	deadlineAndFreshness
+	freshnessOnly
+)
+
+// window returns the window of freshness of sessions; zero if they need none.
+func (p *Profile) window() time.Duration {
+	if p.Freshness == deadlineOnly {
+		return 0
+	}
+	return freshWindow
+}
+
+// freshProfiles need freshness. No world has one unless it is asked for.
+var freshProfiles = []struct {
+	name  string
+	shape func(p *Profile, r *rand.Rand)
+}{
+	{"fresh and in time", func(p *Profile, r *rand.Rand) { p.needFreshness(r, deadlineAndFreshness) }},
+	{"fresh", func(p *Profile, r *rand.Rand) { p.needFreshness(r, freshnessOnly) }},
+	// Postgres loses commits while proxies are fresh.
+	{"fresh with lost commits", func(p *Profile, r *rand.Rand) {
+		p.needFreshness(r, freshnessOnly)
+		p.LoseCommits, p.AnswerTime = 2, time.Duration(1+r.IntN(10))*time.Millisecond
+	}},
+	// Control planes or Postgres are away for longer than an expired session is kept.
+	{"fresh with outages", func(p *Profile, r *rand.Rand) {
+		p.needFreshness(r, freshnessOnly)
+		p.Outage, p.FaultEvery, p.Length, p.LoseCommits = 3, 6*time.Second, 40*time.Second, 0
+		p.RequestEvery = 60 * time.Millisecond
+	}},
+}
+
+// needFreshness makes sessions need freshness, and lets the stream of changes fail.
+func (p *Profile) needFreshness(r *rand.Rand, n need) {
+	p.Freshness = n
+	p.NoQuorum, p.LoseChanges, p.NewChanges, p.Minority = r.Float64(), r.Float64(), r.Float64()/2, r.Float64()
 }
 
 // draw returns a random profile.
@@ -180,12 +228,15 @@ func Profiles() []string {
 	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}
+	for _, d := range freshProfiles {
+		names = append(names, d.name)
+	}
 	return names
 }
 
 // direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range directedProfiles {
+	for _, d := range slices.Concat(directedProfiles, freshProfiles) {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

@@ -32,6 +32,10 @@ type proxy struct {
 	deadline      session.Instant
 	invalidations session.Invalidations
 	cache         map[apikey.Hash]*cached
+	// fresh is the freshness of the current session, if the world needs it.
+	fresh *proxyFreshness
+	// minority means that it is connected to a server that cannot reach the others of the stream of changes.
+	minority bool
 	// queues has the account queues of the current session, by account. allQueues also has those of earlier sessions.
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
@@ -95,7 +99,7 @@ func (p *proxy) start() {
 	p.process++
 	p.boot = fmt.Sprintf("%s/%d", p.name, p.process)
 	p.usage, p.schedule = usagelog.New[*usage](), nil
-	p.session, p.deadline, p.wake = 0, session.Instant{}, session.Never
+	p.session, p.deadline, p.wake, p.fresh = 0, session.Instant{}, session.Never, nil
 	p.client = session.NewClient(p.clock(), p.boot, p.sessionTiming(), proxyHost{p})
 	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), proxyHost{p})
 	p.invalidations = session.Invalidations{}
@@ -125,6 +129,9 @@ func (p *proxy) start() {
 		w.stats.count("requests aborted")
 	}
 	p.pump()
+	if w.profile.Freshness != deadlineOnly {
+		p.after(w.between(0, beatEvery), p.beat)
+	}
 	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
 	if len(p.disk.sessions) > 0 {
 		p.schedule.EventQueued(p.clock().Mono)
@@ -233,6 +240,7 @@ func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
 	}
 	ask(p, "registration", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
 		p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
+		p.w.oracle.epochs[a.Session] = a.ClusterEpoch
 		p.w.rules.HandleRegistered(p, sentAt, &a)
 		p.pump()
 	}, func() {
@@ -258,8 +266,12 @@ func (p *proxy) open(id wire.SessionID) {
 }
 
 func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
+	if p.w.profile.Freshness == freshnessOnly {
+		r.Expired = r.Expired && !p.valid(sentAt)
+	}
 	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.heartbeat(r, reply) }, func(a wire.HeartbeatResponse) {
 		p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
+		p.resynced(sentAt, &a)
 		if len(a.Changes) > 0 {
 			p.stallUntilDeadline()
 		}
@@ -313,6 +325,7 @@ func (h proxyHost) CommitsLost(int64) {
 func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	h.p.endQueues()
 	h.p.session, h.p.deadline = id, deadline
+	h.p.beginFresh(id)
 }
 
 // SessionExtended implements session.Proxy.
@@ -326,7 +339,7 @@ func (h proxyHost) SessionExpired(wire.SessionID) {
 // SessionEnded implements session.Proxy.
 func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
-	h.p.session, h.p.deadline = 0, session.Instant{}
+	h.p.session, h.p.deadline, h.p.fresh = 0, session.Instant{}, nil
 }
 
 // FinishedSessions implements session.Usage.
@@ -350,7 +363,7 @@ func (p *proxy) stallUntilDeadline() {
 		return
 	}
 	p.after(w.between(0, 100*time.Millisecond), func() {
-		left := time.Duration(float64(p.deadline.Mono-p.clock().Mono) / p.rate)
+		left := time.Duration(float64(p.validUntil().Mono-p.clock().Mono) / p.rate)
 		if d := left - w.between(0, sessionValid/10); d > 0 && !w.healed {
 			p.stop(d)
 			w.stats.count("processes stalled")

@@ -102,7 +102,7 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 		return
 	}
 	var observed rollback.Observation
-	recovered := w.rules.RecoveredEpoch(c.detector, c.clock().Mono, sessionValid+margin)
+	recovered := c.recoveredEpoch()
 	c.commit("checkpoint", checkpoint, func(d *database) bool {
 		observed = rollback.Observation{Mark: d.mark, Incarnation: d.serverIncarnation, Recovering: d.recovering()}
 		if recovered == d.mark.Epoch {
@@ -140,6 +140,17 @@ func (c *replica) checkpoint(members rollback.Membership, revision int, reached 
 			}
 		})
 	})
+}
+
+// recoveredEpoch returns the cluster epoch whose recovery wait has ended; 0 if none
+// has. Proxies that need only freshness must have had the time to read of the epoch.
+func (c *replica) recoveredEpoch() int64 {
+	w := c.w
+	recovered := w.rules.RecoveredEpoch(c.detector, c.clock().Mono, sessionValid+margin)
+	if w.profile.Freshness == freshnessOnly && recovered != c.confirmedEpoch && w.rules.Changes.ConfirmsEpochs {
+		return 0
+	}
+	return recovered
 }
 
 // leave stops the process gracefully: it removes itself from the membership first.

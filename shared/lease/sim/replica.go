@@ -15,6 +15,7 @@ import (
 // counts as silent.
 const (
 	sweepEvery         = 500 * time.Millisecond
+	confirmEvery       = 120 * time.Millisecond
 	checkpointInterval = 100 * time.Millisecond
 	silence            = 1500 * time.Millisecond
 	restartLimit       = 300 * time.Millisecond
@@ -35,6 +36,12 @@ type replica struct {
 	serving, hearing session.Presence
 	// suspects are the pools whose rows the last batch found locked.
 	suspects map[wire.PoolID]bool
+	// confirmations are those of the stream of changes, streamed the streamed revision that was read, confirmedEpoch the last
+	// epoch that it has confirmed.
+	confirmations     map[confirming]*session.Confirmation
+	streamed          int64
+	confirmedEpoch    int64
+	confirmingChanges bool
 }
 
 func (w *world) newReplica(name string) *replica {
@@ -52,6 +59,7 @@ func (c *replica) start() {
 		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
 	})
 	c.suspects = map[wire.PoolID]bool{}
+	c.confirmations, c.streamed, c.confirmedEpoch, c.confirmingChanges = nil, 0, 0, false
 	c.serving, c.hearing = session.NewPresence(c.clock()), session.NewPresence(c.clock())
 	c.detector, c.checking = rollback.NewDetector(fmt.Sprintf("%s/%d", c.name, c.process), rollback.Config{
 		SilenceLimit: silence, RestartLimit: restartLimit, Keeps: c.w.profile.Keeps,
@@ -59,6 +67,9 @@ func (c *replica) start() {
 	c.every(sweepEvery, c.sweep)
 	c.every(checkpointInterval, c.check)
 	c.every(c.w.profile.SettleEvery, c.settle)
+	if c.w.profile.Freshness != deadlineOnly {
+		c.every(confirmEvery, c.confirmChanges)
+	}
 }
 
 func (c *replica) every(d time.Duration, do func()) {
@@ -367,11 +378,19 @@ func (c *replica) sweep() {
 			t := d.sessionRecord(id, d.now(w))
 			switch {
 			case w.locked(rows{beat: map[wire.SessionID]bool{id: true}}) > 0: // skip locked
+			case c.fence(*t) && w.profile.Freshness == freshnessOnly:
+				if !t.Ending {
+					w.stats.count("sessions that are to end")
+					w.log("session %d is to end", id)
+					w.checkFencing(id)
+					d.sessions[id].ending = true
+				}
 			case c.fence(*t):
 				w.stats.count("sessions fenced")
 				w.log("session %d fenced", id)
 				w.checkFencing(id)
 				d.sessions[id].state = session.Fenced
+			case d.recovering() && w.profile.Freshness == freshnessOnly: // a proxy that is fresh may not know the epoch
 			case w.rules.SessionExpired(t, heardFor, closeAfter) && w.locked(d.rowsOfSession(id)) == 0:
 				w.stats.count("sessions closed after expiry")
 				w.checkHeard(id)

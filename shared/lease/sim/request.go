@@ -48,7 +48,7 @@ func (r *request) progress() int64 {
 
 // SessionValid implements holder.GateChecks.
 func (r *request) SessionValid() bool {
-	return r.session == r.p.session && r.session != 0 && r.p.w.rules.Before(r.p.clock(), r.p.deadline)
+	return r.session == r.p.session && r.session != 0 && r.p.valid(r.p.clock())
 }
 
 // KeyCurrent implements holder.GateChecks.
@@ -209,8 +209,10 @@ func (p *proxy) finish(r *request, cost int64) {
 	p.started--
 	p.usage.Session(r.session).Running--
 	delete(p.disk.started, r.id)
-	p.w.oracle.used[r.key.limit] += min(cost, r.amount)
 	p.recordUsage(r, cost)
+	event := p.w.oracle.events[r.id]
+	event.used = min(cost, r.amount)
+	p.w.oracle.used[r.key.limit] += event.used
 	p.release(r, cost)
 }
 

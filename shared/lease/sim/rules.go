@@ -20,6 +20,8 @@ type Rules struct {
 	Profile string
 	// Freshness has the steps of freshness in worlds that have only keys and the stream of changes; nil in all others.
 	Freshness *FreshRules
+	// Changes has the steps of freshness in all other worlds, if their profile needs it.
+	Changes *FreshRules
 
 	// The steps of the control plane.
 	Exceeds           func(reports []wire.LeaseReport, needs [][]wire.Need) bool
@@ -94,6 +96,7 @@ func CorrectIn(profile string) *Rules {
 // Correct returns the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
+		Changes: correctFresh(),
 		Exceeds: allocator.Exceeds, AddRequest: (*allocator.Batcher).AddRequest,
 		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,
 		MarkInserted:      (*settlement.Batch).MarkInserted,

@@ -174,7 +174,10 @@ func (w *world) client(c *customer) {
 // and checks the final state.
 func (w *world) heal() {
 	w.healed = true
-	w.pgDown, w.busDown = false, false
+	w.pgDown, w.busDown, w.changes.down = false, false, false
+	for _, p := range w.proxies {
+		p.minority = false
+	}
 	for _, a := range w.actors() {
 		a.deaf, a.mute = false, false
 		a.resume()
@@ -226,7 +229,7 @@ func (w *world) actors() []*actor {
 func (w *world) probe() {
 	before := maps.Clone(w.stats.Faults)
 	for _, p := range w.proxies {
-		if p.session == 0 || !w.rules.Before(p.clock(), p.deadline) {
+		if p.session == 0 || !p.valid(p.clock()) {
 			w.fail("%s has no session after healing", p.name)
 		}
 	}

@@ -59,6 +59,7 @@ type world struct {
 	outages   outages
 	bucket    bucket
 	stream    stream
+	changes   changeStream
 	replicas  []*replica
 	proxies   []*proxy
 	customers []*customer
