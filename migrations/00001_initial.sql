@@ -225,6 +225,8 @@ create table proxy_sessions (
     heartbeat_number bigint not null default 0,
     -- for how long the proxy admits after a heartbeat in the stream of changes; 0 if the session needs none
     freshness_ms bigint not null default 0,
+    -- the session is not extended any more, and is fenced when the stream of changes has confirmed that; only with freshness
+    ending boolean not null default false,
     catalog_revision bigint not null default 0,
     spool_capacity bigint not null default 0,
     spool_used bigint not null default 0,

@@ -91,6 +91,10 @@ const (
 	IncarnationKey = "incarnation"
 	// ChangeDirect are the revocations that operators append without a control plane.
 	ChangeDirect = ChangePrefix + "direct."
+	// ChangeSession is the kind, for Change, of the end of a session.
+	ChangeSession = "session"
+	// ChangeEpoch is that of a cluster epoch.
+	ChangeEpoch = "epoch"
 )
 
 // CatalogBucket is the KV bucket of the catalog. Its keys are CatalogHead and

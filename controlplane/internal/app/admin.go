@@ -270,7 +270,7 @@ func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
 		Store: keystore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
-		SessionBound: sessionBound(a.cfg.Session.TTL),
+		SessionBound: max(sessionBound(a.cfg.Session.TTL), a.cfg.Freshness.Window+leasing.Margin(a.cfg.Freshness.Window)),
 	})
 	if a.cfg.Freshness.Window > 0 {
 		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
@@ -82,6 +83,7 @@ type app struct {
 	bus        *bus.Bus
 	epochs     *recovery.Monitor
 	leasing    *leasing.Service
+	changes    *changestream.Appender
 	components lifecycle.Components
 	// started is set when all components have started.
 	started atomic.Bool

@@ -42,16 +42,13 @@ func (a *app) buildProxySide(context.Context) error {
 	a.epochs = recovery.New(recovery.Config{
 		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
 		SessionTTL: a.cfg.Session.TTL, SessionBound: sessionBound(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
-		OnEpoch: b.SetClusterEpoch, Log: a.log, Registerer: a.registry,
+		OnEpoch: b.SetClusterEpoch, EpochConfirmed: func(epoch int64) bool { return a.changes.ConfirmedEpoch(epoch) }, Log: a.log, Registerer: a.registry,
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	store, times := leasestore.New(a.db), sessions(&a.cfg)
-	var changes *changestream.Appender // nil without a stream of changes
-	if window := a.cfg.Freshness.Window; window > 0 {
-		changes = changestream.New(store, b, window, leasing.Margin(window), a.log, a.registry)
-		times.OnChange, times.Changes = changes.Wake, b
-	}
+	a.changes = changestream.New(store, b, a.cfg.Freshness.Window, leasing.Margin, a.log, a.registry)
+	times.OnChange, times.Changes = a.changes.Wake, b
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },
@@ -67,10 +64,8 @@ func (a *app) buildProxySide(context.Context) error {
 			if err := b.Declare(ctx); err != nil {
 				return err
 			}
-			if changes != nil {
-				if err := changes.Begin(ctx); err != nil {
-					return err
-				}
+			if err := a.changes.Begin(ctx); err != nil {
+				return err
 			}
 			if err := b.Serve(a.leasing); err != nil {
 				return err
@@ -85,9 +80,7 @@ func (a *app) buildProxySide(context.Context) error {
 			return nil
 		},
 		func(context.Context) error { b.Stop(); return nil })
-	if changes != nil {
-		a.components.AddTask("changes", changes.Run)
-	}
+	a.components.AddTask("changes", a.changes.Run)
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })

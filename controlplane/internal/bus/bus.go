@@ -70,6 +70,8 @@ type Bus struct {
 	streams StreamStore
 	// probe is the subject of this replica's probes in the stream of changes.
 	probe string
+	// keepsChanges means that this replica declares the stream of changes.
+	keepsChanges atomic.Bool
 	// backlog is set while settlement is behind; proxies then do not publish again what is not settled yet.
 	backlog atomic.Bool
 	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.
@@ -144,6 +146,7 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 		return nil, fmt.Errorf("bus: open jetstream: %w", err)
 	}
 	b := &Bus{probe: subject.From(subject.FreshProbe, rand.Text()), cfg: cfg, nc: nc, js: js, log: log, server: server, streams: streams}
+	b.keepsChanges.Store(cfg.Changes)
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -230,6 +233,14 @@ func (b *Bus) Declare(ctx context.Context) error {
 	}
 }
 
+// KeepChanges implements changestream.Stream.
+func (b *Bus) KeepChanges(ctx context.Context) error {
+	if b.keepsChanges.Swap(true) {
+		return nil
+	}
+	return b.Declare(ctx)
+}
+
 func (b *Bus) declare(ctx context.Context) error {
 	b.declaring.Lock()
 	defer b.declaring.Unlock()
@@ -240,7 +251,7 @@ func (b *Bus) declare(ctx context.Context) error {
 	if err := b.declareVideoJobs(ctx); err != nil {
 		return err
 	}
-	if b.cfg.Changes {
+	if b.keepsChanges.Load() {
 		if err := b.declareChanges(ctx, replicas); err != nil {
 			return err
 		}

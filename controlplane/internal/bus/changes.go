@@ -64,7 +64,7 @@ func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
 // changes opens the stream of changes, and creates it again if it is missing.
 func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation string, err error) {
 	stream, err = b.js.Stream(ctx, subject.ChangeStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.cfg.Changes {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && b.keepsChanges.Load() {
 		if err = b.Declare(ctx); err == nil {
 			stream, err = b.js.Stream(ctx, subject.ChangeStream)
 		}
@@ -76,12 +76,12 @@ func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation
 }
 
 // LastChange implements changestream.Stream.
-func (b *Bus) LastChange(ctx context.Context, c *wire.KeyChange) (last wire.StreamChange, at session.Place, sequence uint64, err error) {
+func (b *Bus) LastChange(ctx context.Context, subject string) (last wire.StreamChange, at session.Place, sequence uint64, err error) {
 	stream, incarnation, err := b.changes(ctx)
 	if err != nil {
 		return last, at, 0, err
 	}
-	m, err := stream.GetLastMsgForSubject(ctx, c.Subject())
+	m, err := stream.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return last, at, 0, nil
 	}
@@ -112,7 +112,7 @@ func (b *Bus) AppendChange(ctx context.Context, c *wire.StreamChange, behind uin
 	if err != nil {
 		return session.Place{}, fmt.Errorf("bus: encode change: %w", err)
 	}
-	ack, err := b.js.Publish(ctx, c.Change.Subject(), data, jetstream.WithExpectLastSequencePerSubject(behind), jetstream.WithRetryAttempts(0))
+	ack, err := b.js.Publish(ctx, c.Subject(), data, jetstream.WithExpectLastSequencePerSubject(behind), jetstream.WithRetryAttempts(0))
 	if isOvertaken(err) {
 		return session.Place{}, changestream.ErrOvertaken
 	}

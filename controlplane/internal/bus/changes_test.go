@@ -40,10 +40,12 @@ import (
 // withChanges has the settings of a replica that keeps the stream of changes.
 var withChanges = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password, Changes: true}
 
+func noMargin(time.Duration) time.Duration { return 0 }
+
 // appender returns the Appender of a replica.
 func (p *env) appender(b *bus.Bus, window time.Duration) *changestream.Appender {
 	p.t.Helper()
-	a := changestream.New(leasestore.New(p.db), b, window, 0, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	a := changestream.New(leasestore.New(p.db), b, window, noMargin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err := a.Begin(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
@@ -216,7 +218,7 @@ func TestOlderChangeReplacesNoNewerOne(t *testing.T) {
 	if err := nc.Publish(newer.Subject(), []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{}}`)); err != nil || nc.Flush() != nil {
 		t.Fatal(err)
 	}
-	_, _, sequence, err := b.LastChange(t.Context(), &newer)
+	_, _, sequence, err := b.LastChange(t.Context(), newer.Subject())
 	if err != nil || sequence != 1 {
 		t.Fatalf("the foreign message is at %d, %v; want 1", sequence, err)
 	}
@@ -359,7 +361,6 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	}
 	var notes []string
 	began := time.Now()
-	noMargin := func(time.Duration) time.Duration { return 0 }
 	err = changestream.Revoke(t.Context(), operator, p.hash, noMargin, func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) })
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "1 proxies") || !strings.Contains(notes[0], "30ms") || time.Since(began) < 30*time.Millisecond {
 		t.Errorf("after %v: %q, %v; want it confirmed after the window of the proxy", time.Since(began), notes, err)

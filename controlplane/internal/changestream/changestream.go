@@ -12,6 +12,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,15 +29,19 @@ var ErrOvertaken = errors.New("changestream: another replica has appended a chan
 
 // Stream is the stream of changes. Its methods create it again if it is missing.
 type Stream interface {
-	// LastChange returns the last change in the stream that has the subject of a change, and where it is. sequence is that of
-	// the last message of the subject, also if it is no change; zero if there is none.
-	LastChange(ctx context.Context, c *wire.KeyChange) (last wire.StreamChange, at session.Place, sequence uint64, err error)
+	// KeepChanges declares the stream, also if the configuration does not ask for it.
+	KeepChanges(ctx context.Context) error
+	// LastChange returns the last change in the stream that has a subject, and where it is. sequence is that of the last
+	// message of the subject, also if it is no change; zero if there is none.
+	LastChange(ctx context.Context, subject string) (last wire.StreamChange, at session.Place, sequence uint64, err error)
 	// AppendChange appends a change behind the message of its subject with a sequence number. The error is ErrOvertaken if
 	// that one is not the last.
 	AppendChange(ctx context.Context, c *wire.StreamChange, behind uint64) (session.Place, error)
 	// ChangeAt returns the place of the change that the stream has at a place: it is another one if the stream has lost the
 	// change.
 	ChangeAt(ctx context.Context, at session.Place) (session.Place, error)
+	// Windows returns the longest window of the proxies that send heartbeats, and their number.
+	Windows(ctx context.Context) (longest time.Duration, proxies int, err error)
 }
 
 // Store is the Appender's view of Postgres.
@@ -47,6 +53,21 @@ type Store interface {
 	ChangesToStream(ctx context.Context, after int64, limit int) (streamed int64, changes []wire.KeyChange, err error)
 	// RaiseStreamed raises the streamed revision.
 	RaiseStreamed(ctx context.Context, revision int64) error
+	// EndingSessions returns the active sessions that are to be fenced, and the cluster epoch while the recovery wait lasts;
+	// otherwise zero. all makes every session that needs freshness such a one.
+	EndingSessions(ctx context.Context, all bool) (sessions []EndingSession, epoch int64, err error)
+	// FenceEnding fences sessions that are to be fenced. It leaves out those whose rows are locked.
+	FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error)
+	// LongestWindow returns the longest window of the active sessions; zero if none of them needs freshness.
+	LongestWindow(ctx context.Context) (time.Duration, error)
+}
+
+// EndingSession is an active session that is to be fenced when the stream has
+// confirmed its end: until then, its proxy may admit.
+type EndingSession struct {
+	ID wire.SessionID
+	// Window is for how long its proxy admits after a heartbeat in the stream.
+	Window time.Duration
 }
 
 const (
@@ -58,9 +79,9 @@ const (
 	callTimeout = 10 * time.Second
 )
 
-// pending is a change that is not confirmed.
+// pending is a message that is not confirmed.
 type pending struct {
-	wire.KeyChange
+	message      wire.StreamChange
 	confirmation *session.Confirmation
 	// stored is true once the stream had it; replaced, once there is a later change with the same subject, which includes its
 	// effect: that one is confirmed instead.
@@ -71,7 +92,11 @@ type pending struct {
 type Appender struct {
 	store  Store
 	stream Stream
-	wait   time.Duration
+	// window is that of new sessions. off means that these need no freshness, and that the others are to end; window is the
+	// longest of the others then, and zero if there are none. margin is what to add for the drift of clocks.
+	window time.Duration
+	off    bool
+	margin func(time.Duration) time.Duration
 	log    *slog.Logger
 	wake   chan struct{}
 	begun  time.Time
@@ -80,19 +105,25 @@ type Appender struct {
 	read    int64
 	pending []*pending
 	// newest has the last one of each subject.
-	newest  map[string]*pending
+	newest map[string]*pending
+	// ends are the ends of sessions and the epoch that are not confirmed, by subject.
+	ends map[string]*pending
+	// epoch is the last cluster epoch that is confirmed; the greatest number if none has to be.
+	epoch   atomic.Int64
 	failing bool
 
 	appended, again, failed prometheus.Counter
 	waiting                 prometheus.Gauge
 }
 
-// New returns an Appender for a window of freshness. margin covers the drift of
-// clocks.
-func New(store Store, stream Stream, window, margin time.Duration, log *slog.Logger, reg prometheus.Registerer) *Appender {
+// New returns an Appender for the window of freshness of new sessions, which is
+// zero if they need none. margin returns what to add
+// to a window for the drift of clocks.
+func New(store Store, stream Stream, window time.Duration, margin func(time.Duration) time.Duration, log *slog.Logger, reg prometheus.Registerer) *Appender {
 	f := promauto.With(reg)
 	return &Appender{
-		store: store, stream: stream, wait: window + margin, log: log, wake: make(chan struct{}, 1), begun: time.Now(), newest: map[string]*pending{},
+		store: store, stream: stream, window: window, off: window == 0, margin: margin, log: log, wake: make(chan struct{}, 1), begun: time.Now(),
+		newest: map[string]*pending{}, ends: map[string]*pending{},
 		appended: f.NewCounter(prometheus.CounterOpts{
 			Name: "mgw_changes_appended_total", Help: "Changes of keys and accounts that this replica has appended to the stream of changes.",
 		}),
@@ -116,11 +147,28 @@ func (a *Appender) Wake() {
 	}
 }
 
-// Begin prepares Postgres. It must be called before a proxy is told of the window.
-func (a *Appender) Begin(ctx context.Context) error { return a.store.BeginStreamed(ctx) }
+// Begin prepares Postgres and the stream, if that is needed: by new sessions, or by
+// active ones that were registered while it was. It must be called before a proxy
+// is told of the window.
+func (a *Appender) Begin(ctx context.Context) (err error) {
+	if a.off {
+		if a.window, err = a.store.LongestWindow(ctx); err != nil {
+			return err
+		}
+		if a.window == 0 {
+			a.epoch.Store(math.MaxInt64) // no session outlives its deadline
+			return nil
+		}
+		a.log.WarnContext(ctx, "freshness.window is 0: the sessions that need freshness are ended, and register again without it")
+	}
+	return errors.Join(a.stream.KeepChanges(ctx), a.store.BeginStreamed(ctx))
+}
 
-// Run appends changes until ctx ends.
+// Run appends changes until ctx ends, or returns if the stream is not needed.
 func (a *Appender) Run(ctx context.Context) {
+	if a.window == 0 {
+		return
+	}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -163,7 +211,7 @@ func (a *Appender) Round(ctx context.Context) error {
 		}
 	}
 	a.waiting.Set(float64(len(a.pending)))
-	return errors.Join(append(errs, a.confirm(ctx))...)
+	return errors.Join(append(errs, a.confirm(ctx), a.endSessions(ctx))...)
 }
 
 // readChanges reads the changes from Postgres that are new, and forgets those that
@@ -174,7 +222,7 @@ func (a *Appender) readChanges(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for len(a.pending) > 0 && a.pending[0].Revision <= streamed {
+		for len(a.pending) > 0 && a.pending[0].message.Change.Revision <= streamed {
 			a.forget(1)
 		}
 		a.read = max(a.read, streamed)
@@ -188,8 +236,14 @@ func (a *Appender) readChanges(ctx context.Context) error {
 	return nil
 }
 
+// newPending returns a message that the stream must have for a window.
+func (a *Appender) newPending(m wire.StreamChange, window time.Duration) *pending {
+	m.V = wire.Version
+	return &pending{message: m, confirmation: session.NewConfirmation(window + a.margin(window))}
+}
+
 func (a *Appender) add(c wire.KeyChange) {
-	p := &pending{KeyChange: c, confirmation: session.NewConfirmation(a.wait)}
+	p := a.newPending(wire.StreamChange{Change: c}, a.window)
 	if older := a.newest[c.Subject()]; older != nil {
 		older.replaced = true
 	}
@@ -200,8 +254,8 @@ func (a *Appender) add(c wire.KeyChange) {
 // forget forgets the first n changes.
 func (a *Appender) forget(n int) {
 	for _, p := range a.pending[:n] {
-		if a.newest[p.Subject()] == p {
-			delete(a.newest, p.Subject())
+		if of := p.message.Subject(); a.newest[of] == p {
+			delete(a.newest, of)
 		}
 	}
 	a.pending = a.pending[n:]
@@ -228,21 +282,22 @@ func (a *Appender) step(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// append appends a change, unless the stream has it, or a later one of the same
-// key or account, which includes its effect. The stream keeps one message per
+// append appends a message, unless the stream has it, or a later one of the same
+// subject, which includes its effect. The stream keeps one message per
 // subject, so an older change must not replace a newer one, and replicas must not
 // replace the messages of one another for ever.
 func (a *Appender) append(ctx context.Context, p *pending) error {
-	last, at, sequence, err := a.stream.LastChange(ctx, &p.KeyChange)
+	last, at, sequence, err := a.stream.LastChange(ctx, p.message.Subject())
 	if err != nil {
 		return err
 	}
-	if last.Valid() && last.Change.Revision >= p.Revision {
+	if last.Includes(&p.message) {
 		p.stored = true
 		p.confirmation.Appended(a.now(), at)
 		return nil
 	}
-	at, err = a.stream.AppendChange(ctx, &wire.StreamChange{V: wire.Version, ID: rand.Text(), Change: p.KeyChange}, sequence)
+	p.message.ID = rand.Text()
+	at, err = a.stream.AppendChange(ctx, &p.message, sequence)
 	if errors.Is(err, ErrOvertaken) {
 		return nil // the next round finds the other change
 	}
@@ -267,7 +322,7 @@ func (a *Appender) confirm(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	if err := a.store.RaiseStreamed(ctx, a.pending[n-1].Revision); err != nil {
+	if err := a.store.RaiseStreamed(ctx, a.pending[n-1].message.Change.Revision); err != nil {
 		return err
 	}
 	a.forget(n)

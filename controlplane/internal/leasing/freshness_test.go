@@ -23,7 +23,7 @@ type changeStream struct {
 	change wire.StreamChange
 }
 
-func (s *changeStream) LastChange(context.Context, *wire.KeyChange) (wire.StreamChange, session.Place, uint64, error) {
+func (s *changeStream) LastChange(context.Context, string) (wire.StreamChange, session.Place, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.change, s.at, s.at.Sequence, nil

@@ -15,8 +15,8 @@ import (
 // ChangeStream is the stream of changes, to which package changestream appends
 // them.
 type ChangeStream interface {
-	// LastChange returns the last change in the stream that has the subject of a change, and where it is.
-	LastChange(ctx context.Context, c *wire.KeyChange) (last wire.StreamChange, at session.Place, sequence uint64, err error)
+	// LastChange returns the last change in the stream that has a subject, and where it is.
+	LastChange(ctx context.Context, subject string) (last wire.StreamChange, at session.Place, sequence uint64, err error)
 	// ChangeAt returns the place of the change that the stream has at a place: it is another one if the stream has lost the
 	// change.
 	ChangeAt(ctx context.Context, at session.Place) (session.Place, error)
@@ -69,7 +69,7 @@ func (c *streamedChange) step(ctx context.Context, stream ChangeStream, change *
 	defer c.mu.Unlock()
 	switch {
 	case c.Append():
-		last, at, _, err := stream.LastChange(ctx, change)
+		last, at, _, err := stream.LastChange(ctx, change.Subject())
 		if err != nil {
 			return false, err
 		}

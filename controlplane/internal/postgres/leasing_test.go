@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres/leasestore"
 	"modelgateway/shared/apikey"
@@ -288,6 +289,58 @@ func TestSweep(t *testing.T) {
 		t.Errorf("a second sweep: fenced %d, closed %d, %v; want nothing", fenced, closed, err)
 	}
 	w.check()
+}
+
+// A session that needs freshness may outlive its deadline: it is not fenced by time, nor extended any more.
+func TestSweepMarksSessionsThatNeedFreshness(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	fresh, other := w.session(store, "fresh"), w.session(store, "other")
+	if err := store.NeedFreshness(t.Context(), fresh, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	w.expire(fresh, 600)
+	w.expire(other, 600)
+	for want := range 2 { // the second sweep has nothing to do
+		if fenced, closed, err := store.Sweep(t.Context(), sessionLength, time.Minute, closeAfter, true); err != nil || fenced != 1-want || closed != 0 {
+			t.Fatalf("fenced %d, closed %d, %v; want the other session only", fenced, closed, err)
+		}
+	}
+	reply, err := store.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version, Session: fresh, BootID: "fresh", Number: 1}, sessionLength, 10)
+	if err != nil || reply.Status != wire.Fenced {
+		t.Errorf("its heartbeat: %+v, %v; want it refused", reply, err)
+	}
+	if state := scalar[int](w, "select state from proxy_sessions where id = $1", fresh); state != 1 {
+		t.Errorf("state %d; want it active until the stream of changes has confirmed its end", state)
+	}
+	ending, epoch, err := store.EndingSessions(t.Context(), false)
+	want := []changestream.EndingSession{{ID: fresh, Window: 20 * time.Second}}
+	if diff := cmp.Diff(want, ending); diff != "" || epoch != 0 || err != nil {
+		t.Errorf("epoch %d, %v, ending sessions (-want +got):\n%s", epoch, err, diff)
+	}
+	if fenced, err := store.FenceEnding(t.Context(), []wire.SessionID{fresh, other}); err != nil || fenced != 1 {
+		t.Errorf("fenced %d, %v; want the one session", fenced, err)
+	}
+	w.check()
+}
+
+// A loss of commits fences all sessions, although their proxies may not know of it before the recovery wait is over.
+func TestNoSessionIsClosedForSilenceDuringTheRecoveryWait(t *testing.T) {
+	t.Parallel()
+	w := newLeaseWorld(t)
+	store := leasestore.New(w.replica())
+	w.expire(w.session(store, "forgotten"), int(closeAfter.Seconds())+600)
+	sweep := func(wantClosed int) {
+		t.Helper()
+		if _, closed, err := store.Sweep(t.Context(), sessionLength, time.Minute, closeAfter, true); err != nil || closed != wantClosed {
+			t.Errorf("closed %d, %v; want %d", closed, err, wantClosed)
+		}
+	}
+	w.exec("update cluster_state set cluster_epoch = cluster_epoch + 1")
+	sweep(0)
+	w.exec("update cluster_state set recovered_epoch = cluster_epoch")
+	sweep(1)
 }
 
 // After an absence of Postgres, of the bus or of the control planes, the usage of a session may still wait in the

@@ -140,6 +140,9 @@ type Config struct {
 	// SessionTTL is how long a session is valid after a heartbeat, SessionBound how long its proxy may consider it valid: the
 	// margin for clocks longer.
 	SessionTTL, SessionBound time.Duration
+	// EpochConfirmed reports whether no proxy admits any more under a session from before a cluster epoch that may outlive its
+	// deadline; if nil, there are none.
+	EpochConfirmed func(epoch int64) bool
 	// Keeps is when Postgres certainly keeps every commit that it has acknowledged.
 	Keeps rollback.Keeps
 	// OnEpoch is called with the cluster epoch after each check.
@@ -315,6 +318,10 @@ func (m *Monitor) observed(o rollback.Observation) {
 		m.setObstacle(nil)
 		return
 	}
+	if left == 0 && m.cfg.EpochConfirmed != nil && !m.cfg.EpochConfirmed(o.Mark.Epoch) {
+		m.setObstacle(fmt.Errorf("waiting until the stream of changes has had cluster epoch %d for the window of freshness", o.Mark.Epoch))
+		return
+	}
 	m.setObstacle(fmt.Errorf("waiting for sessions from before cluster epoch %d until %s", o.Mark.Epoch, time.Now().Add(left).UTC().Format(time.TimeOnly+" MST")))
 }
 
@@ -351,6 +358,9 @@ func (m *Monitor) checkpoint(ctx context.Context, last bool) (done bool, err err
 		}
 		t, c.Oldest, _ = d.BeginCheckpoint()
 		c.Marker, c.Recovered = t.CommitMarker, d.RecoveredEpoch(now, m.cfg.SessionBound)
+		if m.cfg.EpochConfirmed != nil && !m.cfg.EpochConfirmed(c.Recovered) {
+			c.Recovered = 0
+		}
 	})
 	switch {
 	case unread != nil:

@@ -43,21 +43,23 @@ func TestMain(m *testing.M) {
 const (
 	sessionTTLVariable = "MGW_TEST_OUTAGE_SESSION_TTL"
 	lengthVariable     = "MGW_TEST_OUTAGE_LENGTH"
+	// windowVariable has the window of freshness; zero if sessions need none.
+	windowVariable = "MGW_TEST_OUTAGE_WINDOW"
 )
 
 // The control plane is down for half an hour, and for four hours, while NATS and the proxy run. No request is admitted after the session has
-// expired. With a session that outlasts the outage, requests are admitted from granted units. At the end all usage is
+// expired. With a session that outlasts the outage, or that needs freshness, requests are admitted from granted units. At the end all usage is
 // settled exactly once and no units are outstanding.
 //
 // The clock is fake, the components of the proxy and NATS are real. Each outage
 // runs in its own process, because a process can have only one such bubble.
 func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ ttl, length string }{{"30s", "30m"}, {"35m", "30m"}, {"30s", "4h"}} {
-		t.Run(tt.length+" with sessions of "+tt.ttl, func(t *testing.T) {
+	for _, tt := range []struct{ ttl, window, length string }{{"30s", "0s", "30m"}, {"35m", "0s", "30m"}, {"30s", "0s", "4h"}, {"30s", "20s", "4h"}} {
+		t.Run(tt.length+" with sessions of "+tt.ttl+" and a window of "+tt.window, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v")
-			cmd.Env = append(os.Environ(), sessionTTLVariable+"="+tt.ttl, lengthVariable+"="+tt.length)
+			cmd.Env = append(os.Environ(), sessionTTLVariable+"="+tt.ttl, lengthVariable+"="+tt.length, windowVariable+"="+tt.window)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -78,7 +80,11 @@ func TestOutageInBubble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Test(t, func(t *testing.T) { runOutage(t, valid, length) })
+	window, err := time.ParseDuration(os.Getenv(windowVariable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) { runOutage(t, valid, window, length) })
 }
 
 const (
@@ -90,10 +96,10 @@ const (
 	estimate, cost money.Nano = 1000, 400
 )
 
-func runOutage(t *testing.T, sessionTTL, length time.Duration) {
+func runOutage(t *testing.T, sessionTTL, window, length time.Duration) {
 	server := natstest.NewInBubble(t)
 	defer server.Stop()
-	plane := newControlPlane(t, server, sessionTTL)
+	plane := newControlPlane(t, server, sessionTTL, window)
 	plane.up(t)
 	defer plane.down()
 	proxy := newProxy(t, server)
@@ -108,7 +114,9 @@ func runOutage(t *testing.T, sessionTTL, length time.Duration) {
 	during := proxy.admitted() - running
 	last := proxy.last().Sub(stopped)
 	switch {
-	case last > sessionTTL:
+	case window > 0 && last <= sessionTTL:
+		t.Errorf("the last request was admitted %s after the control plane went down; want some behind the end of the session", last)
+	case window == 0 && last > sessionTTL:
 		t.Errorf("a request was admitted %s after the control plane went down; want none after %s", last, sessionTTL)
 	case sessionTTL > length && during < 100:
 		t.Errorf("%d requests were admitted during the outage; want those that granted units cover", during)
@@ -121,8 +129,8 @@ func runOutage(t *testing.T, sessionTTL, length time.Duration) {
 		t.Errorf("%d requests were admitted afterwards; want as many as before", after)
 	}
 	plane.check(t, proxy)
-	t.Logf("sessions of %s: %d requests before, %d during the outage, the last after %s, %d in all; %d messages on the stream",
-		sessionTTL, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
+	t.Logf("sessions of %s, window of %s: %d requests before, %d during the outage, the last after %s, %d in all; %d messages on the stream",
+		sessionTTL, window, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
 }
 
 // proxy is a data plane without its HTTP side.
@@ -162,7 +170,7 @@ func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	if p.nats, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Connection()}}, log); err != nil {
 		t.Fatal(err)
 	}
-	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity()}, p.nats, anyKey{}, p.spool, session.Hooks{
+	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity(), Stream: p.nats}, p.nats, anyKey{}, p.spool, session.Hooks{
 		OnSession: func(s *session.Session) { p.admit.OnSession(s) },
 		OnChange:  func(wire.KeyChange) {},
 		State:     func() session.Report { return session.Report{Running: p.admit.Running()} },
@@ -257,6 +265,7 @@ const (
 type controlPlane struct {
 	server     *natstest.BubbleServer
 	sessionTTL time.Duration
+	window     time.Duration
 	conn       *nats.Conn
 	stop       context.CancelFunc
 	tasks      sync.WaitGroup
@@ -273,10 +282,10 @@ type controlPlane struct {
 	delivered int
 }
 
-func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid time.Duration) *controlPlane {
+func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid, window time.Duration) *controlPlane {
 	t.Helper()
 	p := &controlPlane{
-		server: server, sessionTTL: valid, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
+		server: server, sessionTTL: valid, window: window, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
 		closed: map[wire.SessionID]bool{}, seqs: map[int64]settlement.IntervalSet{}, settled: map[string]money.Nano{},
 	}
 	for id, kind := range map[wire.PoolID]wire.PoolKind{balancePool: wire.Balance, slotsPool: wire.Slots} {
@@ -301,6 +310,13 @@ func (p *controlPlane) up(t *testing.T) {
 	}
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: subject.ChangeStream, Subjects: []string{subject.FromAll(subject.FreshBeat)}, MaxMsgsPerSubject: 1, Storage: jetstream.FileStorage,
+		Metadata: map[string]string{subject.IncarnationKey: "a"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -350,15 +366,19 @@ func serve[Q, A any](t *testing.T, p *controlPlane, name string, answer func(*Q)
 	}
 }
 
-func (p *controlPlane) register(*wire.RegisterRequest) wire.RegisterResponse {
+func (p *controlPlane) register(r *wire.RegisterRequest) wire.RegisterResponse {
+	if p.window > 0 && !r.Freshness {
+		return wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}
+	}
 	p.sessions++
 	p.deadlines[p.sessions] = time.Now().Add(p.sessionTTL)
-	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one"}
+	return wire.RegisterResponse{V: wire.Version, Status: wire.Done, Session: p.sessions, ValidMS: p.sessionTTL.Milliseconds(), StreamIncarnation: "one", FreshnessMS: p.window.Milliseconds()}
 }
 
 // active reports whether a session is valid, and marks ended sessions for the allocator.
 func (p *controlPlane) active(s wire.SessionID) bool {
-	live := !p.closed[s] && time.Now().Before(p.deadlines[s].Add(time.Second))
+	// It is fenced by time only without freshness; otherwise by the stream, which this control plane never does.
+	live := !p.closed[s] && (p.window > 0 || time.Now().Before(p.deadlines[s].Add(time.Second)))
 	p.allocator.EndedSessions[s] = !live
 	return live
 }

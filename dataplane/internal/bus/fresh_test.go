@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -25,17 +26,22 @@ import (
 	"modelgateway/shared/wire"
 )
 
-// controlPlane answers the messages of sessions, which have a long deadline, and
-// has the changes of Postgres.
+// controlPlane answers the messages of sessions, and has the changes of Postgres.
 type controlPlane struct {
 	window time.Duration
+	// ttl is how long a session is valid after a heartbeat; if zero, an hour.
+	ttl time.Duration
 
 	mu       sync.Mutex
 	away     bool
 	sessions wire.SessionID
 	revision int64
 	changes  []wire.KeyChange
+	// expired counts the heartbeats that say that their session has expired.
+	expired int
 }
+
+func (c *controlPlane) validMS() int64 { return cmp.Or(c.ttl, time.Hour).Milliseconds() }
 
 var errAway = errors.New("no control plane")
 
@@ -52,7 +58,7 @@ func (c *controlPlane) Register(_ context.Context, r *wire.RegisterRequest) (*wi
 		return nil, errAway
 	}
 	c.sessions++
-	response := &wire.RegisterResponse{V: 1, Status: wire.Done, Session: c.sessions, ValidMS: time.Hour.Milliseconds(), Revision: c.revision}
+	response := &wire.RegisterResponse{V: 1, Status: wire.Done, Session: c.sessions, ValidMS: c.validMS(), Revision: c.revision}
 	if r.Freshness {
 		response.FreshnessMS = c.window.Milliseconds()
 	}
@@ -65,7 +71,10 @@ func (c *controlPlane) Heartbeat(_ context.Context, r *wire.HeartbeatRequest) (*
 	if c.away {
 		return nil, errAway
 	}
-	response := &wire.HeartbeatResponse{V: 1, Status: wire.Done, ValidMS: time.Hour.Milliseconds()}
+	if r.Expired {
+		c.expired++
+	}
+	response := &wire.HeartbeatResponse{V: 1, Status: wire.Done, ValidMS: c.validMS()}
 	for _, change := range c.changes {
 		if change.Revision > r.AppliedRevision {
 			response.Changes = append(response.Changes, change)
@@ -207,7 +216,12 @@ func revocation(key byte, revision int64) wire.KeyChange {
 // store appends a change to the stream until that is acknowledged.
 func store(t *testing.T, js jetstream.JetStream, to string, c wire.KeyChange) {
 	t.Helper()
-	data, err := json.Marshal(wire.StreamChange{V: 1, ID: rand.Text(), Change: c})
+	storeMessage(t, js, to, wire.StreamChange{V: 1, ID: rand.Text(), Change: c})
+}
+
+func storeMessage(t *testing.T, js jetstream.JetStream, to string, c wire.StreamChange) {
+	t.Helper()
+	data, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,6 +297,45 @@ func TestProxyThatIsCutOffFromNATSStops(t *testing.T) {
 	if !p.has(4) {
 		t.Error("the proxy is fresh without the change that Postgres has")
 	}
+}
+
+// While every control plane is away, a proxy serves as long as it reads its heartbeats in the stream.
+func TestFreshSessionOutlivesItsDeadline(t *testing.T) {
+	t.Parallel()
+	server := natstest.New(t, natstest.Planes(t, "test"))
+	js := createChanges(t, server.Connect(), 1, "a")
+	c := &controlPlane{window: 4 * time.Second, ttl: 600 * time.Millisecond}
+	p := startProxy(t, server.URL(), c)
+	p.await("a valid session", p.valid)
+	c.set(func() { c.away = true })
+	first, read := p.Current(), p.count("mgw_fresh_heartbeats_total", "read")
+	p.await("heartbeats of two windows", func() bool { return p.count("mgw_fresh_heartbeats_total", "read") >= read+8 })
+	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() || p.Current() != first || p.Ready(t.Context()) != nil {
+		t.Errorf("%v lapses, valid: %t, ready: %v; want the same session, which is valid", n, p.valid(), p.Ready(t.Context()))
+	}
+	// It ends when the proxy reads so in the stream, and only then.
+	other := wire.StreamChange{V: 1, ID: rand.Text(), Ended: first.ID + 100}
+	storeMessage(t, js, other.Subject(), other)
+	change := revocation(1, 7)
+	store(t, js, change.Subject(), change)
+	p.await("the revocation behind the end of another session", func() bool { return p.has(1) })
+	if p.Current() != first {
+		t.Error("the end of another session has ended this one")
+	}
+	ended := wire.StreamChange{V: 1, ID: rand.Text(), Ended: first.ID}
+	storeMessage(t, js, ended.Subject(), ended)
+	p.await("the end of the session", func() bool { return p.Current() == nil && !first.Valid() })
+	c.set(func() {
+		if c.expired > 0 {
+			t.Errorf("%d heartbeats of a fresh session said that it had expired", c.expired)
+		}
+		c.away, c.sessions = false, 1000
+	})
+	p.await("another session", p.valid)
+	second := p.Current()
+	epoch := wire.StreamChange{V: 1, ID: rand.Text(), Epoch: 2}
+	storeMessage(t, js, epoch.Subject(), epoch)
+	p.await("the end of the session by the cluster epoch", func() bool { return p.Current() != second && !second.Valid() })
 }
 
 func TestSessionWithoutAWindowSendsNothingToTheStream(t *testing.T) {

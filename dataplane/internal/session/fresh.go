@@ -189,7 +189,9 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 			return
 		}
 		for _, c := range changes {
-			k.applyStreamed(c)
+			if k.applyStreamed(now, c); k.fresh != f {
+				return // the session has ended
+			}
 		}
 		if !f.ReadBack(now, reader.Incarnation(), session.Beat{Number: b.Number, Previous: b.Previous}, sequence) {
 			k.lose(f)
@@ -237,26 +239,31 @@ func (k *Keeper) lose(f *fresh) {
 
 // streamed applies a change that the stream has stored.
 func (k *Keeper) streamed(c wire.StreamChange) {
-	k.event(func(session.Instant) {
+	k.event(func(now session.Instant) {
 		if k.fresh != nil && c.Valid() {
-			k.applyStreamed(c)
+			k.applyStreamed(now, c)
 		}
 	})
 }
 
-// applyStreamed applies a change, unless it is applied. The lock is held.
-func (k *Keeper) applyStreamed(c wire.StreamChange) {
+// applyStreamed applies a change, unless it is applied. It may end the session. The
+// lock is held.
+func (k *Keeper) applyStreamed(now session.Instant, c wire.StreamChange) {
 	f := k.fresh
 	if f.seen[c.ID] || f.older[c.ID] {
 		f.seen[c.ID] = true
 		return
 	}
 	f.seen[c.ID] = true
-	if c.Change.Revision != 0 && c.Change.Revision <= k.client.Applied() {
-		return
+	switch {
+	case c.Ended != 0:
+		k.client.HandleEnded(now, c.Ended)
+	case c.Epoch != 0:
+		k.client.HandleEpoch(now, c.Epoch)
+	case c.Change.Revision == 0 || c.Change.Revision > k.client.Applied():
+		k.freshMetrics.changes.Inc()
+		proxy{k}.ApplyChange(c.Change)
 	}
-	k.freshMetrics.changes.Inc()
-	proxy{k}.ApplyChange(c.Change)
 }
 
 // resynced records that a heartbeat of the session, sent at sentAt, was answered,

@@ -149,7 +149,7 @@ func (k *Keeper) Current() *Session { return k.current.Load() }
 // Ready returns an error while there is no valid session.
 func (k *Keeper) Ready(context.Context) error {
 	switch s := k.Current(); {
-	case s == nil || s.Remaining() == 0:
+	case s == nil, !s.needsFresh && !s.Valid():
 		return errors.New("session: no valid session")
 	case !s.Valid():
 		return errors.New("session: lapsed: it is not certain that no change of a key or an account was missed; see mgw_fresh_heartbeats_total")
@@ -288,6 +288,7 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 	state := k.hooks.State()
 	r.CatalogRevision, r.Running, r.SpoolUsed, r.Draining, r.Refused = state.CatalogRev, state.Running, k.usage.UsedCapacity(), state.Draining, state.Refused
 	r.Started = k.usage.StartedRequests(r.Session)
+	r.Expired = r.Expired && !k.outlives(sentAt)
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := k.bus.Heartbeat(call, r)
@@ -303,6 +304,14 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 		}
 		k.report(ctx, "heartbeat failed", err, slog.Int64("session", int64(r.Session)))
 	})
+}
+
+// outlives reports whether the session is valid at a time although its deadline has
+// passed.
+func (k *Keeper) outlives(now session.Instant) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.fresh != nil && k.fresh.Fresh(now)
 }
 
 func (k *Keeper) close(ctx context.Context, r wire.CloseRequest) {
@@ -335,7 +344,7 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_session_remaining_seconds",
-		Help: "Seconds for which the session is still valid if no further heartbeat succeeds; 0 without a session, when no request is admitted.",
+		Help: "Seconds for which requests are admitted if no further heartbeat (with freshness: in the stream of changes) succeeds; 0 without a valid session.",
 	}, func() float64 {
 		if s := k.Current(); s != nil {
 			return s.Remaining().Seconds()

@@ -2,15 +2,16 @@
 // the client and the closer of package lease/session with goroutines, timers and
 // the bus.
 //
-// A session is valid until its deadline on two clocks: the monotonic clock, and the
+// A session without freshness is valid until its deadline on two clocks: the monotonic clock, and the
 // boot-time clock, which also runs while the machine is suspended. The deadline
 // counts from when the heartbeat was sent. Key changes are applied before the
 // deadline is moved. So a proxy with a valid session has applied every change that
 // counts as confirmed.
 //
-// If the control plane asks for it, the proxy also proves that it has missed no
-// change: it sends heartbeats in the stream of changes and reads them back (fresh.go,
-// session.Freshness). Then a session is valid only while both hold.
+// If the control plane asks for it, the proxy proves that it has missed no change by
+// the stream of changes, in which it sends heartbeats that it reads back (fresh.go,
+// session.Freshness). Then the session is valid while that holds, whatever its
+// deadline is, until the proxy reads in the stream that it has ended.
 package session
 
 import (
@@ -28,7 +29,7 @@ type Session struct {
 	ID    wire.SessionID
 	Boot  string
 	clock clock
-	// deadline is on both clocks; nil once the session has ended.
+	// deadline is on both clocks; nil once the session has ended. A session that needs freshness may outlive it.
 	deadline atomic.Pointer[session.Instant]
 	// needsFresh means that the session is valid only while the proxy is fresh, until freshUntil.
 	needsFresh bool
@@ -58,21 +59,21 @@ func now() session.Instant {
 	return session.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
 }
 
-// Valid reports whether the session's deadline lies ahead, and the proxy is fresh
-// if the session needs it.
+// Valid reports whether it is certain that the proxy has missed no change, and that
+// nobody has ended the session.
 func (s *Session) Valid() bool {
-	deadline := s.deadline.Load()
-	if deadline == nil {
-		return false
-	}
-	now := s.clock()
-	return now.Before(*deadline) && (!s.needsFresh || s.isFresh(now))
+	until := s.until()
+	return until != nil && s.clock().Before(*until)
 }
 
-// isFresh reports whether it is certain that the proxy has missed no change.
-func (s *Session) isFresh(now session.Instant) bool {
-	until := s.freshUntil.Load()
-	return until != nil && now.Before(*until)
+// until returns the end of the time for which the session is valid; nil if it is
+// not.
+func (s *Session) until() *session.Instant {
+	deadline := s.deadline.Load()
+	if deadline == nil || !s.needsFresh {
+		return deadline
+	}
+	return s.freshUntil.Load()
 }
 
 // freshFor returns for how many seconds the proxy is fresh; -1 if the session does
@@ -81,25 +82,21 @@ func (s *Session) freshFor() float64 {
 	if !s.needsFresh {
 		return -1
 	}
-	until := s.freshUntil.Load()
-	if until == nil {
-		return 0
-	}
-	now := s.clock()
-	return max(min(until.Mono-now.Mono, until.Boot-now.Boot), 0).Seconds()
+	return s.Remaining().Seconds()
 }
 
 // refresh sets until when the proxy is fresh.
 func (s *Session) refresh(until session.Instant) { s.freshUntil.Store(&until) }
 
-// Remaining returns how long the session is still valid; zero once it has ended.
+// Remaining returns how long the session is still valid if nothing is heard; zero
+// once it has ended.
 func (s *Session) Remaining() time.Duration {
-	deadline := s.deadline.Load()
-	if deadline == nil {
+	until := s.until()
+	if until == nil {
 		return 0
 	}
 	now := s.clock()
-	return max(min(deadline.Mono-now.Mono, deadline.Boot-now.Boot), 0)
+	return max(min(until.Mono-now.Mono, until.Boot-now.Boot), 0)
 }
 
 // extend moves the deadline, also to an earlier time if the control plane has

@@ -14,22 +14,22 @@ import (
 	"modelgateway/shared/subject"
 )
 
-// A player starts a stack with the default durations, and returns it with a function that begins the outage. That one returns a
-// function that ends it.
-type player func(t *testing.T) (r *rig.Rig, begin func() (end func()))
+// A player starts a stack with the default durations and further settings of the control planes, and returns it with a function
+// that begins the outage. That one returns a function that ends it.
+type player func(t *testing.T, settings []string) (r *rig.Rig, begin func() (end func()))
 
 // The proxy that the clients of an outage use.
 const outageProxy = 0
 
-func controlPlanesAway(t *testing.T) (*rig.Rig, func() func()) {
+func controlPlanesAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlPlanes: 2})
+	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2})
 	return r, halt(t, r, r.ControlPlanes()...)
 }
 
-func postgresAway(t *testing.T) (*rig.Rig, func() func()) {
+func postgresAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlPlanes: 2})
+	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2})
 	return r, halt(t, r, rig.Postgres)
 }
 
@@ -44,15 +44,15 @@ func halt(t *testing.T, r *rig.Rig, parts ...string) func() func() {
 	}
 }
 
-func natsServerAway(t *testing.T) (*rig.Rig, func() func()) {
+func natsServerAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlPlanes: 2, NATSServers: 3})
+	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, NATSServers: 3})
 	return r, killServers(r, 1)
 }
 
-func natsQuorumAway(t *testing.T) (*rig.Rig, func() func()) {
+func natsQuorumAway(t *testing.T, settings []string) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlPlanes: 2, NATSServers: 3})
+	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, NATSServers: 3})
 	return r, killServers(r, 2)
 }
 
@@ -72,26 +72,37 @@ func killServers(r *rig.Rig, n int) func() func() {
 	}
 }
 
-func proxyCutOff(t *testing.T) (*rig.Rig, func() func()) {
+func proxyCutOff(t *testing.T, settings []string) (*rig.Rig, func() func()) {
 	t.Helper()
-	r := rig.Start(t, rig.Options{ControlPlanes: 2, Links: true})
+	r := rig.Start(t, rig.Options{ControlSettings: settings, ControlPlanes: 2, Links: true})
 	return r, func() func() { return r.Cut(t, rig.DataPlane(outageProxy)) }
 }
 
-// defaultTTL is the duration of sessions of a stack without settings.
-const defaultTTL = 30 * time.Second
+const (
+	// defaultTTL is the duration of sessions of a stack without settings.
+	defaultTTL = 30 * time.Second
+	// freshnessWindow is that of the stacks with freshness: the shortest one that operators of several NATS servers may set.
+	freshnessWindow = 20 * time.Second
+)
 
 // outagesVariable is the environment variable that adds the outages of half an hour, if it is "all".
 const outagesVariable = "OUTAGES"
 
 // Each cell of the table of outages is played in real time, on a stack with the default durations. make test plays one cell, make
 // chaos those of up to a minute, make outages all.
-func TestOutages(t *testing.T) {
+func TestOutages(t *testing.T) { playTable(t, withoutFreshness, nil) }
+
+func TestOutagesWithFreshness(t *testing.T) {
+	playTable(t, withFreshness, []string{fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow)})
+}
+
+func playTable(t *testing.T, which int, settings []string) {
+	t.Helper()
 	for i := range outages {
 		o := &outages[i]
 		for _, length := range lengths {
 			t.Run(fmt.Sprintf("%s/%s", o.name, length), func(t *testing.T) {
-				if i > 0 || length > lengths[0] {
+				if i > 0 || length > lengths[0] || which == withFreshness {
 					long(t)
 				}
 				if length > time.Minute {
@@ -100,7 +111,7 @@ func TestOutages(t *testing.T) {
 					}
 					t.Parallel()
 				}
-				playOutage(t, o.play, length, o.cells[length])
+				playOutage(t, o.play, settings, length, o.cells[which][length])
 			})
 		}
 	}
@@ -116,9 +127,9 @@ type outageClient struct {
 	seen []request
 }
 
-func playOutage(t *testing.T, play player, length time.Duration, want [4]view) {
+func playOutage(t *testing.T, play player, settings []string, length time.Duration, want [4]view) {
 	t.Helper()
-	r, begin := play(t)
+	r, begin := play(t, settings)
 	account := r.Account(t, rig.AccountSpec{})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	h := rig.NewBlockingProvider(t, r)
@@ -197,8 +208,8 @@ func watchOutage(t *testing.T, r *rig.Rig, clients map[string]*outageClient, ask
 	all.Wait()
 }
 
-// checkView compares what a client saw with the table. A session of the proxy ends within its duration after the outage began; half
-// of that is left at least, since heartbeats come far more often.
+// checkView compares what a client saw with the table. A session of the proxy ends within its duration after the outage began, and
+// freshness within its window; half of that is left at least, since heartbeats come far more often.
 func checkView(t *testing.T, kind string, seen []request, began time.Time, want view) {
 	t.Helper()
 	var wrong []request
@@ -211,7 +222,9 @@ func checkView(t *testing.T, kind string, seen []request, began time.Time, want 
 		case unavailable:
 			fine = q.status == http.StatusServiceUnavailable
 		case untilExpiry:
-			fine = fine && (after > defaultTTL/2 || q.status == http.StatusOK) && (after < defaultTTL || q.status == http.StatusServiceUnavailable)
+			fine = fine && servedFor(defaultTTL, after, q.status)
+		case untilLapse:
+			fine = fine && servedFor(freshnessWindow, after, q.status)
 		}
 		if !fine {
 			wrong = append(wrong, q)
@@ -225,4 +238,9 @@ func checkView(t *testing.T, kind string, seen []request, began time.Time, want 
 		all = append(all, fmt.Sprintf("%.1fs:%d", q.began.Sub(began).Seconds(), q.status))
 	}
 	t.Errorf("%s: the table says %q; %d of %d requests saw something else: %v", kind, want, len(wrong), len(seen), all)
+}
+
+// servedFor reports whether a status is one of a client that is served for up to a time.
+func servedFor(limit, after time.Duration, status int) bool {
+	return (after > limit/2 || status == http.StatusOK) && (after < limit || status == http.StatusServiceUnavailable)
 }

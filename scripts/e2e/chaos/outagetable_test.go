@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of outages in docs/operations/outages.md")
+var update = flag.Bool("update", false, "rewrite the tables of outages in docs/operations/outages.md")
 
 // A view is what clients of one kind get during an outage.
 type view string
@@ -21,6 +21,8 @@ const (
 	served view = "served"
 	// untilExpiry: answered until the session of the proxy expires, then 503.
 	untilExpiry view = "served for up to `session.ttl`, then 503"
+	// untilLapse: answered until the proxy is not fresh any more, then 503.
+	untilLapse view = "served for up to `freshness.window`, then 503"
 	// partly: some are answered, the others get 503.
 	partly view = "served or 503"
 	// unavailable: every request gets 503.
@@ -38,46 +40,61 @@ const (
 // kinds are the rows of each outage.
 var kinds = []string{running, used, limited, unused}
 
-// An outage is a part of the table: for each length, what each kind of client gets.
+// An outage is a part of the tables: for each length, what each kind of client gets.
 type outage struct {
 	// name tells operators what fails.
 	name string
 	play player
-	// cells has the views by length, in the order of kinds.
-	cells map[time.Duration][4]view
+	// cells has the views of each table, by length, in the order of kinds.
+	cells [2]cells
 }
 
-// The lengths of outages in the table. Nothing changes after the sessions have expired, so that the last one stands for all longer ones.
-var lengths = []time.Duration{10 * time.Second, time.Minute, 30 * time.Minute}
+type cells map[time.Duration][4]view
 
-// outages is the table of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see something else. Change
-// a cell here and run make generate.
+// The tables: without freshness, the default, and with it.
+const withoutFreshness, withFreshness = 0, 1
+
+// The lengths of outages in the tables. Nothing changes after the sessions have expired, so that the last one stands for all longer ones.
+var lengths = []time.Duration{short, minute, long30}
+
+const short, minute, long30 = 10 * time.Second, time.Minute, 30 * time.Minute
+
+// The views of clients of a proxy that stops after a time, if nobody reaches it.
+var (
+	expires = cells{
+		short:  {goesOn, served, served, unavailable},
+		minute: {goesOn, untilExpiry, untilExpiry, unavailable},
+		long30: {goesOn, untilExpiry, untilExpiry, unavailable},
+	}
+	lapses = cells{
+		short:  {goesOn, served, served, unavailable},
+		minute: {goesOn, untilLapse, untilLapse, unavailable},
+		long30: {goesOn, untilLapse, untilLapse, unavailable},
+	}
+	servesOn = sameForAll([4]view{goesOn, served, served, unavailable})
+	noEffect = sameForAll([4]view{goesOn, served, served, served})
+)
+
+func sameForAll(views [4]view) cells { return cells{short: views, minute: views, long30: views} }
+
+// outages are the tables of docs/operations/outages.md. TestOutages and TestOutagesWithFreshness play each cell, and fail if clients
+// see something else. Change a cell here and run make generate.
 var outages = []outage{
-	{"every control plane is away", controlPlanesAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, served, unavailable},
-		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
+	{"every control plane is away", controlPlanesAway, [2]cells{expires, servesOn}},
+	{"Postgres is away", postgresAway, [2]cells{expires, servesOn}},
+	{"one of three NATS servers is away", natsServerAway, [2]cells{noEffect, noEffect}},
+	{"two of three NATS servers are away", natsQuorumAway, [2]cells{
+		{
+			short:  {goesOn, served, served, partly},
+			minute: {goesOn, served, served, partly},
+			long30: {goesOn, partly, partly, partly},
+		}, {
+			short:  {goesOn, served, served, partly},
+			minute: {goesOn, untilLapse, untilLapse, partly},
+			long30: {goesOn, untilLapse, untilLapse, partly},
+		},
 	}},
-	{"Postgres is away", postgresAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, served, unavailable},
-		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
-	}},
-	{"one of three NATS servers is away", natsServerAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, served, served},
-		time.Minute:      {goesOn, served, served, served},
-		30 * time.Minute: {goesOn, served, served, served},
-	}},
-	{"two of three NATS servers are away", natsQuorumAway, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, served, partly},
-		time.Minute:      {goesOn, served, served, partly},
-		30 * time.Minute: {goesOn, partly, partly, partly},
-	}},
-	{"one proxy is cut off from NATS; the others serve", proxyCutOff, map[time.Duration][4]view{
-		10 * time.Second: {goesOn, served, served, unavailable},
-		time.Minute:      {goesOn, untilExpiry, untilExpiry, unavailable},
-		30 * time.Minute: {goesOn, untilExpiry, untilExpiry, unavailable},
-	}},
+	{"one proxy is cut off from NATS; the others serve", proxyCutOff, [2]cells{expires, lapses}},
 }
 
 // lengthName returns a length as operators write it.
@@ -88,8 +105,8 @@ func lengthName(d time.Duration) string {
 	return fmt.Sprintf("%d min", d/time.Minute)
 }
 
-// table returns the table in Markdown.
-func table() string {
+// table returns a table in Markdown.
+func table(which int) string {
 	var b strings.Builder
 	b.WriteString("| outage | client |")
 	for _, d := range lengths {
@@ -104,7 +121,7 @@ func table() string {
 			}
 			fmt.Fprintf(&b, "| %s | %s |", name, kind)
 			for _, d := range lengths {
-				fmt.Fprintf(&b, " %s |", o.cells[d][i])
+				fmt.Fprintf(&b, " %s |", o.cells[which][d][i])
 			}
 			b.WriteString("\n")
 		}
@@ -114,17 +131,21 @@ func table() string {
 
 func TestTableOfOutagesReferenceIsUpToDate(t *testing.T) {
 	t.Parallel()
-	const page, begin, end = "../../../docs/operations/outages.md", "<!-- begin outages -->\n", "<!-- end outages -->"
+	const page = "../../../docs/operations/outages.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begins := strings.Cut(string(text), begin)
-	_, after, ends := strings.Cut(rest, end)
-	if !begins || !ends {
-		t.Fatalf("%s has no table of outages", page)
+	want := string(text)
+	for which, name := range []string{withoutFreshness: "outages", withFreshness: "outages with freshness"} {
+		begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->", name)
+		before, rest, begins := strings.Cut(want, begin)
+		_, after, ends := strings.Cut(rest, end)
+		if !begins || !ends {
+			t.Fatalf("%s has no table of %s", page, name)
+		}
+		want = before + begin + table(which) + end + after
 	}
-	want := before + begin + table() + end + after
 	if want == string(text) {
 		return
 	}

@@ -2,6 +2,7 @@ package leasestore
 
 import (
 	"context"
+	"time"
 
 	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/postgres"
@@ -31,6 +32,41 @@ func (l *Store) ChangesToStream(ctx context.Context, after int64, limit int) (st
 		changes = append(changes, keychange.FromRow(row))
 	}
 	return streamed, changes, nil
+}
+
+// EndingSessions implements changestream.Store.
+func (l *Store) EndingSessions(ctx context.Context, all bool) (sessions []changestream.EndingSession, epoch int64, err error) {
+	q := l.db.Queries()
+	if all {
+		if err := q.EndFreshSessions(ctx); err != nil {
+			return nil, 0, postgres.Translate("end sessions", err)
+		}
+	}
+	rows, err := q.EndingSessions(ctx)
+	if err != nil {
+		return nil, 0, postgres.Translate("list ending sessions", err)
+	}
+	for _, row := range rows {
+		sessions = append(sessions, changestream.EndingSession{ID: wire.SessionID(row.ID), Window: time.Duration(row.FreshnessMs) * time.Millisecond})
+	}
+	epoch, err = q.RecoveringEpoch(ctx)
+	return sessions, epoch, postgres.Translate("read the recovery wait", err)
+}
+
+// FenceEnding implements changestream.Store.
+func (l *Store) FenceEnding(ctx context.Context, ids []wire.SessionID) (fenced int, err error) {
+	list := make([]int64, len(ids))
+	for i, id := range ids {
+		list[i] = int64(id)
+	}
+	rows, err := l.db.Queries().FenceEndingSessions(ctx, list)
+	return int(rows), postgres.Translate("fence sessions", err)
+}
+
+// LongestWindow implements changestream.Store.
+func (l *Store) LongestWindow(ctx context.Context) (time.Duration, error) {
+	longest, err := l.db.Queries().LongestWindow(ctx)
+	return time.Duration(longest) * time.Millisecond, postgres.Translate("read windows of freshness", err)
 }
 
 // RaiseStreamed implements changestream.Store.

@@ -210,6 +210,10 @@ func (l *Store) Sweep(ctx context.Context, ttl, margin, closeAfter time.Duration
 	if err != nil {
 		return fenced, 0, postgres.Translate("list fenced sessions", err)
 	}
+	// Until the recovery wait is over, a proxy may still admit under a session that the loss has fenced.
+	if epoch, err := l.db.Queries().RecoveringEpoch(ctx); epoch != 0 || err != nil {
+		return fenced, 0, postgres.Translate("read the recovery wait", err)
+	}
 	var errs []error
 	for _, row := range rows {
 		t := session.Record{ID: wire.SessionID(row.ID), State: session.Fenced, Remaining: pgconv.Seconds(row.LeftSeconds)}
@@ -233,7 +237,8 @@ func (l *Store) servingFor(ttl time.Duration) time.Duration {
 	return min(l.db.ServingFor(), l.presence.servingFor(ttl))
 }
 
-// fence fences the sessions that have expired.
+// fence fences the sessions that have expired. One that needs freshness may
+// outlive its deadline: it is only marked, and fenced by package changestream.
 func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced int, err error) {
 	err = l.db.InTx(ctx, func(tx pgx.Tx) error {
 		q := sqlcgen.New(tx)
@@ -242,11 +247,19 @@ func (l *Store) fence(ctx context.Context, ttl, margin time.Duration) (fenced in
 			return err
 		}
 		servingFor := l.servingFor(ttl) // within the transaction, so that it belongs to this server incarnation
-		var over []int64
+		var over, fresh []int64
 		for _, row := range rows {
 			t := session.Record{State: session.Active, Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl)}
-			if t.Fence(margin) {
+			switch expired := t.Fence(margin); {
+			case expired && row.FreshnessMs > 0:
+				fresh = append(fresh, row.ID)
+			case expired:
 				over = append(over, row.ID)
+			}
+		}
+		if len(fresh) > 0 {
+			if err := q.EndSessions(ctx, fresh); err != nil {
+				return err
 			}
 		}
 		if fenced = len(over); fenced == 0 {

@@ -81,7 +81,7 @@ func recordOf(id wire.SessionID, r sqlcgen.LockSessionForHeartbeatRow, err error
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
 	return &session.Record{
-		ID: id, BootID: r.BootID, State: session.State(r.State), Remaining: pgconv.Seconds(r.LeftSeconds),
+		ID: id, BootID: r.BootID, State: session.State(r.State), Ending: r.Ending, Remaining: pgconv.Seconds(r.LeftSeconds),
 		AppliedRevision: r.AppliedRevision, HeartbeatNumber: r.HeartbeatNumber,
 	}, nil
 }

@@ -121,7 +121,7 @@ update proxy_sessions set freshness_ms = @freshness_ms where id = @id;
 
 -- name: LockSessionForHeartbeat :one
 -- Lease batches and settlement can share the session meanwhile.
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = @id
 for no key update;
@@ -167,7 +167,7 @@ from proxy_sessions s
 where s.id = @id;
 
 -- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = @id
 for update;
@@ -182,11 +182,44 @@ limit @max_rows;
 -- name: ExpiredSessions :many
 -- Skips rows that another transaction has locked, since that transaction may lock in another order. The next sweep fences
 -- them.
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+select id, freshness_ms, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
-where state = 1 and valid_until < clock_timestamp()
+where state = 1 and not ending and valid_until < clock_timestamp()
 order by id
 for no key update skip locked;
+
+-- name: EndSessions :exec
+-- The sessions are fenced when the stream of changes has confirmed it.
+update proxy_sessions set ending = true where id = any(@ids::bigint[]);
+
+-- name: EndFreshSessions :exec
+-- Every session that needs freshness is to be fenced.
+with fresh as (
+    select id from proxy_sessions
+    where state = 1 and freshness_ms > 0 and not ending
+    order by id
+    for no key update skip locked
+)
+update proxy_sessions s set ending = true from fresh where s.id = fresh.id;
+
+-- name: EndingSessions :many
+select id, freshness_ms from proxy_sessions where state = 1 and ending order by id;
+
+-- name: RecoveringEpoch :one
+-- The cluster epoch while the recovery wait lasts; otherwise zero.
+select case when recovered_epoch < cluster_epoch then cluster_epoch else 0 end::bigint from cluster_state;
+
+-- name: LongestWindow :one
+select coalesce(max(freshness_ms), 0)::bigint from proxy_sessions where state = 1;
+
+-- name: FenceEndingSessions :execrows
+with over as (
+    select id from proxy_sessions
+    where id = any(@ids::bigint[]) and state = 1 and ending
+    order by id
+    for no key update skip locked
+)
+update proxy_sessions s set state = 2 from over where s.id = over.id;
 
 -- name: FenceSessions :exec
 update proxy_sessions set state = 2 where id = any(@ids::bigint[]);

@@ -133,6 +133,22 @@ func (q *Queries) CountSettled(ctx context.Context, id int64) (int64, error) {
 	return settled_count, err
 }
 
+const endFreshSessions = `-- name: EndFreshSessions :exec
+with fresh as (
+    select id from proxy_sessions
+    where state = 1 and freshness_ms > 0 and not ending
+    order by id
+    for no key update skip locked
+)
+update proxy_sessions s set ending = true from fresh where s.id = fresh.id
+`
+
+// Every session that needs freshness is to be fenced.
+func (q *Queries) EndFreshSessions(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, endFreshSessions)
+	return err
+}
+
 const endSession = `-- name: EndSession :exec
 update proxy_sessions
 set state = $1, final_count = coalesce($2, final_count)
@@ -148,6 +164,45 @@ type EndSessionParams struct {
 func (q *Queries) EndSession(ctx context.Context, arg EndSessionParams) error {
 	_, err := q.db.Exec(ctx, endSession, arg.State, arg.FinalCount, arg.ID)
 	return err
+}
+
+const endSessions = `-- name: EndSessions :exec
+update proxy_sessions set ending = true where id = any($1::bigint[])
+`
+
+// The sessions are fenced when the stream of changes has confirmed it.
+func (q *Queries) EndSessions(ctx context.Context, ids []int64) error {
+	_, err := q.db.Exec(ctx, endSessions, ids)
+	return err
+}
+
+const endingSessions = `-- name: EndingSessions :many
+select id, freshness_ms from proxy_sessions where state = 1 and ending order by id
+`
+
+type EndingSessionsRow struct {
+	ID          int64
+	FreshnessMs int64
+}
+
+func (q *Queries) EndingSessions(ctx context.Context) ([]EndingSessionsRow, error) {
+	rows, err := q.db.Query(ctx, endingSessions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndingSessionsRow
+	for rows.Next() {
+		var i EndingSessionsRow
+		if err := rows.Scan(&i.ID, &i.FreshnessMs); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const existingPools = `-- name: ExistingPools :many
@@ -199,15 +254,16 @@ func (q *Queries) ExistingSessions(ctx context.Context, ids []int64) ([]int64, e
 }
 
 const expiredSessions = `-- name: ExpiredSessions :many
-select id, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
+select id, freshness_ms, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds
 from proxy_sessions
-where state = 1 and valid_until < clock_timestamp()
+where state = 1 and not ending and valid_until < clock_timestamp()
 order by id
 for no key update skip locked
 `
 
 type ExpiredSessionsRow struct {
 	ID          int64
+	FreshnessMs int64
 	LeftSeconds float64
 }
 
@@ -222,7 +278,7 @@ func (q *Queries) ExpiredSessions(ctx context.Context) ([]ExpiredSessionsRow, er
 	var items []ExpiredSessionsRow
 	for rows.Next() {
 		var i ExpiredSessionsRow
-		if err := rows.Scan(&i.ID, &i.LeftSeconds); err != nil {
+		if err := rows.Scan(&i.ID, &i.FreshnessMs, &i.LeftSeconds); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -268,6 +324,24 @@ func (q *Queries) ExtendSession(ctx context.Context, arg ExtendSessionParams) er
 		arg.ID,
 	)
 	return err
+}
+
+const fenceEndingSessions = `-- name: FenceEndingSessions :execrows
+with over as (
+    select id from proxy_sessions
+    where id = any($1::bigint[]) and state = 1 and ending
+    order by id
+    for no key update skip locked
+)
+update proxy_sessions s set state = 2 from over where s.id = over.id
+`
+
+func (q *Queries) FenceEndingSessions(ctx context.Context, ids []int64) (int64, error) {
+	result, err := q.db.Exec(ctx, fenceEndingSessions, ids)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const fenceSessions = `-- name: FenceSessions :exec
@@ -746,7 +820,7 @@ func (q *Queries) LockPools(ctx context.Context, ids []int64) ([]LockPoolsRow, e
 }
 
 const lockSession = `-- name: LockSession :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = $1
 for update
@@ -755,6 +829,7 @@ for update
 type LockSessionRow struct {
 	BootID          string
 	State           int16
+	Ending          bool
 	LeftSeconds     float64
 	AppliedRevision int64
 	HeartbeatNumber int64
@@ -766,6 +841,7 @@ func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, er
 	err := row.Scan(
 		&i.BootID,
 		&i.State,
+		&i.Ending,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
 		&i.HeartbeatNumber,
@@ -774,7 +850,7 @@ func (q *Queries) LockSession(ctx context.Context, id int64) (LockSessionRow, er
 }
 
 const lockSessionForHeartbeat = `-- name: LockSessionForHeartbeat :one
-select boot_id, state, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
+select boot_id, state, ending, extract(epoch from valid_until - clock_timestamp())::float8 as left_seconds, applied_revision, heartbeat_number
 from proxy_sessions
 where id = $1
 for no key update
@@ -783,6 +859,7 @@ for no key update
 type LockSessionForHeartbeatRow struct {
 	BootID          string
 	State           int16
+	Ending          bool
 	LeftSeconds     float64
 	AppliedRevision int64
 	HeartbeatNumber int64
@@ -795,11 +872,23 @@ func (q *Queries) LockSessionForHeartbeat(ctx context.Context, id int64) (LockSe
 	err := row.Scan(
 		&i.BootID,
 		&i.State,
+		&i.Ending,
 		&i.LeftSeconds,
 		&i.AppliedRevision,
 		&i.HeartbeatNumber,
 	)
 	return i, err
+}
+
+const longestWindow = `-- name: LongestWindow :one
+select coalesce(max(freshness_ms), 0)::bigint from proxy_sessions where state = 1
+`
+
+func (q *Queries) LongestWindow(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, longestWindow)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const poolsOfSession = `-- name: PoolsOfSession :many
@@ -951,6 +1040,18 @@ func (q *Queries) ReadKeyRecord(ctx context.Context, arg ReadKeyRecordParams) (R
 		&i.ModelMultipliers,
 	)
 	return i, err
+}
+
+const recoveringEpoch = `-- name: RecoveringEpoch :one
+select case when recovered_epoch < cluster_epoch then cluster_epoch else 0 end::bigint from cluster_state
+`
+
+// The cluster epoch while the recovery wait lasts; otherwise zero.
+func (q *Queries) RecoveringEpoch(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, recoveringEpoch)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const resizePool = `-- name: ResizePool :exec

@@ -302,6 +302,7 @@ type ProxySession struct {
 	AppliedRevision    int64
 	HeartbeatNumber    int64
 	FreshnessMs        int64
+	Ending             bool
 	CatalogRevision    int64
 	SpoolCapacity      int64
 	SpoolUsed          int64

@@ -1,0 +1,136 @@
+package bus_test
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/changestream"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
+)
+
+// endingSession adds an active session that needs freshness and is to be fenced.
+func (p *env) endingSession(window time.Duration) wire.SessionID {
+	p.t.Helper()
+	return wire.SessionID(p.queryInt(`
+insert into proxy_sessions (name, boot_id, valid_until, applied_revision, freshness_ms, ending)
+values ('proxy', 'boot', now() - interval '1 hour', 0, $1, true) returning id`, window.Milliseconds()))
+}
+
+func (p *env) stateOf(id wire.SessionID) int64 {
+	p.t.Helper()
+	return p.queryInt("select state from proxy_sessions where id = $1", int64(id))
+}
+
+// round runs a round of an Appender.
+func (p *env) round(a *changestream.Appender) {
+	p.t.Helper()
+	if err := a.Round(p.t.Context()); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// A proxy that needs freshness outlives its deadline. So it is fenced only when the stream has had the end of its session for
+// the window.
+func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	a := p.appender(p.connect(withChanges), 20*time.Second)
+	told, err := p.proxy.SubscribeSync(subject.ChangedPrefix + subject.ChangeSession + ".>")
+	if err == nil {
+		err = p.proxy.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, long := p.endingSession(time.Millisecond), p.endingSession(time.Hour)
+	p.round(a)
+	for range 2 { // proxies learn of both at once
+		if _, err := told.NextMsgWithContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p.stateOf(short) != 2 {
+		p.round(a)
+	}
+	if state := p.stateOf(long); state != 1 {
+		t.Errorf("the session with the long window has state %d; want it active", state)
+	}
+	// The stream is lost with the end of the session.
+	js, err := jetstream.New(p.server.Connect())
+	if err == nil {
+		err = js.DeleteStream(t.Context(), subject.ChangeStream)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.exec("update proxy_sessions set freshness_ms = 1 where id = $1", int64(long))
+	again := p.appender(p.connect(withChanges), 20*time.Second) // another replica
+	for p.stateOf(long) != 2 {
+		p.round(again)
+	}
+	if _, err := told.NextMsgWithContext(t.Context()); err != nil {
+		t.Errorf("the end of the session is not appended to the new stream: %v", err)
+	}
+}
+
+// The recovery wait must not end while a proxy that is fresh may not know the epoch.
+func TestRecoveryWaitsForTheStream(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connect(withChanges)
+	patient, a := p.appender(b, time.Hour), p.appender(b, time.Millisecond)
+	if patient.ConfirmedEpoch(2) || !a.ConfirmedEpoch(0) {
+		t.Error("an epoch is confirmed that the stream does not have")
+	}
+	p.round(a)
+	if a.ConfirmedEpoch(2) {
+		t.Error("an epoch is confirmed although there was no loss")
+	}
+	p.exec("update cluster_state set cluster_epoch = 2")
+	for !a.ConfirmedEpoch(2) {
+		p.round(a)
+	}
+	if p.round(patient); patient.ConfirmedEpoch(2) {
+		t.Error("the epoch is confirmed before the window has passed")
+	}
+	p.exec("update cluster_state set cluster_epoch = 3")
+	if p.round(patient); patient.ConfirmedEpoch(3) || a.ConfirmedEpoch(3) {
+		t.Error("a later epoch is confirmed by an earlier one")
+	}
+}
+
+// When freshness is turned off, sessions that need it end, and no later session needs the stream.
+func TestSessionsEndWhenFreshnessIsTurnedOff(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	b := p.connect(withChanges)
+	off := func() *changestream.Appender {
+		return changestream.New(leasestore.New(p.db), b, 0, noMargin, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	}
+	id := p.endingSession(time.Millisecond)
+	p.exec("update proxy_sessions set ending = false where id = $1", int64(id))
+	a := off()
+	if err := a.Begin(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a.ConfirmedEpoch(2) {
+		t.Error("an epoch is confirmed although a session needs the stream")
+	}
+	for p.stateOf(id) != 2 {
+		p.round(a)
+	}
+	if state := p.stateOf(p.session); state != 1 {
+		t.Errorf("the session without freshness has state %d; want it active", state)
+	}
+	next := off()
+	if err := next.Begin(t.Context()); err != nil || !next.ConfirmedEpoch(2) {
+		t.Errorf("no session needs the stream, but it is used: %v", err)
+	}
+	next.Run(t.Context()) // returns
+}
