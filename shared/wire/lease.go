@@ -54,6 +54,9 @@ type LeaseReport struct {
 	Idle int64 `json:"idle,omitempty"`
 	// Charged is the total of the costs of finished requests.
 	Charged int64 `json:"charged,omitempty"`
+	// Target is how many idle units the session would need to serve its requests of the last minutes for some time without
+	// the control plane; only in a LeaseRequest.
+	Target int64 `json:"target,omitempty"`
 }
 
 // LeaseRequest asks for the needs of waiting requests of one account, in their
@@ -66,7 +69,8 @@ type LeaseRequest struct {
 	Account string        `json:"account"`
 	Number  int64         `json:"number"`
 	Reports []LeaseReport `json:"reports,omitempty"`
-	// Needs has one list per waiting request; the needs of a list are granted together or not at all.
+	// Needs has one list per waiting request; the needs of a list are granted together or not at all. It is empty if the
+	// session only asks for the Targets of its reports.
 	Needs [][]Need `json:"needs"`
 }
 

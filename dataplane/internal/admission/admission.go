@@ -103,15 +103,22 @@ type Admission struct {
 	reservations reservations
 }
 
-// New returns an Admission. It is used for all sessions of the proxy. The idle
-// units of an account are kept for idleTimeout after its last request.
-func New(sessions Sessions, keys Keys, spool Spool, bus Bus, idleTimeout time.Duration, metrics *Metrics, log *slog.Logger) *Admission {
+// Units configures the idle units of accounts.
+type Units struct {
+	// IdleTimeout is how long they are kept after the last request of the account.
+	IdleTimeout time.Duration
+	// OutageTarget is for how long they should serve the requests of the last minutes without the control plane.
+	OutageTarget time.Duration
+}
+
+// New returns an Admission. It is used for all sessions of the proxy.
+func New(sessions Sessions, keys Keys, spool Spool, bus Bus, units Units, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
 		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
 		queues: map[string]*accountQueue{}, reservations: reservations{},
 	}
-	a.timing.IdleTimeout = idleTimeout
+	a.timing.IdleTimeout, a.timing.OutageTarget = units.IdleTimeout, units.OutageTarget
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.tasks.init()
 	return a

@@ -334,7 +334,7 @@ func (p *proxy) begin(id wire.SessionID) *session.Session {
 func newProxy(t *testing.T, to *plane, id wire.SessionID) *proxy {
 	t.Helper()
 	p := &proxy{line: &line{plane: to}, spool: &fakeSpool{t: t}, keys: &fakeKeys{}}
-	p.Admission = New(p, p.keys, p.spool, p.line, 10*time.Second, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	p.Admission = New(p, p.keys, p.spool, p.line, Units{IdleTimeout: 10 * time.Second}, NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	p.begin(id)
 	return p
 }

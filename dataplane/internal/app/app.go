@@ -118,7 +118,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 			}
 		},
 	}, log, reg)
-	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, cfg.Lease.IdleTimeout, admission.NewMetrics(reg), log)
+	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, admission.Units(cfg.Lease), admission.NewMetrics(reg), log)
 	publisher := spool.NewPublisher(events, nats, log, reg)
 	providers := upstream.New(upstream.Limits{
 		Connect: cfg.Upstream.ConnectTimeout, FirstByte: cfg.Upstream.FirstByteTimeout,

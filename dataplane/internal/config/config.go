@@ -102,7 +102,8 @@ type Upstream struct {
 
 // Lease configures the units that the proxy holds of balances and slots.
 type Lease struct {
-	IdleTimeout time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, until its session expires. Other proxies get these units at once when they need them. The price of a longer time: about 1 KB for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
+	IdleTimeout  time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, as long as its session is valid. Other proxies get these units at once when they need them. The price of a longer time: about 1 KB for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
+	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a sixteenth of what is free. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed."`
 }
 
 // Tracing configures the export of traces.
@@ -125,7 +126,7 @@ func Default() Config {
 		},
 		Ops:             Ops{Listen: ":9090"},
 		Spool:           Spool{Dir: "spool", MaxEvents: 1_500_000, MaxBytes: 512 << 20},
-		Lease:           Lease{IdleTimeout: 15 * time.Minute},
+		Lease:           Lease{IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute},
 		Upstream:        Upstream{ConnectTimeout: 5 * time.Second, FirstByteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, TotalTimeout: 10 * time.Minute},
 		Tracing:         Tracing{SampleRatio: 0.01},
 		DrainTimeout:    30 * time.Second,
@@ -176,6 +177,7 @@ func (c *Config) Validate() error {
 	v.Reject(c.Spool.Dir == "", "spool.dir is not set")
 	v.Reject(c.Spool.MaxEvents < 100, "spool.max_events is below 100")
 	v.Reject(c.Spool.MaxBytes < 1<<20, "spool.max_bytes is below 1 MiB")
+	v.Reject(c.Lease.OutageTarget < 0 || c.Lease.OutageTarget > 24*time.Hour, "lease.outage_target is not between 0 and 24h")
 	v.Reject(c.Lease.IdleTimeout < time.Second || c.Lease.IdleTimeout > 24*time.Hour, "lease.idle_timeout is not between 1s and 24h")
 	u := c.Upstream
 	v.Reject(u.TotalTimeout <= 0 || u.TotalTimeout > maxTotal, "upstream.total_timeout is not between 0 and %s", maxTotal)

@@ -83,6 +83,8 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *Config) { c.Spool.MaxEvents = 99 }, "spool.max_events"},
 		{func(c *Config) { c.Spool.MaxBytes = 1<<20 - 1 }, "spool.max_bytes"},
 		{func(c *Config) { c.Lease.IdleTimeout = time.Second - 1 }, "lease.idle_timeout"},
+		{func(c *Config) { c.Lease.OutageTarget = -1 }, "lease.outage_target"},
+		{func(c *Config) { c.Lease.OutageTarget = 24*time.Hour + 1 }, "lease.outage_target"},
 		{func(c *Config) { c.Lease.IdleTimeout = 24*time.Hour + 1 }, "lease.idle_timeout"},
 		{func(c *Config) { c.Upstream.TotalTimeout = 0 }, "upstream.total_timeout"},
 		{func(c *Config) { c.Upstream.TotalTimeout = maxTotal + 1 }, "upstream.total_timeout"},

@@ -157,7 +157,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 	reg := prometheus.NewRegistry()
 	g.metrics = reg
 	g.picker = route.New(o.now)
-	g.admit = admission.New(g, g.keys, g.spool, g.plane, 10*time.Second, admission.NewMetrics(reg), log)
+	g.admit = admission.New(g, g.keys, g.spool, g.plane, admission.Units{IdleTimeout: 10 * time.Second}, admission.NewMetrics(reg), log)
 	g.admit.OnSession(g.Current())
 	calls := upstream.New(upstream.Limits{}, false)
 	if o.providers == nil {

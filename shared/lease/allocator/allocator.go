@@ -119,26 +119,43 @@ func (a *Allocator) Decide(request *wire.LeaseRequest, pending *PendingRequest) 
 		return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Wait}, !pending.awaitRecall()
 	}
 	allotments := map[wire.PoolID]int64{}
+	if !short { // no allotments while a request is refused
+		allotments = a.allot(request, taken)
+	}
 	for pool, amount := range taken {
 		p := a.Pools[pool]
-		if !short { // no allotments while a request is refused
-			allotments[pool] = allotment(p, amount)
-			amount += max(allotments[pool]-idleIn(request.Reports, pool), 0)
-		}
 		a.lease(p, request.Session).Granted += amount
 		p.Free -= amount
 	}
 	return wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Done, Decisions: decisions, Leases: a.leaseStates(request, allotments)}, true
 }
 
-// idleIn returns the idle units of a pool that a session reports.
-func idleIn(reports []wire.LeaseReport, pool wire.PoolID) int64 {
-	for _, v := range reports {
-		if v.Pool == pool {
-			return max(v.Idle, 0) // a negative number would be granted on top
+// allot returns the allotments of a session that is granted the units in taken, and
+// adds to these what the session lacks of them.
+func (a *Allocator) allot(request *wire.LeaseRequest, taken map[wire.PoolID]int64) map[wire.PoolID]int64 {
+	allotments := make(map[wire.PoolID]int64, len(taken))
+	idle := map[wire.PoolID]int64{}
+	target := map[wire.PoolID]int64{}
+	for _, v := range request.Reports {
+		p := a.Pools[v.Pool]
+		idle[v.Pool] = max(v.Idle, 0) // a negative number would be granted on top
+		if p == nil || p.Central || v.Target <= 0 {
+			continue
+		}
+		target[v.Pool] = v.Target
+		if _, needed := taken[v.Pool]; !needed && a.Leases[LeaseKey{v.Pool, request.Session}] != nil {
+			taken[v.Pool] = 0
 		}
 	}
-	return 0
+	for pool, amount := range taken {
+		p := a.Pools[pool]
+		allotments[pool] = allotment(p, amount, target[pool])
+		lacking := max(allotments[pool]-idle[pool], 0)
+		if mayGrant(p, a.lease(p, request.Session).Granted, amount+lacking) {
+			taken[pool] += lacking
+		}
+	}
+	return allotments
 }
 
 // Settled lists the reported leases that hold nothing, because all charges that

@@ -128,7 +128,8 @@ func restoreGrants(p *Pool, l *Lease, seen int64) {
 }
 
 // AllotmentNeeds bounds an allotment to this multiple of the needs of the
-// request; allotmentShare bounds it to a share of the free units.
+// request, or to the target of the session if that is more; allotmentShare bounds
+// it to a share of the free units.
 const (
 	AllotmentNeeds = 256
 	allotmentShare = 16
@@ -136,9 +137,9 @@ const (
 
 // allotment returns the units that are granted beyond a need, for requests to
 // come.
-func allotment(p *Pool, need int64) int64 {
+func allotment(p *Pool, need, target int64) int64 {
 	if p.Central {
 		return 0
 	}
-	return max(min((p.Free-need)/allotmentShare, AllotmentNeeds*need), 0)
+	return max(min((p.Free-need)/allotmentShare, max(AllotmentNeeds*need, target)), 0)
 }

@@ -75,6 +75,8 @@ type lease struct {
 	provisional bool
 	// used means that a request has used the lease since the last ForgetSettled.
 	used bool
+	// consumption is how fast requests use up the units.
+	consumption consumption
 	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
 	// Holder.due.
 	hasIdle, isDue, listed bool
@@ -109,6 +111,8 @@ type Holder struct {
 	idle  int
 	due   []*lease
 	queue []*Waiter
+	// low has the leases whose idle units are to be topped up by the next lease request.
+	low []*lease
 	// request is the outstanding lease request, requested has its waiters; ret is the outstanding Return.
 	request    *wire.LeaseRequest
 	requested  []*Waiter
@@ -237,20 +241,25 @@ func (h *Holder) stopWaiting(w *Waiter) {
 }
 
 // NextRequest returns the lease request to send, or nil: none is sent while one
-// is outstanding or no request waits. The caller repeats it until HandleResponse
+// is outstanding, or if no request waits and no idle units are low. The caller repeats it until HandleResponse
 // has its response.
 //
 // A lease request leaves the idle units of the session as they are: while the
 // control plane does not respond, they admit the requests that they cover. It
 // reports them instead, so that the response adds no more to them than is needed.
 func (h *Holder) NextRequest() *wire.LeaseRequest {
-	if h.request != nil || len(h.queue) == 0 {
+	if h.request == nil {
+		h.low = slices.DeleteFunc(h.low, func(l *lease) bool { return h.pools[l.pool] != l || l.central })
+	}
+	if h.request != nil || (len(h.queue) == 0 && len(h.low) == 0) {
 		return nil
 	}
 	n := min(len(h.queue), wire.MaxWaiters)
 	h.requested, h.queue = slices.Clone(h.queue[:n]), slices.Delete(h.queue, 0, n)
 	h.lastNumber++
 	h.request = &wire.LeaseRequest{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Number: h.lastNumber, Reports: h.requestReports()}
+	h.request.Needs = make([][]wire.Need, 0, len(h.requested))
+	h.low = nil
 	for _, w := range h.requested {
 		h.request.Needs = append(h.request.Needs, w.needs)
 	}
@@ -263,7 +272,8 @@ func (h *Holder) NextRequest() *wire.LeaseRequest {
 }
 
 // requestReports returns the reports of a lease request: those of the leases that
-// it needs, and then, up to wire.MaxReports, those that are due.
+// it needs, then, up to wire.MaxReports, those with few idle units, and those that
+// are due.
 func (h *Holder) requestReports() []wire.LeaseReport {
 	var needed []*lease
 	known := map[*lease]bool{}
@@ -275,7 +285,19 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 			}
 		}
 	}
-	return reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
+	for _, l := range h.low {
+		if !known[l] && len(needed) < wire.MaxReports {
+			known[l] = true
+			needed = append(needed, l)
+		}
+	}
+	list := reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
+	for i := range list {
+		if l := h.pools[list[i].Pool]; !l.central {
+			list[i].Target = l.consumption.ask()
+		}
+	}
+	return list
 }
 
 // reports returns the reports of leases, in the order of their pools.
@@ -379,6 +401,7 @@ func (h *Holder) endRequest() {
 		if l := h.pools[report.Pool]; l != nil {
 			l.requested, l.inRequest = false, 0
 			h.changed(l)
+			l.consumption.filled = l.idle()
 		}
 	}
 	h.request, h.requested = nil, nil

@@ -19,6 +19,9 @@ type sparse struct {
 	// covered and held are sums over the seconds: of the proxies that can serve a request without a message, and of the
 	// share of the balance that leases hold.
 	covered, held, seconds float64
+	// away means that the control plane answers no messages; refused counts the client requests that were not covered then.
+	away    bool
+	refused int
 }
 
 var sparseNeeds = []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1000}, {Pool: 2, Kind: wire.Slots, Amount: 1}}
@@ -37,10 +40,12 @@ func newSparse(proxies int, idleTimeout time.Duration) *sparse {
 }
 
 // run plays some hours with requests at random times, gap apart on average.
-func (s *sparse) run(hours int, gap time.Duration) {
+func (s *sparse) run(hours int, gap time.Duration) { s.runFor(0, time.Duration(hours)*time.Hour, gap) }
+
+func (s *sparse) runFor(from, until, gap time.Duration) {
 	r := rand.New(rand.NewPCG(1, 2))
-	next := time.Duration(0)
-	for now := time.Duration(0); now < time.Duration(hours)*time.Hour; now += time.Second {
+	next := from
+	for now := from; now < until; now += time.Second {
 		for now >= next {
 			s.request(now, r.IntN(len(s.queues)))
 			next += time.Duration(r.ExpFloat64() * float64(gap))
@@ -63,6 +68,11 @@ func (s *sparse) request(now time.Duration, proxy int) {
 	s.requests++
 	q := s.queues[proxy]
 	w := q.Reserve(now, sparseNeeds)
+	if !w.Granted() && s.away {
+		s.refused++
+		q.Cancel(w)
+		return
+	}
 	if !w.Granted() {
 		s.waited++
 		s.pump(now)
@@ -76,7 +86,7 @@ func (s *sparse) request(now time.Duration, proxy int) {
 func (s *sparse) pump(now time.Duration) {
 	for i, q := range s.queues {
 		session := wire.SessionID(i + 1)
-		for out := q.Next(now); out.Request != nil || out.Return != nil; out = q.Next(now) {
+		for out := q.Next(now); !s.away && (out.Request != nil || out.Return != nil); out = q.Next(now) {
 			if out.Request != nil {
 				s.leases++
 				response, _ := s.allocator.Decide(out.Request, &allocator.PendingRequest{})
@@ -88,6 +98,43 @@ func (s *sparse) pump(now time.Duration) {
 				q.HandleReturned(now, now, out.Return, &wire.ReturnResponse{Status: wire.Done, Settled: s.allocator.Settled(session, out.Return.Reports)})
 			}
 		}
+	}
+}
+
+// An account with five requests a second at four proxies, before and during an outage of the control plane.
+func TestRequestsAreServedForTheOutageTarget(t *testing.T) {
+	t.Parallel()
+	s := newSparse(4, DefaultTiming(nil).IdleTimeout)
+	for _, p := range s.allocator.Pools {
+		p.Total, p.Free = p.Total*10, p.Free*10
+	}
+	const gap = 200 * time.Millisecond
+	s.runFor(0, time.Hour, gap)
+	asked := s.leases
+	if s.waited > 10 || asked > 100 {
+		t.Errorf("%d requests waited, with %d lease requests; want them to be topped up before", s.waited, asked)
+	}
+	s.away = true
+	before := s.requests
+	s.runFor(time.Hour, time.Hour+DefaultTiming(nil).OutageTarget, gap)
+	if s.refused > 0 {
+		t.Errorf("%d of %d requests in the outage were not covered", s.refused, s.requests-before)
+	}
+	s.away = false
+	s.runFor(2*time.Hour, 3*time.Hour, gap)
+	if s.leases-asked > 100 {
+		t.Errorf("%d lease requests after the outage; want few", s.leases-asked)
+	}
+	t.Logf("%d requests in the hour before, with %d lease requests; %d in the outage; %.1f %% of the balance held", before, asked, s.requests-before, 100*s.held/s.seconds)
+}
+
+// A pool that cannot spare the target is not asked for it again and again.
+func TestFewTopUpsOfAPoolThatIsNearlyEmpty(t *testing.T) {
+	t.Parallel()
+	s := newSparse(4, DefaultTiming(nil).IdleTimeout)
+	s.runFor(0, 5*time.Hour, 100*time.Millisecond)
+	if s.leases > s.requests/100 {
+		t.Errorf("%d lease requests for %d requests", s.leases, s.requests)
 	}
 }
 

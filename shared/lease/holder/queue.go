@@ -21,6 +21,9 @@ type Timing struct {
 	// IdleTimeout is how long an account may have no new request before its idle units are returned. They are kept for
 	// longer while the control plane does not respond.
 	IdleTimeout time.Duration
+	// OutageTarget is for how long idle units should serve the requests of the last minutes without the control plane. They
+	// are topped up in time for that, if the pool can spare them. Zero: they are not.
+	OutageTarget time.Duration
 	// ForgetInterval is how often leases that hold nothing are forgotten, and how long an account may have no new request
 	// before its queue can be dropped.
 	ForgetInterval time.Duration
@@ -32,7 +35,7 @@ type Timing struct {
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
 		DecisionTimeout: 2 * time.Second, RequestRetry: 60 * time.Millisecond, ReturnRetry: 250 * time.Millisecond,
-		MaxRetry: time.Second, IdleTimeout: 15 * time.Minute, ForgetInterval: 10 * time.Second, Jitter: jitter,
+		MaxRetry: time.Second, IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute, ForgetInterval: 10 * time.Second, Jitter: jitter,
 	}
 }
 
@@ -144,6 +147,9 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	}
 	q.usedAt = now
 	w := q.holder.Reserve(needs)
+	if w.isWaiting() && q.request.interval > q.timing.MaxRetry { // it waits for the response to a request that only tops up
+		q.request = outgoing{now, q.timing.RequestRetry}
+	}
 	switch {
 	case w.isWaiting() && q.failing && q.response.failingFor(now) >= q.timing.DecisionTimeout:
 		q.holder.Cancel(w)
@@ -284,7 +290,11 @@ func (q *Queue) due(o *outgoing, now time.Duration) bool {
 		return false
 	}
 	o.at = now + o.interval + q.timing.Jitter(q.timing.RequestRetry/2)
-	o.interval = min(o.interval*3/2, q.timing.MaxRetry)
+	longest := q.timing.MaxRetry
+	if o == &q.request && len(q.expiries) == 0 { // no request waits for it
+		longest = max(longest, q.timing.ForgetInterval)
+	}
+	o.interval = min(o.interval*3/2, longest)
 	return true
 }
 
@@ -335,6 +345,9 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 	if now >= q.forgetAt && q.forgetAt > 0 {
 		q.forgetAt = 0
 		q.holder.ForgetSettled()
+		if q.timing.OutageTarget > 0 && !q.ended && !q.failing {
+			q.holder.measure(now, q.timing.OutageTarget)
+		}
 	}
 	unusedAt := q.usedAt + q.timing.ForgetInterval
 	switch {

@@ -148,6 +148,9 @@ func (q *accountQueue) report(decided []*holder.Waiter) {
 func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.Duration) {
 	q.p.w.stats.Messages++
 	request := q.p.w.rules.OutgoingRequest(q, outstanding)
+	if len(request.Needs) == 0 {
+		q.p.w.stats.count("lease requests that top up idle units")
+	}
 	if !q.p.w.fits(len(request.Reports), needCount(request)) {
 		return
 	}

@@ -37,7 +37,7 @@ func TestInvariantsHold(t *testing.T) {
 		"stream tails lost", "spools lost", "losses of commits declared", "crashes after commit", "commits without an answer", "gaps in pushed changes",
 		"processes stalled", "sessions that pushes do not reach", "requests aborted", "altered duplicates", "sessions closed after expiry", "all proxies killed", "pools adjusted",
 		"accounts whose idle units are used in an outage", "accounts that become idle in an outage", "balances that one proxy needs of all", "unused queues dropped", "reports made up",
-		"messages of another process", "messages beyond the bounds", "requests aborted at once",
+		"messages of another process", "messages beyond the bounds", "requests aborted at once", "lease requests that top up idle units",
 		"Postgres away for long", "bus away for long", "replicas stopped for long", "machines of replicas suspended for long",
 	} {
 		if total.Faults[what] == 0 {

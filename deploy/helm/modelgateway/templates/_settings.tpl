@@ -89,6 +89,7 @@ api.tls.key_file: string
 drain_notice: time.Duration
 drain_timeout: time.Duration
 lease.idle_timeout: time.Duration
+lease.outage_target: time.Duration
 log.level: slog.Level
 name: string
 nats.ca_file: string
