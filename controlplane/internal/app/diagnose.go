@@ -33,6 +33,7 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Se
 func promises(cfg *config.Config) *diagnosis.Promises {
 	return &diagnosis.Promises{
 		KeepsCommits: cfg.Postgres.KeepsCommits, SessionTTL: cfg.Session.TTL, RevocationBound: sessions(cfg).RevocationBound(),
+		FreshnessWindow: cfg.Freshness.Window, FreshBound: sessions(cfg).FreshBound(), CloseAfter: cfg.Session.CloseAfter,
 	}
 }
 

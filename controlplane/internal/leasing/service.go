@@ -75,6 +75,12 @@ func (c Config) RevocationBound() time.Duration {
 	return c.SessionTTL + c.margin() + sweepInterval
 }
 
+// FreshBound returns how long a revocation waits at most for such a proxy if its session needs freshness: until the stream has had it
+// for the window, and has been asked for it.
+func (c Config) FreshBound() time.Duration {
+	return c.FreshnessWindow + Margin(c.FreshnessWindow) + askInterval + askTimeout
+}
+
 // defaultRefusalGrace is the default of Config.RefusalGracePeriod.
 const defaultRefusalGrace = 50 * time.Millisecond
 
