@@ -218,7 +218,7 @@ func (w *world) topUp(cust *customer) {
 func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 	w := c.w
 	var barrier *session.Barrier
-	limit := c.clock().Mono + sessionValid + margin + time.Second
+	limit := c.clock().Mono + w.profile.longestDelay()
 	acks := func(a wire.Ack) {
 		if barrier != nil {
 			w.rules.Ack(barrier, a)
@@ -262,7 +262,7 @@ func (c *replica) announce(change wire.KeyChange, confirmed func()) {
 				barrier.Refresh(active)
 			}
 			if barrier != nil && (streamed >= change.Revision || c.confirmed(change)) {
-				barrier.ConfirmFresh(freshWindow)
+				barrier.ConfirmFresh(w.profile.window())
 			}
 			for _, p := range w.proxies {
 				w.push(c, p, "change", func() {

@@ -157,7 +157,7 @@ type proxyFreshness struct {
 func (p *proxy) beginFresh(id wire.SessionID) {
 	if p.w.profile.Freshness != deadlineOnly {
 		p.fresh = &proxyFreshness{
-			Freshness: session.NewFreshness(freshWindow), source: fmt.Sprintf("%s, session %d", p.boot, id), sentAt: map[int64]time.Duration{}, provenAt: -time.Hour,
+			Freshness: session.NewFreshness(p.w.profile.window()), source: fmt.Sprintf("%s, session %d", p.boot, id), sentAt: map[int64]time.Duration{}, provenAt: -time.Hour,
 		}
 	}
 }
@@ -185,9 +185,9 @@ func (p *proxy) validUntil() session.Instant {
 func (p *proxy) beat() {
 	w, f, began := p.w, p.fresh, p.clock().Mono
 	again := func(ok bool) {
-		pause := beatEvery - (p.clock().Mono - began)
+		pause := p.w.profile.window()/4 - (p.clock().Mono - began)
 		if !ok {
-			pause = beatEvery / 10
+			pause = p.w.profile.window() / 40
 		}
 		p.after(pause, p.beat)
 	}
@@ -366,7 +366,7 @@ func (c *replica) confirmChanges() {
 		for _, m := range all {
 			kept[m] = c.confirmations[m]
 			if kept[m] == nil {
-				kept[m] = session.NewConfirmation(freshWindow + margin)
+				kept[m] = session.NewConfirmation(w.profile.windowBound())
 			}
 			c.confirm(m, kept[m])
 		}
@@ -451,9 +451,6 @@ func (c *replica) confirmed(change wire.KeyChange) bool {
 	return of != nil && of.Done()
 }
 
-// freshTolerance covers the drift of a proxy's clock.
-const freshTolerance = freshWindow / 20
-
 // checkFresh checks that a proxy which admits has read a heartbeat of the last
 // window, and has not been confirmed to lack a change.
 func (w *world) checkFresh(r *request) {
@@ -461,13 +458,14 @@ func (w *world) checkFresh(r *request) {
 	if w.profile.Freshness == deadlineOnly {
 		return
 	}
-	if since := w.now - p.fresh.provenAt; since > freshWindow+freshTolerance {
+	if since := w.now - p.fresh.provenAt; since > w.profile.window()*21/20 { // with the drift of its clock
 		w.fail("I2: %s admits %s after the last heartbeat that it has read was sent", p.name, since)
 	}
 	if epoch := w.oracle.epochs[r.session]; epoch < w.pg.mark.Epoch && !w.pg.recovering() {
 		w.fail("I2: %s admits in session %d of epoch %d after the recovery wait of epoch %d", p.name, r.session, epoch, w.pg.mark.Epoch)
 	}
-	if at, ok := w.storedRevocation(r.key.hash); ok && w.now-at > freshWindow+margin {
+	// Postgres may have lost a revocation that was not confirmed.
+	if at, ok := w.storedRevocation(r.key.hash); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > w.profile.windowBound() {
 		w.fail("I4: %s admits key %s %s after its revocation was appended", p.name, r.key.name, w.now-at)
 	}
 }

@@ -3,8 +3,10 @@ package sim
 import "time"
 
 // longestDelay is the time after which a change is confirmed although a proxy does
-// not apply it: by then its session has ended, and was fenced.
-const longestDelay = sessionValid + margin + time.Second
+// not apply it: by then its session has ended, and was fenced, or it is not fresh.
+func (p *Profile) longestDelay() time.Duration {
+	return max(sessionValid+margin, p.windowBound()) + time.Second
+}
 
 // checkRevocationDelay checks how long a revocation takes when a proxy does not get
 // it at once, while no process fails and Postgres can be reached.
@@ -14,10 +16,10 @@ func (w *world) checkRevocationDelay() {
 	w.checkRevoked("no pushed message arrives", min(w.profile.HeartbeatInterval, sessionValid/2)*11/10+4*w.profile.TxTime+500*time.Millisecond)
 	w.pushesCut = false
 	first.deaf = true // its heartbeats still arrive
-	w.checkRevoked(first.name+" receives nothing", longestDelay)
+	w.checkRevoked(first.name+" receives nothing", w.profile.longestDelay())
 	first.deaf = false
-	first.halted = w.now + longestDelay
-	w.checkRevoked(first.name+" is stopped", longestDelay)
+	first.halted = w.now + w.profile.longestDelay()
+	w.checkRevoked(first.name+" is stopped", w.profile.longestDelay())
 }
 
 // checkRevoked revokes a key and checks that this is confirmed in time. Then it
@@ -34,5 +36,5 @@ func (w *world) checkRevoked(what string, limit time.Duration) {
 		w.runUntil(w.now + 20*time.Millisecond)
 	}
 	w.log("the revocation of %s is confirmed after %s, while %s", k.name, w.now-begun, what)
-	w.runUntil(w.now + longestDelay + sessionValid)
+	w.runUntil(w.now + w.profile.longestDelay() + sessionValid)
 }

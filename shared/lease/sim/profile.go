@@ -60,9 +60,10 @@ type Profile struct {
 	Limits int64
 	// IdleTimeout is how long proxies keep the idle units of an account that has no requests.
 	IdleTimeout time.Duration
-	// Freshness is what a session needs. NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of
+	// Freshness is what a session needs, FreshWindow its window. NoQuorum, LoseChanges, NewChanges and Minority are the weights of faults of the stream of
 	// changes.
 	Freshness                                   need
+	FreshWindow                                 time.Duration
 	NoQuorum, LoseChanges, NewChanges, Minority float64
 	Length                                      time.Duration
 }
@@ -81,7 +82,12 @@ func (p *Profile) window() time.Duration {
 	if p.Freshness == deadlineOnly {
 		return 0
 	}
-	return freshWindow
+	return p.FreshWindow
+}
+
+// windowBound is how long after a change is in the stream no proxy admits without it.
+func (p *Profile) windowBound() time.Duration {
+	return p.FreshWindow + p.FreshWindow/20 + 500*time.Millisecond
 }
 
 // freshProfiles need freshness. No world has one unless it is asked for.
@@ -94,6 +100,7 @@ var freshProfiles = []struct {
 	// Postgres loses commits while proxies are fresh.
 	{"fresh with lost commits", func(p *Profile, r *rand.Rand) {
 		p.needFreshness(r, freshnessOnly)
+		p.FreshWindow = 3 * sessionValid // longer than the recovery wait
 		p.LoseCommits, p.AnswerTime = 2, time.Duration(1+r.IntN(10))*time.Millisecond
 	}},
 	// Control planes or Postgres are away for longer than an expired session is kept.
@@ -106,7 +113,7 @@ var freshProfiles = []struct {
 
 // needFreshness makes sessions need freshness, and lets the stream of changes fail.
 func (p *Profile) needFreshness(r *rand.Rand, n need) {
-	p.Freshness = n
+	p.Freshness, p.FreshWindow = n, sessionValid
 	p.NoQuorum, p.LoseChanges, p.NewChanges, p.Minority = r.Float64(), r.Float64(), r.Float64()/2, r.Float64()
 }
 

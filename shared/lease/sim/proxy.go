@@ -130,7 +130,7 @@ func (p *proxy) start() {
 	}
 	p.pump()
 	if w.profile.Freshness != deadlineOnly {
-		p.after(w.between(0, beatEvery), p.beat)
+		p.after(w.between(0, w.profile.window()/4), p.beat)
 	}
 	p.schedule, p.publishWake = usagelog.NewSchedule(p.clock().Mono), session.Never
 	if len(p.disk.sessions) > 0 {
