@@ -20,11 +20,34 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// chromium is the browser of all tests. If it ends, the tests that use it fail, and the next one starts another.
 var chromium struct {
-	once sync.Once
+	mu   sync.Mutex
 	ctx  context.Context //nolint:containedctx // the browser of all tests
 	stop context.CancelFunc
-	err  error
+	// said is the end of what it has written.
+	said tail
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (o *tail) Write(p []byte) (int, error) {
+	const most = 8 << 10
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, p...)
+	o.text = o.text[max(len(o.text)-most, 0):]
+	return len(p), nil
+}
+
+func (o *tail) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
 }
 
 // names are the commands of Chromium on different systems.
@@ -47,20 +70,23 @@ func startChromium(t *testing.T) context.Context {
 		}
 		missing("needs Chromium: none of %s is in PATH (make test/browser installs Debian's)", strings.Join(names, ", "))
 	}
-	chromium.once.Do(func() {
-		options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-			chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(startLimit),
-			chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true),
-			chromedp.Flag("disable-gpu", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("disable-features", "Translate,OptimizationHints,MediaRouter"))
-		allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
-		chromium.ctx, _ = chromedp.NewContext(allocated) //nolint:fatcontext // it is made once
-		chromium.stop = stop
-		chromium.err = chromedp.Run(chromium.ctx)
-	})
-	if chromium.err != nil {
-		t.Fatalf("Chromium does not start: %v", chromium.err)
+	chromium.mu.Lock()
+	defer chromium.mu.Unlock()
+	if chromium.ctx != nil && chromium.ctx.Err() == nil {
+		return chromium.ctx
 	}
-	return chromium.ctx
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(startLimit), chromedp.CombinedOutput(&chromium.said),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-dev-shm-usage", true),
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("disable-features", "Translate,OptimizationHints,MediaRouter"))
+	allocated, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, _ := chromedp.NewContext(allocated)
+	if err := chromedp.Run(ctx); err != nil {
+		stop()
+		t.Fatalf("Chromium does not start: %v\n%s", err, &chromium.said)
+	}
+	chromium.ctx, chromium.stop = ctx, stop //nolint:fatcontext // it is made once
+	return ctx
 }
 
 // A tab is a tab of a browser of its own, with its own cookies. It notes the requests and what the browser complains about.
@@ -85,8 +111,13 @@ type request struct {
 func open(t *testing.T) *tab {
 	t.Helper()
 	filled(t)
-	browser := chromedp.FromContext(startChromium(t)).Browser
-	inBrowser := cdp.WithExecutor(chromium.ctx, browser)
+	running := startChromium(t)
+	t.Cleanup(func() {
+		if running.Err() != nil {
+			t.Logf("Chromium has ended. It wrote at last:\n%s", &chromium.said)
+		}
+	})
+	inBrowser := cdp.WithExecutor(running, chromedp.FromContext(running).Browser)
 	own, err := target.CreateBrowserContext().WithDisposeOnDetach(true).Do(inBrowser)
 	if err != nil {
 		t.Fatalf("open a browser: %v", err)
@@ -96,7 +127,7 @@ func open(t *testing.T) *tab {
 	if err != nil {
 		t.Fatalf("open a tab: %v", err)
 	}
-	ctx, closeTab := chromedp.NewContext(chromium.ctx, chromedp.WithTargetID(id))
+	ctx, closeTab := chromedp.NewContext(running, chromedp.WithTargetID(id))
 	t.Cleanup(closeTab)
 	b := &tab{t: t, ctx: ctx, base: front.url, byID: map[network.RequestID]*request{}}
 	chromedp.ListenTarget(ctx, b.note)
