@@ -68,11 +68,11 @@ func (c *controlPlane) Register(_ context.Context, r *wire.RegisterRequest) (*wi
 func (c *controlPlane) Heartbeat(_ context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.away {
-		return nil, errAway
-	}
 	if r.Expired {
 		c.expired++
+	}
+	if c.away {
+		return nil, errAway
 	}
 	response := &wire.HeartbeatResponse{V: 1, Status: wire.Done, ValidMS: c.validMS()}
 	for _, change := range c.changes {
@@ -304,10 +304,10 @@ func TestFreshSessionOutlivesItsDeadline(t *testing.T) {
 	t.Parallel()
 	server := natstest.New(t, natstest.Planes(t, "test"))
 	js := createChanges(t, server.Connect(), 1, "a")
-	c := &controlPlane{window: 4 * time.Second, ttl: 600 * time.Millisecond}
+	c := &controlPlane{window: 6 * time.Second, ttl: 600 * time.Millisecond}
 	p := startProxy(t, server.URL(), c)
 	p.await("a valid session", p.valid)
-	c.set(func() { c.away = true })
+	c.set(func() { c.away, c.expired = true, 0 })
 	first, read := p.Current(), p.count("mgw_fresh_heartbeats_total", "read")
 	p.await("heartbeats of two windows", func() bool { return p.count("mgw_fresh_heartbeats_total", "read") >= read+8 })
 	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() || p.Current() != first || p.Ready(t.Context()) != nil {
