@@ -103,7 +103,7 @@ type Upstream struct {
 // Lease configures the units that the proxy holds of balances and slots.
 type Lease struct {
 	IdleTimeout  time.Duration `mapstructure:"idle_timeout" usage:"How long the proxy keeps the idle units of an account that has no requests, from 1s to 24h. With them it serves the account while no control plane responds, as long as its session is valid. Other proxies get these units at once when they need them. The price of a longer time: about 1 KB for each account that was used in it, and after the death of the proxy more units stay reserved until its session is closed."`
-	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a sixteenth of what is free. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed."`
+	OutageTarget time.Duration `mapstructure:"outage_target" usage:"For how long the idle units of an account should serve its requests of the last minutes while no control plane responds, up to 24h. The proxy keeps units for at least this time and at most twice as long, if that is no more than a quarter of what is free, divided by the number of proxies. Other proxies get these units at once when they need them. 0: about 256 requests. The price is that after the death of the proxy more units stay reserved until its session is closed."`
 }
 
 // Tracing configures the export of traces.

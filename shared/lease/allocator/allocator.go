@@ -22,6 +22,8 @@ type Allocator struct {
 	// holders were not read.
 	Holders       map[wire.PoolID][]LiveLease
 	UnreadHolders map[wire.PoolID]bool
+	// Live is the number of live sessions, which share the units that may be held for their targets.
+	Live int64
 	// EndedSessions marks the sessions in Leases that are not live: their idle units cannot be recalled.
 	EndedSessions map[wire.SessionID]bool
 	// Recalls has the pools to recall, each with the account whose request is short of units. The caller sends the
@@ -149,7 +151,7 @@ func (a *Allocator) allot(request *wire.LeaseRequest, taken map[wire.PoolID]int6
 	}
 	for pool, amount := range taken {
 		p := a.Pools[pool]
-		allotments[pool] = allotment(p, amount, target[pool])
+		allotments[pool] = allotment(p, amount, min(target[pool], (p.Free-amount)/targetShare/max(a.Live, 1)))
 		lacking := max(allotments[pool]-idle[pool], 0)
 		if mayGrant(p, a.lease(p, request.Session).Granted, amount+lacking) {
 			taken[pool] += lacking

@@ -138,6 +138,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	applyPolicy(b)
 	checked := *request
 	checked.Reports = b.believed(record, request.Account, request.Reports)
+	b.Allocator.Live = b.LiveSessions
 	decision, decided := b.Allocator.Decide(&checked, pending)
 	switch {
 	case !decided:

@@ -128,11 +128,12 @@ func restoreGrants(p *Pool, l *Lease, seen int64) {
 }
 
 // AllotmentNeeds bounds an allotment to this multiple of the needs of the
-// request, or to the target of the session if that is more; allotmentShare bounds
-// it to a share of the free units.
+// request, and allotmentShare to a share of the free units. It may be more for the
+// target of a session; targetShare bounds the targets of all sessions together.
 const (
 	AllotmentNeeds = 256
 	allotmentShare = 16
+	targetShare    = 4
 )
 
 // allotment returns the units that are granted beyond a need, for requests to
@@ -141,5 +142,5 @@ func allotment(p *Pool, need, target int64) int64 {
 	if p.Central {
 		return 0
 	}
-	return max(min((p.Free-need)/allotmentShare, max(AllotmentNeeds*need, target)), 0)
+	return max(min((p.Free-need)/allotmentShare, AllotmentNeeds*need), target, 0)
 }

@@ -28,6 +28,7 @@ var sparseNeeds = []wire.Need{{Pool: 1, Kind: wire.Balance, Amount: 1000}, {Pool
 
 func newSparse(proxies int, idleTimeout time.Duration) *sparse {
 	a := allocator.New()
+	a.Live = int64(proxies)
 	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 100_000_000, Free: 100_000_000}
 	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Slots, Generation: 2, Total: 100, Free: 100}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
