@@ -180,7 +180,12 @@ func addBasics(c *lifecycle.Components, cfg *config.Config, o *output, probes *o
 // addChecks adds the readiness checks.
 func addChecks(probes *ops.Probes, models *catalog.Store, keeper *session.Keeper, events *spool.Spool) {
 	probes.Add("catalog", func(context.Context) error { return models.Ready() })
-	probes.Add("session", keeper.Ready)
+	probes.Add("session", func(ctx context.Context) error {
+		if err := keeper.Ready(ctx); err != nil || !keeper.Alone() {
+			return err
+		}
+		return &ops.DegradedError{Reason: "no control plane answers: requests are served as long as NATS has a quorum and the units of this proxy last"}
+	})
 	probes.Add("spool", func(context.Context) error { return events.Ready() })
 }
 

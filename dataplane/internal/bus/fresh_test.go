@@ -310,8 +310,11 @@ func TestFreshSessionOutlivesItsDeadline(t *testing.T) {
 	c.set(func() { c.away, c.expired = true, 0 })
 	first, read := p.Current(), p.count("mgw_fresh_heartbeats_total", "read")
 	p.await("heartbeats of two windows", func() bool { return p.count("mgw_fresh_heartbeats_total", "read") >= read+8 })
-	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() || p.Current() != first || p.Ready(t.Context()) != nil {
+	if n := p.count("mgw_fresh_lapses_total", ""); n != 0 || !p.valid() || p.Current() != first {
 		t.Errorf("%v lapses, valid: %t, ready: %v; want the same session, which is valid", n, p.valid(), p.Ready(t.Context()))
+	}
+	if err := p.Ready(t.Context()); err != nil || !p.Alone() {
+		t.Errorf("ready: %v, alone: %t; want it ready and alone", err, p.Alone())
 	}
 	// It ends when the proxy reads so in the stream, and only then.
 	other := wire.StreamChange{V: 1, ID: rand.Text(), Ended: first.ID + 100}

@@ -157,6 +157,13 @@ func (k *Keeper) Ready(context.Context) error {
 	return nil
 }
 
+// Alone reports whether the session is valid although its deadline has passed: no
+// control plane answers.
+func (k *Keeper) Alone() bool {
+	s := k.Current()
+	return s != nil && s.Valid() && !s.inTime()
+}
+
 // Start registers and sends heartbeats until Stop.
 func (k *Keeper) Start(ctx context.Context) {
 	ctx, k.stop = context.WithCancel(ctx)

@@ -66,6 +66,12 @@ func (s *Session) Valid() bool {
 	return until != nil && s.clock().Before(*until)
 }
 
+// inTime reports whether the deadline lies ahead.
+func (s *Session) inTime() bool {
+	deadline := s.deadline.Load()
+	return deadline != nil && s.clock().Before(*deadline)
+}
+
 // until returns the end of the time for which the session is valid; nil if it is
 // not.
 func (s *Session) until() *session.Instant {

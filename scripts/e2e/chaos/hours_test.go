@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -55,6 +56,9 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 	c.wait(t, length/3)
 	r.Cluster.Node(leader).Start()
 	c.wait(t, length/3)
+	if said := r.Ops(t, rig.DataPlane1, "/readyz"); !strings.Contains(said, `"ready":true`) || !strings.Contains(said, "degraded: no control plane answers") {
+		t.Errorf("/readyz says %s; want it ready and degraded", said)
+	}
 	if lapses, now := sumOf(t, r, "mgw_fresh_lapses_total"), sumOf(t, r, "mgw_sessions_total"); lapses != 0 || now != sessions {
 		t.Errorf("proxies lapsed %v times and registered %v times in the outage; want neither", lapses, now-sessions)
 	}

@@ -8,6 +8,7 @@ package ops
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -24,8 +25,15 @@ import (
 const checkTimeout = 2 * time.Second
 
 // Check returns nil if the component that it checks works now, else an error
-// with the reason.
+// with the reason, which may be a DegradedError.
 type Check func(ctx context.Context) error
+
+// DegradedError is the error of a check whose component works, though not as it
+// should. It is shown and does not make the process unready.
+type DegradedError struct{ Reason string }
+
+// Error implements error.
+func (e *DegradedError) Error() string { return "degraded: " + e.Reason }
 
 // Probes is the state behind /readyz. The zero value has no checks and is
 // ready. It is safe for concurrent use.
@@ -61,7 +69,9 @@ func (p *Probes) Draining() bool { return p.draining.Load() }
 func (p *Probes) isChange(ready bool, results map[string]string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ready {
+	results = maps.Clone(results)
+	maps.DeleteFunc(results, func(_, text string) bool { return ready && text == ok })
+	if len(results) == 0 {
 		results = nil
 	}
 	if maps.Equal(p.known, results) {
@@ -70,6 +80,9 @@ func (p *Probes) isChange(ready bool, results map[string]string) bool {
 	p.known = results
 	return true
 }
+
+// ok is the result of a check that succeeds.
+const ok = "ok"
 
 // Run runs all checks concurrently. The results hold "ok" or the text of the
 // error by the name of the check.
@@ -81,24 +94,27 @@ func (p *Probes) Run(ctx context.Context) (ready bool, results map[string]string
 	checks := p.checks
 	p.mu.Unlock()
 	texts := make([]string, len(checks))
+	var failed atomic.Bool
 	var all sync.WaitGroup
 	for i, c := range checks {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
-			texts[i] = "ok"
+			texts[i] = ok
 			if err := c.check(ctx); err != nil {
 				texts[i] = err.Error()
+				if _, degraded := errors.AsType[*DegradedError](err); !degraded {
+					failed.Store(true)
+				}
 			}
 		})
 	}
 	all.Wait()
-	ready, results = true, make(map[string]string, len(checks))
+	results = make(map[string]string, len(checks))
 	for i, c := range checks {
 		results[c.name] = texts[i]
-		ready = ready && texts[i] == "ok"
 	}
-	return ready, results
+	return !failed.Load(), results
 }
 
 // Options select what Handler serves beside probes and metrics.

@@ -45,6 +45,7 @@ func TestReadinessFollowsChecks(t *testing.T) {
 	}{
 		{"all checks pass", func() {}, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
 		{"one check fails", func() { broken = errors.New("not connected") }, 503, map[string]string{"postgres": "ok", "nats": "not connected"}},
+		{"one is degraded", func() { broken = &ops.DegradedError{Reason: "slow"} }, 200, map[string]string{"postgres": "ok", "nats": "degraded: slow"}},
 		{"all checks pass again", func() { broken = nil }, 200, map[string]string{"postgres": "ok", "nats": "ok"}},
 		{"draining", probes.SetDraining, 503, map[string]string{"process": "draining"}},
 	} {
