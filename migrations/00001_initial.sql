@@ -109,6 +109,8 @@ create table accounts (
     updated_at timestamptz not null default now()
 );
 
+-- What was changed since a revision.
+create index accounts_revision_idx on accounts (revision);
 -- The beginnings of names and of external ids.
 create index accounts_name_idx on accounts (lower(name) text_pattern_ops);
 create index accounts_external_id_idx on accounts (external_id text_pattern_ops) where external_id is not null;
@@ -136,6 +138,7 @@ create table api_keys (
     unique (account_id, external_id)
 );
 create index api_keys_account_idx on api_keys (account_id, id);
+create index api_keys_revision_idx on api_keys (revision);
 create index api_keys_name_idx on api_keys (lower(name) text_pattern_ops);
 create index api_keys_external_id_idx on api_keys (external_id text_pattern_ops) where external_id is not null;
 create index api_keys_hint_idx on api_keys (hint);
@@ -159,9 +162,11 @@ create table key_hashes (
     hash bytea primary key check (length(hash) = 32),
     key_id uuid not null references api_keys (id),
     pepper_id text not null,
+    revision bigint not null,
     created_at timestamptz not null default now(),
     unique (key_id, pepper_id)
 );
+create index key_hashes_revision_idx on key_hashes (revision);
 
 -- Changes of keys and accounts that proxies must apply, in the order of revisions.
 create table key_changes (

@@ -85,6 +85,8 @@ func dataPlane(name, token string) User {
 			// published to any subject of its choice.
 			subject.FreshBeat + "." + token,
 			"$JS.API.STREAM.INFO." + subject.ChangeStream, "$JS.API.STREAM.MSG.GET." + subject.ChangeStream,
+			// The bucket of key records: read single entries at the server that leads it, for the same reason.
+			"$JS.API.STREAM.MSG.GET." + subject.KeyStream,
 			// The catalog: open the bucket and watch it with an own consumer.
 			"$JS.API.STREAM.INFO." + catalog,
 			"$JS.API.CONSUMER.CREATE." + catalog + ".>",
@@ -130,7 +132,7 @@ func ForControlPlane() User {
 		Publish: []string{
 			subject.KeyChange, subject.Reserved, subject.Describe, subject.Explain, subject.Tail, "mgw.session.*.recall", "mgw.session.*.settled",
 			subject.ProxyInbox + ".>", subject.VideoPollAll, subject.VideoJobAll,
-			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>",
+			"$KV." + subject.CatalogBucket + ".>", "$KV." + subject.RecoveryBucket + ".>", subject.KeyPrefix + ">",
 			subject.ChangeAll, subject.FromAll(subject.FreshProbe),
 			InfoSubject, "$JS.API.INFO", "$JS.API.STREAM.PURGE." + subject.UsageStream,
 			"$JS.API.CONSUMER.NAMES." + subject.UsageStream,
@@ -150,7 +152,7 @@ func ForControlPlane() User {
 		}
 	}
 	for _, call := range []string{"STREAM.INFO", "STREAM.CREATE", "STREAM.UPDATE", "STREAM.MSG.GET"} {
-		u.Publish = append(u.Publish, "$JS.API."+call+"."+subject.ChangeStream)
+		u.Publish = append(u.Publish, "$JS.API."+call+"."+subject.ChangeStream, "$JS.API."+call+"."+subject.KeyStream)
 	}
 	// Keys of the buckets are read by their subject.
 	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+catalog+".>", "$JS.API.DIRECT.GET."+recovery+".>")

@@ -114,6 +114,17 @@ const (
 	RecoveryRevoked    = "revoked."
 )
 
+// KeyBucket is the KV bucket of key records, which proxies read while no control
+// plane responds. Its keys are KeyMark, and the lookup hashes of keys in
+// hexadecimal.
+const (
+	KeyBucket = "mgw_keys"
+	KeyMark   = "revision"
+	// KeyStream is the stream of the bucket, KeyPrefix begins the subjects of its entries.
+	KeyStream = "KV_" + KeyBucket
+	KeyPrefix = "$KV." + KeyBucket + "."
+)
+
 // The kinds of catalog entries.
 const (
 	KindModel    = "model"

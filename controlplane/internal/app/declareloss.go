@@ -38,6 +38,6 @@ func busConfig(cfg *config.Config, name string) bus.Config {
 		URL: cfg.NATS.URL, User: cfg.NATS.User, Password: string(cfg.NATS.Password),
 		CAFile: cfg.NATS.CAFile, CertFile: cfg.NATS.CertFile, KeyFile: cfg.NATS.KeyFile,
 		Replicas: cfg.NATS.Replicas, UsageMaxBytes: cfg.NATS.UsageMaxBytes, UsageKept: cfg.NATS.UsageKept, MonitorURL: cfg.NATS.MonitorURL, Name: name,
-		Changes: cfg.Freshness.Window > 0,
+		Changes: cfg.Freshness.Window > 0, Keys: cfg.Keys.Bucket,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/config"
+	"modelgateway/controlplane/internal/keybucket"
 	"modelgateway/controlplane/internal/leasing"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/leasestore"
@@ -81,6 +82,9 @@ func (a *app) buildProxySide(context.Context) error {
 		},
 		func(context.Context) error { b.Stop(); return nil })
 	a.components.AddTask("changes", a.changes.Run)
+	if a.cfg.Keys.Bucket { // its queries are among those of jobs, which delay no request of a proxy
+		a.components.AddTask("key records", keybucket.New(leasestore.New(a.adminDB), b, a.log, a.registry).Run)
+	}
 	a.components.Add("video jobs",
 		func(ctx context.Context) error { videos.Start(ctx); return nil },
 		func(context.Context) error { videos.Stop(); return nil })

@@ -43,6 +43,8 @@ type Config struct {
 	GatherTime time.Duration
 	// Changes makes Declare create the stream of changes, too.
 	Changes bool
+	// Keys means that there is a bucket of key records, which Diagnose expects. Package keybucket creates it.
+	Keys bool
 	// Inbox is the prefix of the subjects of replies; empty means that of control planes.
 	Inbox string
 	// Name identifies this replica in the server's list of connections.
@@ -72,6 +74,8 @@ type Bus struct {
 	probe string
 	// keepsChanges means that this replica declares the stream of changes.
 	keepsChanges atomic.Bool
+	// keysDeclared means that the bucket of key records has the settings of this version.
+	keysDeclared atomic.Bool
 	// backlog is set while settlement is behind; proxies then do not publish again what is not settled yet.
 	backlog atomic.Bool
 	// clusterEpoch selects the consumer of the usage stream; zero until SetClusterEpoch is called.

@@ -45,6 +45,9 @@ func (b *Bus) Diagnose(ctx context.Context) (diagnosis.NATS, error) {
 	if b.cfg.Changes {
 		all = append(all, wanted{changeStream(replicas), ""})
 	}
+	if b.cfg.Keys {
+		all = append(all, wanted{keyBucket(replicas), ""})
+	}
 	for _, wanted := range all {
 		stream, err := b.diagnoseStream(ctx, &facts, wanted.config, wanted.consumer)
 		if err != nil {

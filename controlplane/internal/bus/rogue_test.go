@@ -90,6 +90,7 @@ func TestPasswordsOfTheDataPlaneOpenNothingOfTheControlPlane(t *testing.T) {
 			"$JS.API.CONSUMER.CREATE." + subject.UsageStream + ".x", "$JS.API.CONSUMER.DELETE." + subject.UsageStream + ".settler",
 			"$JS.API.CONSUMER.MSG.NEXT." + subject.UsageStream + ".settler",
 			"$JS.API.DIRECT.GET.KV_" + subject.RecoveryBucket, "$JS.API.CONSUMER.CREATE.KV_" + subject.RecoveryBucket + ".x",
+			subject.KeyPrefix + subject.KeyMark, "$JS.API.DIRECT.GET." + subject.KeyStream, "$JS.API.CONSUMER.CREATE." + subject.KeyStream + ".x",
 			"$JS.API.STREAM.CREATE.X",
 		} {
 			r.wantRefused(what, r.Publish(what, nil))

@@ -34,6 +34,7 @@ type Config struct {
 	Secrets         Secrets       `mapstructure:"secrets"`
 	Session         Session       `mapstructure:"session"`
 	Freshness       Freshness     `mapstructure:"freshness"`
+	Keys            Keys          `mapstructure:"keys"`
 	Lease           Lease         `mapstructure:"lease"`
 	Catalog         Catalog       `mapstructure:"catalog"`
 	Webhook         Webhook       `mapstructure:"webhook"`
@@ -160,6 +161,11 @@ type Session struct {
 // Freshness configures how proxies prove that they have missed no change.
 type Freshness struct {
 	Window time.Duration `mapstructure:"window" usage:"How long a proxy may admit requests after a heartbeat in the stream of changes. It takes the place of session.ttl: proxies serve on while the control planes or Postgres are away, and one that is cut off from NATS stops after the window. The price is a message per proxy each quarter of it, and that revocations wait as long for a proxy that cannot acknowledge them. At least 1s; with several NATS servers at least 20s, since electing a leader takes up to 9s. 0 means that there is no such stream. Set it only when every control plane knows it and NATS has the permissions of this version."`
+}
+
+// Keys configures the bucket of key records.
+type Keys struct {
+	Bucket bool `mapstructure:"bucket" usage:"Keep the record of every API key in a bucket in NATS, from which proxies read keys that they do not know while no control plane responds or Postgres is away. The records have no secrets. Set it when NATS has the permissions of this version."`
 }
 
 // Lease configures how leases are granted.

@@ -18,6 +18,13 @@ func TestAccountQueriesUseIndexes(t *testing.T) {
 	c, newer := w.customer(100, unlimited, 5), ident.New()
 	tests := map[string]func(q *sqlcgen.Queries) error{
 		"load keys": func(q *sqlcgen.Queries) error { _, err := q.LoadKeys(t.Context(), [][]byte{c.hash[:]}); return err },
+		"changed keys": func(q *sqlcgen.Queries) error {
+			rows, err := q.HashesOfChangedKeys(t.Context(), sqlcgen.HashesOfChangedKeysParams{RowLimit: 10})
+			if len(rows) != 1 {
+				t.Errorf("got %d hashes; want the key's", len(rows))
+			}
+			return err
+		},
 		"balance for a proxy": func(q *sqlcgen.Queries) error {
 			_, err := q.ReadBalance(t.Context(), sqlcgen.ReadBalanceParams{AccountID: c.account, KeyID: c.key})
 			return err

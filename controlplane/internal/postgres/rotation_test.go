@@ -301,11 +301,17 @@ func TestRotatePepper(t *testing.T) {
 	_, _, err := store.Revoke(t.Context(), dead.id)
 	w.must(err)
 	newer, newerText := w.issue(after, c.account)
+	head, err := leases.Head(t.Context())
+	w.must(err)
 
 	_, err = after.rotations.Start(t.Context(), rotation.Pepper)
 	w.must(err)
 	for range 5 {
 		w.must(after.rotations.Work(t.Context()))
+	}
+	page, err := leases.Keys(t.Context(), head.Revision, ident.UUID{}, 1000)
+	if w.must(err); page.Keys != 229 || len(page.Hashes) != 2*229 {
+		t.Errorf("%d keys with %d hashes have changed since; want each that has another hash now, with both", page.Keys, len(page.Hashes))
 	}
 	state, err := after.rotations.Peppers(t.Context())
 	w.must(err)

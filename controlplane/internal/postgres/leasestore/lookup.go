@@ -18,17 +18,24 @@ import (
 
 // LoadKeys implements leasing.Store.
 func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.Hash]*wire.LoadKeyResponse, error) {
+	loaded, _, err := l.loadKeys(ctx, hashes)
+	return loaded, err
+}
+
+// loadKeys is LoadKeys, and returns the cluster epoch of the records.
+func (l *Store) loadKeys(ctx context.Context, hashes []apikey.Hash) (loaded map[apikey.Hash]*wire.LoadKeyResponse, epoch int64, err error) {
 	lookups := make([][]byte, len(hashes))
 	for i := range hashes {
 		lookups[i] = hashes[i][:]
 	}
 	rows, err := l.db.Queries().LoadKeys(ctx, lookups)
 	if err != nil {
-		return nil, postgres.Translate("load keys", err)
+		return nil, 0, postgres.Translate("load keys", err)
 	}
-	loaded := make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
+	loaded = make(map[apikey.Hash]*wire.LoadKeyResponse, len(rows))
 	var errs []error
 	for i := range rows {
+		epoch = rows[i].ClusterEpoch
 		reply := &wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: rows[i].Revision}
 		if reply.Record = toKeyRecord(&rows[i]); reply.Record != nil {
 			if err := setMultipliers(reply.Record, rows[i].PriceMultiplier, rows[i].ModelMultipliers); err != nil {
@@ -38,7 +45,7 @@ func (l *Store) LoadKeys(ctx context.Context, hashes []apikey.Hash) (map[apikey.
 		}
 		loaded[apikey.Hash(rows[i].LookupHash)] = reply
 	}
-	return loaded, errors.Join(errs...)
+	return loaded, epoch, errors.Join(errs...)
 }
 
 // toKeyRecord returns a record without multipliers; nil for an unknown key.

@@ -234,7 +234,7 @@ limit 100;
 
 -- name: LoadKeys :many
 -- One statement, so that revision and records are read in one snapshot.
-select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,

@@ -93,7 +93,7 @@ for no key update of k skip locked;
 update api_keys set pepper_id = @pepper::text where id = @id;
 
 -- name: InsertKeyHash :exec
-insert into key_hashes (hash, key_id, pepper_id) values (@hash, @key_id, @pepper_id) on conflict do nothing;
+insert into key_hashes (hash, key_id, pepper_id, revision) values (@hash, @key_id, @pepper_id, @revision) on conflict do nothing;
 
 -- name: FurtherHashes :many
 select hash from key_hashes where key_id = @key_id order by created_at, hash;

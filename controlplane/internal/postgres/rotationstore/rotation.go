@@ -316,6 +316,11 @@ func (t *rotationStep) webhooks() error {
 // until a pass finds none.
 func (t *rotationStep) pepper() error {
 	begins := t.position.IsZero()
+	// Before rows of keys are locked, as in other changes.
+	revision, err := t.q.TakeRevision(t.ctx)
+	if err != nil {
+		return fmt.Errorf("take revision: %w", err)
+	}
 	rows, err := t.q.KeysToHash(t.ctx, sqlcgen.KeysToHashParams{Position: t.position, Pepper: t.with.Target, RowLimit: int32(t.with.Limit)})
 	if err != nil {
 		return fmt.Errorf("read keys: %w", err)
@@ -332,7 +337,7 @@ func (t *rotationStep) pepper() error {
 		if string(hash[:]) == string(r.LookupHash) { // its hash is already under this pepper, which was not recorded
 			err = t.q.SetPepper(t.ctx, sqlcgen.SetPepperParams{ID: r.ID, Pepper: t.with.Target})
 		} else {
-			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target})
+			err = t.q.InsertKeyHash(t.ctx, sqlcgen.InsertKeyHashParams{Hash: hash[:], KeyID: r.ID, PepperID: t.with.Target, Revision: revision})
 		}
 		if err != nil {
 			return fmt.Errorf("write hash: %w", err)

@@ -490,7 +490,7 @@ func (q *Queries) LeaseResponses(ctx context.Context, arg LeaseResponsesParams) 
 }
 
 const loadKeys = `-- name: LoadKeys :many
-select w.hash::bytea as lookup_hash, m.revision, k.id as key_id, k.account_id,
+select w.hash::bytea as lookup_hash, m.cluster_epoch, m.revision, k.id as key_id, k.account_id,
     coalesce(k.revoked_at is null and a.status = 'active', false)::boolean as active,
     b.id as balance_pool, s.id as slots_pool, coalesce(case when l.unlimited then 0 else l.id end, 0)::bigint as limit_pool,
     coalesce(a.max_concurrent_requests, 0)::bigint as max_concurrent_requests,
@@ -507,6 +507,7 @@ left join pools l on l.key_id = k.id
 
 type LoadKeysRow struct {
 	LookupHash            []byte
+	ClusterEpoch          int64
 	Revision              int64
 	KeyID                 *ident.UUID
 	AccountID             *ident.UUID
@@ -531,6 +532,7 @@ func (q *Queries) LoadKeys(ctx context.Context, lookupHashes [][]byte) ([]LoadKe
 		var i LoadKeysRow
 		if err := rows.Scan(
 			&i.LookupHash,
+			&i.ClusterEpoch,
 			&i.Revision,
 			&i.KeyID,
 			&i.AccountID,

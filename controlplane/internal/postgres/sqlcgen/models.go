@@ -151,6 +151,7 @@ type KeyHash struct {
 	Hash      []byte
 	KeyID     ident.UUID
 	PepperID  string
+	Revision  int64
 	CreatedAt time.Time
 }
 

@@ -390,17 +390,23 @@ func (q *Queries) InsertDataKey(ctx context.Context, arg InsertDataKeyParams) er
 }
 
 const insertKeyHash = `-- name: InsertKeyHash :exec
-insert into key_hashes (hash, key_id, pepper_id) values ($1, $2, $3) on conflict do nothing
+insert into key_hashes (hash, key_id, pepper_id, revision) values ($1, $2, $3, $4) on conflict do nothing
 `
 
 type InsertKeyHashParams struct {
 	Hash     []byte
 	KeyID    ident.UUID
 	PepperID string
+	Revision int64
 }
 
 func (q *Queries) InsertKeyHash(ctx context.Context, arg InsertKeyHashParams) error {
-	_, err := q.db.Exec(ctx, insertKeyHash, arg.Hash, arg.KeyID, arg.PepperID)
+	_, err := q.db.Exec(ctx, insertKeyHash,
+		arg.Hash,
+		arg.KeyID,
+		arg.PepperID,
+		arg.Revision,
+	)
 	return err
 }
 

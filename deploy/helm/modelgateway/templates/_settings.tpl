@@ -32,6 +32,7 @@ console.session_idle: time.Duration
 console.session_length: time.Duration
 console.token_sign_in: string
 freshness.window: time.Duration
+keys.bucket: bool
 lease.refusal_grace_period: time.Duration
 log.level: slog.Level
 nats.ca_file: string

@@ -1,0 +1,296 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"modelgateway/controlplane/internal/bus"
+	"modelgateway/controlplane/internal/keybucket"
+	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/scripts/testkit/natstest"
+	"modelgateway/shared/apikey"
+	"modelgateway/shared/ident"
+	"modelgateway/shared/natsuser"
+	"modelgateway/shared/subject"
+	"modelgateway/shared/wire"
+)
+
+// withKeys has the settings of a replica that keeps the bucket of key records.
+var withKeys = bus.Config{User: natsuser.ControlPlane, Password: natstest.Password, Keys: true}
+
+// keyWriter returns the writer of a replica.
+func (p *env) keyWriter(b *bus.Bus) *keybucket.Writer {
+	return keybucket.New(leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+}
+
+// writeKeys lets a writer write until the bucket is complete.
+func (p *env) writeKeys(w *keybucket.Writer) {
+	p.t.Helper()
+	complete, err := w.Round(p.t.Context())
+	if err != nil || !complete {
+		p.t.Fatalf("the bucket is complete: %t, %v", complete, err)
+	}
+}
+
+// addKeys adds keys to the account, in a revision of their own, and returns their hashes.
+func (p *env) addKeys(n int) (hashes []apikey.Hash) {
+	p.t.Helper()
+	rev := p.queryInt("update cluster_state set revision = revision + 1 returning revision")
+	for i := range n {
+		id := ident.New()
+		hash := apikey.Hash(append(id[:], p.account[:]...))
+		p.exec("insert into api_keys (id, account_id, name, lookup_hash, revision) values ($1, $2, $3, $4, $5)", id, p.account, fmt.Sprint("key ", rev, i), hash[:], rev)
+		p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, id)
+		hashes = append(hashes, hash)
+	}
+	return hashes
+}
+
+// keysIn returns what the bucket of key records has.
+func (p *env) keysIn() (entries map[apikey.Hash]wire.KeyEntry, mark wire.KeyMark) {
+	p.t.Helper()
+	js, err := jetstream.New(p.server.Connect())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	stream, err := js.Stream(p.t.Context(), subject.KeyStream)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	entries = map[apikey.Hash]wire.KeyEntry{}
+	for seq := uint64(1); ; seq++ {
+		m, err := stream.GetMsg(p.t.Context(), seq, jetstream.WithGetMsgSubject(">"))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return entries, mark
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		seq = m.Sequence
+		var entry wire.KeyEntry
+		into := any(&entry)
+		if m.Subject == subject.KeyPrefix+subject.KeyMark {
+			into = &mark
+		}
+		if err := json.Unmarshal(m.Data, into); err != nil {
+			p.t.Errorf("%s: %s: %v", m.Subject, m.Data, err)
+		}
+		if entry.Record.KeyID != "" {
+			if m.Subject != subject.KeyPrefix+entry.Hash.String() {
+				p.t.Errorf("%s has the entry of %s", m.Subject, entry.Hash)
+			}
+			entries[entry.Hash] = entry
+		}
+	}
+}
+
+// checkKeys compares the bucket with Postgres.
+func (p *env) checkKeys() {
+	p.t.Helper()
+	entries, mark := p.keysIn()
+	store := leasestore.New(p.db)
+	head, err := store.Head(p.t.Context())
+	if err != nil || mark != head {
+		p.t.Errorf("the bucket has the mark %+v; want %+v, %v", mark, head, err)
+	}
+	page, err := store.Keys(p.t.Context(), 0, ident.UUID{}, 1<<20)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	wanted, err := store.KeyEntries(p.t.Context(), page.Hashes)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, want := range wanted {
+		got := entries[want.Hash]
+		delete(entries, want.Hash)
+		if got.Revision > mark.Revision || got.Epoch != mark.Epoch {
+			p.t.Errorf("%s was read at epoch %d and revision %d; want at most %+v", want.Hash, got.Epoch, got.Revision, mark)
+		}
+		got.Revision = want.Revision
+		if diff := cmp.Diff(want, got); diff != "" {
+			p.t.Errorf("%s differs: %s", want.Hash, diff)
+		}
+	}
+	if len(entries) > 0 {
+		p.t.Errorf("the bucket has %d entries that no key has", len(entries))
+	}
+}
+
+func TestBucketFollowsKeysAndAccounts(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	hashes := append(p.addKeys(1200), p.hash)
+	w := p.keyWriter(p.connect(withKeys))
+	p.writeKeys(w)
+	p.checkKeys()
+	next := "with head as (update cluster_state set revision = revision + 1 returning revision) "
+	further := apikey.Hash{1, 2, 3}
+	for name, change := range map[string]string{
+		"revoked key":       next + fmt.Sprintf("update api_keys set revoked_at = now(), revision = head.revision from head where lookup_hash = '\\x%s'", hashes[7]),
+		"suspended account": next + "update accounts set status = 'suspended', revision = head.revision from head",
+		"further hash":      next + fmt.Sprintf("insert into key_hashes (hash, key_id, pepper_id, revision) select '\\x%s', '%s', 'p', revision from head", further, uuid(p.key)),
+		"other change":      "update cluster_state set revision = revision + 1",
+	} {
+		p.exec(change)
+		if entries, mark := p.keysIn(); mark.Revision == 0 || len(entries) < 1201 {
+			t.Fatalf("%s: the bucket has %d entries, mark %+v", name, len(entries), mark)
+		}
+		p.writeKeys(w)
+		p.checkKeys()
+	}
+	p.addKeys(3)
+	p.writeKeys(w)
+	p.checkKeys()
+	entries, _ := p.keysIn()
+	if got := entries[hashes[7]]; got.Record.Active {
+		t.Errorf("a revoked key of a suspended account is active: %+v", got)
+	}
+	if got := entries[further].Record.KeyID; got != ident.Key.Format(p.key) {
+		t.Errorf("the further hash is of key %q; want %s", got, ident.Key.Format(p.key))
+	}
+}
+
+// uuid returns an id as Postgres reads it.
+func uuid(id ident.UUID) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+func TestOnlyChangedKeysAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	hashes := p.addKeys(20)
+	b := p.connect(withKeys)
+	p.writeKeys(p.keyWriter(b))
+	before, _ := b.KeyState(t.Context()) // that the bucket is complete was checked
+	p.exec("with head as (update cluster_state set revision = revision + 1 returning revision) update api_keys set revision = head.revision from head where lookup_hash = $1", hashes[3][:])
+	p.writeKeys(p.keyWriter(b))
+	p.writeKeys(p.keyWriter(b))
+	if after, err := b.KeyState(t.Context()); err != nil || after.Last != before.Last+2 {
+		t.Errorf("%d messages were written by two new writers, %v; want the entry of the changed key and the mark", after.Last-before.Last, err)
+	}
+}
+
+func TestBucketIsWrittenAgainAfterALoss(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.addKeys(5)
+	w := p.keyWriter(p.connect(withKeys))
+	p.writeKeys(w)
+	js, err := jetstream.New(p.server.Connect())
+	if err == nil {
+		err = js.DeleteStream(t.Context(), subject.KeyStream)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.writeKeys(w)
+	p.checkKeys()
+	p.exec("update cluster_state set cluster_epoch = cluster_epoch + 1, revision = revision + 1000")
+	p.writeKeys(w)
+	p.checkKeys()
+}
+
+// A stolen proxy can make NATS send a reply to a subject of the bucket. It does not
+// count as an entry, and the entry is written again.
+func TestReplyInTheBucketIsNoKeyRecord(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.addKeys(5)
+	b := p.connect(withKeys)
+	w := p.keyWriter(b)
+	p.writeKeys(w)
+	for _, name := range []string{p.hash.String(), "x", subject.KeyMark} {
+		before, err := b.KeyState(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := fmt.Appendf(nil, `{"last_by_subj":%q}`, subject.KeyPrefix+p.hash.String())
+		if err := p.proxy.PublishRequest("$JS.API.STREAM.MSG.GET."+subject.KeyStream, subject.KeyPrefix+name, request); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			after, err := b.KeyState(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if after.Last > before.Last {
+				break
+			}
+		}
+		found, _, err := b.NextKeyEntry(t.Context(), before.Last)
+		if err != nil || !found.Foreign {
+			t.Errorf("%s: the reply is taken for one of a control plane: %+v, %v", name, found, err)
+		}
+		p.writeKeys(w)
+		entries, mark := p.keysIn()
+		if got := entries[p.hash]; got.Record.KeyID == "" || mark.Revision == 0 {
+			t.Errorf("%s: the bucket has %+v, mark %+v; want the key's record", name, got, mark)
+		}
+	}
+}
+
+func TestReplicasWriteOneBucket(t *testing.T) {
+	t.Parallel()
+	p := newEnv(t)
+	p.addKeys(1100)
+	first, second := p.connect(withKeys), p.connect(withKeys)
+	state, err := first.KeyState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.writeKeys(p.keyWriter(second))
+	late := []wire.KeyEntry{{V: wire.Version, Hash: p.hash, Epoch: 1, Revision: 1}}
+	if _, err := first.AppendKeys(t.Context(), state.Last, late, nil); !errors.Is(err, keybucket.ErrOvertaken) {
+		t.Errorf("an entry behind a message that is not the last: got %v; want %v", err, keybucket.ErrOvertaken)
+	}
+	p.addKeys(3)
+	p.writeKeys(p.keyWriter(first))
+	p.writeKeys(p.keyWriter(second))
+	p.checkKeys()
+}
+
+func TestBucketInACluster(t *testing.T) {
+	t.Parallel()
+	c := natstest.NewCluster(t, 3)
+	p := newEnv(t)
+	p.addKeys(1100)
+	b, err := bus.Connect(bus.Config{URL: c.URL(), Name: "replica", Replicas: c.Len(), Keys: true}, new(streamCounter), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	w := p.keyWriter(b)
+	complete := func() {
+		t.Helper()
+		for done := false; !done; {
+			var err error
+			if done, err = w.Round(t.Context()); t.Context().Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	complete()
+	p.addKeys(600)
+	c.Kill(c.StreamLeader(subject.KeyStream))
+	complete()
+	state, err := b.KeyState(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := leasestore.New(p.db).Head(t.Context())
+	if err != nil || state.Mark != head || state.At != state.Last {
+		t.Errorf("the bucket has %+v; want the mark %+v at its end, %v", state, head, err)
+	}
+	found, _, err := b.NextKeyEntry(t.Context(), state.Last-2)
+	if err != nil || found.Foreign || found.Hash == (apikey.Hash{}) {
+		t.Errorf("%+v lies before the mark, %v; want the entry of a key", found, err)
+	}
+}
