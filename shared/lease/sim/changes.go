@@ -438,6 +438,7 @@ func (c *replica) writeConfirmed(all []confirming) {
 			if r != nil && r.ending && r.state == session.Active && w.locked(rows{beat: map[wire.SessionID]bool{id: true}}) == 0 {
 				w.stats.count("sessions fenced")
 				w.stats.count("sessions whose end the stream has confirmed")
+				w.checkEnded(id)
 				w.log("session %d fenced", id)
 				r.state = session.Fenced
 			}
@@ -467,6 +468,15 @@ func (w *world) checkFresh(r *request) {
 	// Postgres may have lost a revocation that was not confirmed.
 	if at, ok := w.storedRevocation(r.key.hash); ok && w.pg.revoked[r.key.hash] != 0 && w.now-at > w.profile.windowBound() {
 		w.fail("I4: %s admits key %s %s after its revocation was appended", p.name, r.key.name, w.now-at)
+	}
+}
+
+// checkEnded checks that no proxy admits under a session that is being fenced.
+func (w *world) checkEnded(id wire.SessionID) {
+	for _, p := range w.proxies {
+		if p.alive && p.session == id && p.valid(p.clock()) {
+			w.fail("I4: session %d is fenced, although %s is fresh and admits under it", id, p.name)
+		}
 	}
 }
 

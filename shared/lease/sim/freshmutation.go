@@ -23,6 +23,7 @@ func freshMutations() []Mutation {
 		}}
 	}
 	return []Mutation{
+		inPools("a session is fenced before the stream has confirmed its end", "fresh with outages", 500, func(r *FreshRules) { r.ConfirmsEnds = false }),
 		inPools("the recovery wait ends before the stream has confirmed the epoch", "fresh with lost commits", 4000, func(r *FreshRules) { r.ConfirmsEpochs = false }),
 		inPools("a change is confirmed for fresh sessions before the window has passed", "fresh", 2000, func(r *FreshRules) {
 			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
