@@ -54,7 +54,7 @@ func (l *Store) ActiveSessions(ctx context.Context, c wire.KeyChange, ttl, margi
 }
 
 // activeSessions lists the active sessions. expired means that one that has not
-// applied the revision can be fenced.
+// applied the revision can be fenced by time.
 func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin time.Duration) (active []session.ActiveSession, expired bool, err error) {
 	rows, err := l.db.Queries().ActiveSessions(ctx)
 	servingFor := l.servingFor(ttl)
@@ -63,7 +63,7 @@ func (l *Store) activeSessions(ctx context.Context, revision int64, ttl, margin 
 			Session: wire.SessionID(row.ID), Proxy: row.Name, AppliedRevision: row.AppliedRevision, Window: time.Duration(row.FreshnessMs) * time.Millisecond,
 			Remaining: session.Remaining(pgconv.Seconds(row.LeftSeconds), servingFor, ttl),
 		}
-		expired = expired || (s.AppliedRevision < revision && s.Remaining < -margin)
+		expired = expired || (s.Window == 0 && s.AppliedRevision < revision && s.Remaining < -margin)
 		active = append(active, s)
 	}
 	return active, expired, err
