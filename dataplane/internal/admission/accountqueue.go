@@ -74,7 +74,7 @@ func (a *Admission) accountQueue(s *session.Session, account string) (*accountQu
 		h := holder.NewHolder(s.ID, s.Boot, account)
 		h.StartAfter(a.lastNumber)
 		q = &accountQueue{
-			a: a, account: account, queue: holder.NewQueue(h, &a.timing, &a.responseTime), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
+			a: a, account: account, queue: holder.NewQueue(h, &a.timing, &a.responseTime, &a.allowance), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
 		}
 		a.queues[account] = q
 	}
@@ -229,12 +229,15 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	response, err := q.a.bus.RequestLease(ctx, request)
-	switch {
-	case errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable):
-		q.do(func(queue *holder.Queue) { queue.RequestFailed(q.a.elapsed(), request) })
-	case err == nil:
-		q.do(func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
-	} // the queue repeats a request without a response
+	q.do(func(queue *holder.Queue) {
+		now := q.a.elapsed()
+		if err == nil {
+			queue.HandleResponse(now, sentAt, request, response)
+		}
+		if errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable) {
+			queue.RequestFailed(now, request)
+		}
+	}) // the queue repeats a request without a response
 }
 
 // sendReturn is one attempt to return units.

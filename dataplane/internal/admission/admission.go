@@ -85,9 +85,10 @@ type Admission struct {
 	metrics  *Metrics
 
 	running atomic.Int64
-	// timing and responseTime are shared by all queues; their times count from started.
+	// timing, responseTime and allowance are shared by all queues; their times count from started.
 	timing       holder.Timing
 	responseTime holder.ResponseTime
+	allowance    holder.AllowanceUse
 	started      time.Time
 	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc

@@ -18,6 +18,8 @@ type Waiter struct {
 	needs    []wire.Need
 	state    waiterState
 	decision wire.Decision
+	// beyond are the needs that were granted under the outage allowance.
+	beyond []wire.Need
 }
 
 type waiterState uint8
@@ -44,6 +46,12 @@ func (w *Waiter) Refused() bool { return w.state == refused }
 // be expected now.
 func (w *Waiter) Aborted() bool { return w.state == aborted }
 
+// Beyond returns the needs that were granted under the outage allowance.
+func (w *Waiter) Beyond() []wire.Need { return w.beyond }
+
+// UnderAllowance reports whether the request was granted under the outage allowance.
+func (w *Waiter) UnderAllowance() bool { return len(w.beyond) > 0 }
+
 // Decision returns the decision of the control plane, once there is one.
 func (w *Waiter) Decision() wire.Decision { return w.decision }
 
@@ -60,6 +68,8 @@ type lease struct {
 	granted, returned, charged, running int64
 	// allotment bounds the idle units; zero for a central pool.
 	allotment int64
+	// allowance is the outage allowance of the pool, as far as it is known.
+	allowance int64
 	// waiters is the number of waiters that need the pool.
 	waiters int
 	// confirmed is the returned total that the control plane is known to have. reportDue makes the holder send a Return
@@ -73,8 +83,9 @@ type lease struct {
 	// provisional means that a Return answered a recall while a lease request was outstanding: the answer does not count
 	// if the response to that request grants units.
 	provisional bool
-	// used means that a request has used the lease since the last ForgetSettled.
-	used bool
+	// used means that a request has used the lease since the last ForgetSettled, unused counts the calls since then.
+	used   bool
+	unused int
 	// consumption is how fast requests use up the units.
 	consumption consumption
 	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
@@ -121,6 +132,10 @@ type Holder struct {
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
 	running    int
+	// keep is for how many calls of ForgetSettled an unused lease with an outage allowance is kept; the caller sets it. kept means
+	// that the last call has kept one.
+	keep int
+	kept bool
 }
 
 // NewHolder returns the Holder of an account in a session.
@@ -209,17 +224,22 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 // units.
 func (h *Holder) covered(needs []wire.Need) bool {
 	for _, n := range needs {
-		if l := h.pools[n.Pool]; l == nil || l.central || l.idle() < n.Amount {
+		if !h.coversNeed(n) {
 			return false
 		}
 	}
 	return true
 }
 
+func (h *Holder) coversNeed(n wire.Need) bool {
+	l := h.pools[n.Pool]
+	return l != nil && !l.central && l.idle() >= n.Amount
+}
+
 // use adds units to those of unfinished requests.
 func (l *lease) use(amount int64) {
 	l.running += amount
-	l.used, l.askSettled = true, false
+	l.used, l.unused, l.askSettled = true, 0, false
 }
 
 // grant grants a waiter from idle units.
@@ -365,6 +385,9 @@ func (h *Holder) update(l *lease, g wire.LeaseState, number int64) {
 	if g.Generation >= l.generation && (g.Central || number >= h.escrowFrom) {
 		l.generation, l.central = g.Generation, g.Central
 	}
+	if g.Generation >= l.generation && number >= h.escrowFrom {
+		l.allowance = g.Allowance
+	}
 	l.allotment = max(l.allotment, g.Allotment)
 }
 
@@ -465,6 +488,7 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 		return
 	}
 	l.generation, l.central, l.reportDue = gen, true, true
+	l.allowance = 0 // another request finds the pool short
 	h.changed(l)
 }
 
@@ -494,12 +518,13 @@ func (h *Holder) ReturnIdle() {
 
 // DisableEscrow returns all idle units, and holds none until the response to a
 // later lease request allows it, because a correction may have reduced the pool.
+// The same holds for the outage allowances.
 // The generation does not change: an earlier report must not answer a later
 // recall.
 func (h *Holder) DisableEscrow() {
 	h.escrowFrom = h.lastNumber + 1
 	for _, l := range h.leases() {
-		l.central = true
+		l.central, l.allowance = true, 0
 		h.changed(l)
 	}
 }
@@ -517,11 +542,18 @@ func (h *Holder) Resync() {
 // and that never held units. Those that hold none any more are reported once
 // more: they are forgotten when the control plane answers that it has settled
 // their charges. ForgetSettled is called from time to time; otherwise a Holder
-// would keep the spend limit of every key that was ever used.
+// would keep the spend limit of every key that was ever used. A lease with an
+// outage allowance is kept for more calls, because the allowance would be forgotten
+// with it.
 func (h *Holder) ForgetSettled() {
+	h.kept = false
 	for _, l := range h.leases() {
 		if used := l.used; used || !l.empty() {
 			l.used = false
+			continue
+		}
+		if l.unused++; h.keeps(l) {
+			h.kept = true
 			continue
 		}
 		if l.granted == 0 {
@@ -532,6 +564,9 @@ func (h *Holder) ForgetSettled() {
 		h.changed(l)
 	}
 }
+
+// keeps reports whether a lease that holds nothing is kept for its outage allowance.
+func (h *Holder) keeps(l *lease) bool { return l.allowance > 0 && h.keep > 0 && l.unused <= h.keep }
 
 // Unused reports whether the Holder knows nothing that a new one would not know,
 // except for the number of the last lease request.
@@ -599,7 +634,10 @@ func (h *Holder) ReturnDelivered(settled []wire.PoolID) {
 		}
 		l.askSettled = false
 		h.changed(l)
-		if slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned {
+		switch forget := slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned; {
+		case forget && h.keeps(l):
+			l.granted = max(l.granted, l.returned+l.charged) // what was charged beyond the grants is granted now
+		case forget:
 			delete(h.pools, v.Pool)
 		}
 	}

@@ -35,7 +35,7 @@ func newSparse(proxies int, idleTimeout time.Duration) *sparse {
 	timing.IdleTimeout = idleTimeout
 	s := &sparse{allocator: a}
 	for i := range proxies {
-		s.queues = append(s.queues, NewQueue(NewHolder(wire.SessionID(i+1), "boot", "account"), &timing, &ResponseTime{}))
+		s.queues = append(s.queues, NewQueue(NewHolder(wire.SessionID(i+1), "boot", "account"), &timing, &ResponseTime{}, &AllowanceUse{}))
 	}
 	return s
 }

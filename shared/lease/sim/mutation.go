@@ -49,7 +49,7 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 func Mutations() []Mutation {
 	return slices.Concat(
 		leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations(),
-		rogueMutations(), abortMutations(), freshMutations(),
+		rogueMutations(), abortMutations(), freshMutations(), allowanceMutations(),
 	)
 }
 

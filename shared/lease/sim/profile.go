@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/rollback"
 )
 
@@ -65,7 +66,12 @@ type Profile struct {
 	Freshness                                   need
 	FreshWindow                                 time.Duration
 	NoQuorum, LoseChanges, NewChanges, Minority float64
-	Length                                      time.Duration
+	// Allowance is the outage allowance, Away the weight of a fault after which no control plane decides for a while.
+	// DecisionTimeout is how long a request waits; zero means the default.
+	Allowance       allocator.OutageAllowance
+	Away            float64
+	DecisionTimeout time.Duration
+	Length          time.Duration
 }
 
 // need is what a proxy needs to admit in a session.
@@ -235,7 +241,7 @@ func Profiles() []string {
 	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}
-	for _, d := range freshProfiles {
+	for _, d := range slices.Concat(freshProfiles, allowanceProfiles) {
 		names = append(names, d.name)
 	}
 	return names
@@ -243,7 +249,7 @@ func Profiles() []string {
 
 // direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range slices.Concat(directedProfiles, freshProfiles) {
+	for _, d := range slices.Concat(directedProfiles, freshProfiles, allowanceProfiles) {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

@@ -41,6 +41,12 @@ type proxy struct {
 	allQueues    []*accountQueue
 	timing       holder.Timing
 	responseTime holder.ResponseTime
+	allowance    holder.AllowanceUse
+	// allowances are the outage allowances that control planes have told the session, by pool. overdrawn are the ended requests
+	// that were admitted under them and are not settled. decidedAt is when a control plane last decided something.
+	allowances map[wire.PoolID]int64
+	overdrawn  []*ended
+	decidedAt  time.Duration
 	// failing means that every attempt to get a decision has failed since failingSince, by the proxy's own clock.
 	failing      bool
 	failingSince time.Duration
@@ -106,7 +112,9 @@ func (p *proxy) start() {
 	p.invalidations.BeginSession(0)
 	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.failing = false
+	p.allowance, p.allowances, p.overdrawn, p.decidedAt = holder.AllowanceUse{}, map[wire.PoolID]int64{}, nil, 0
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
+	p.timing.DecisionTimeout, p.timing.AllowanceAfter = w.profile.decisionTimeout(), w.rules.AllowanceAfter(w.profile)
 	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout(w.profile), idleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.sessions) {
@@ -325,6 +333,7 @@ func (h proxyHost) CommitsLost(int64) {
 func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	h.p.endQueues()
 	h.p.session, h.p.deadline = id, deadline
+	clear(h.p.allowances)
 	h.p.beginFresh(id)
 }
 
@@ -387,6 +396,9 @@ func (p *proxy) applyChange(c wire.KeyChange) {
 	if q := p.queues[c.Account]; q != nil && p.w.rules.MayReduce(&c) {
 		q.queue.DisableEscrow()
 		q.pump()
+	}
+	if c.MayReduce() {
+		p.dropAllowances(c.Account)
 	}
 	if c.Kind != wire.KeyRevoked {
 		return
@@ -496,7 +508,7 @@ func (p *proxy) handleSettled(m event.Settled) {
 	if l == nil {
 		return
 	}
-	_, forgotten := p.usage.MarkSettled(m, func(*usage) {})
+	_, forgotten := p.usage.MarkSettled(m, p.noteSettled)
 	p.trim(id, l.Watermark(), forgotten)
 }
 

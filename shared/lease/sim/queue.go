@@ -37,7 +37,7 @@ func (p *proxy) newQueue(account string) *accountQueue {
 	}
 	h := holder.NewHolder(p.session, p.boot, account)
 	h.StartAfter(p.lastNumber)
-	q.queue = holder.NewQueue(h, &p.timing, &p.responseTime)
+	q.queue = holder.NewQueue(h, &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
 	p.queues[account] = q
 	p.allQueues = append(p.allQueues, q)
 	return q
@@ -159,9 +159,16 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	}, func(a wire.LeaseResponse) {
 		q.p.w.checkFenced(outstanding, &a)
 		request, _ := q.queue.Outstanding()
+		if request == outstanding && !q.ended {
+			q.p.noteAllowances(&a)
+		}
 		handled := q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a)
 		if handled || request == outstanding && a.Status == wire.Wait {
 			q.p.failing, q.p.failingSince = false, 0
+			q.p.decidedAt = q.p.clock().Mono
+		}
+		if request == outstanding && a.Deciding {
+			q.p.decidedAt = q.p.clock().Mono
 		}
 		if handled {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, outstanding.Number, outstanding.Session, a.Status)
@@ -220,6 +227,7 @@ func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
 		c.takeReturn(ret, reply)
 	}, func(a wire.ReturnResponse) {
 		if q.queue.HandleReturned(q.p.clock().Mono, sentAt, ret, &a) {
+			q.p.decidedAt = q.p.clock().Mono
 			q.pump()
 		}
 	}, nil)

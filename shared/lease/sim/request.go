@@ -169,6 +169,7 @@ func (p *proxy) admit(r *request) {
 func (p *proxy) granted(r *request) {
 	w := p.w
 	p.running = append(p.running, r)
+	w.checkAllowance(r)
 	d := w.between(0, 50*time.Microsecond)
 	if w.chance(w.profile.SlowStart) {
 		d = w.between(0, 200*time.Millisecond)
@@ -211,7 +212,10 @@ func (p *proxy) finish(r *request, cost int64) {
 	delete(p.disk.started, r.id)
 	p.recordUsage(r, cost)
 	event := p.w.oracle.events[r.id]
-	event.used = min(cost, r.amount)
+	if event.used = min(cost, r.amount); r.waiter.UnderAllowance() {
+		event.used = 0
+		p.overdrawn = append(p.overdrawn, &ended{r.id, r.waiter.Beyond(), r.waiter, cost})
+	}
 	p.w.oracle.used[r.key.limit] += event.used
 	p.release(r, cost)
 }
@@ -219,7 +223,7 @@ func (p *proxy) finish(r *request, cost int64) {
 func (p *proxy) release(r *request, cost int64) {
 	r.ended = true
 	p.running = slices.DeleteFunc(p.running, func(x *request) bool { return x == r })
-	p.w.rules.Release(r.queue.queue, r.waiter, cost)
+	p.w.rules.Release(r.queue, r.waiter, cost)
 	r.queue.pump()
 }
 

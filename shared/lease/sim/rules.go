@@ -68,7 +68,9 @@ type Rules struct {
 	HandleResponse   func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
 	RequestFailed    func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
 	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
-	Release          func(q *holder.Queue, t *holder.Waiter, cost int64)
+	Release          func(q *accountQueue, t *holder.Waiter, cost int64)
+	AllowanceAfter   func(p Profile) time.Duration
+	AllowanceUse     func(p *proxy) *holder.AllowanceUse
 	EndSession       func(q *holder.Queue)
 	Unused           func(q *holder.Queue, now time.Duration) bool
 	LastNumber       func(q *holder.Queue) int64
@@ -126,7 +128,9 @@ func Correct() *Rules {
 		HandleResponse:  (*holder.Queue).HandleResponse,
 		RequestFailed:   (*holder.Queue).RequestFailed,
 		HandleRecall:    (*holder.Queue).HandleRecall,
-		Release:         (*holder.Queue).Release,
+		Release:         func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
+		AllowanceAfter:  func(p Profile) time.Duration { return p.decisionTimeout() },
+		AllowanceUse:    func(p *proxy) *holder.AllowanceUse { return &p.allowance },
 		EndSession:      (*holder.Queue).EndSession,
 		Unused:          (*holder.Queue).Unused,
 		LastNumber:      (*holder.Queue).LastNumber,

@@ -57,15 +57,19 @@ type world struct {
 	// pushesCut means that no pushed message reaches a proxy.
 	pushesCut bool
 	outages   outages
-	bucket    bucket
-	stream    stream
-	changes   changeStream
-	replicas  []*replica
-	proxies   []*proxy
-	customers []*customer
-	oracle    *oracle
-	nextID    uint64
-	nextKey   int
+	// brokenAt is when something was last broken.
+	brokenAt time.Duration
+	// settlesFrom is when settlement goes on.
+	settlesFrom time.Duration
+	bucket      bucket
+	stream      stream
+	changes     changeStream
+	replicas    []*replica
+	proxies     []*proxy
+	customers   []*customer
+	oracle      *oracle
+	nextID      uint64
+	nextKey     int
 	// retired are revoked keys that clients still use.
 	retired []client
 	// server counts the histories of Postgres, incarnations its starts.
@@ -264,7 +268,7 @@ func (w *world) push(from *replica, to *proxy, what string, deliver func()) {
 // is called, unless it is nil, and later responses are ignored.
 func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replica, reply func(A)), got func(A), failed func()) {
 	w := p.w
-	over := false
+	over, process := false, p.process
 	c := w.replicas[w.r.IntN(len(w.replicas))]
 	for range 3 { // a killed one is in no queue group
 		if c.alive {
@@ -275,7 +279,7 @@ func ask[A any](p *proxy, what string, limit time.Duration, serve func(c *replic
 	w.carry(&p.actor, &c.actor, what, func() {
 		serve(c, func(a A) {
 			w.carry(&c.actor, &p.actor, "reply to "+what, func() {
-				if !over {
+				if !over && p.process == process {
 					over = true
 					got(a)
 				}
