@@ -21,7 +21,9 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -87,8 +89,8 @@ type Admission struct {
 	running atomic.Int64
 	// timing, responseTime and allowance are shared by all queues; their times count from started.
 	timing       holder.Timing
-	responseTime holder.ResponseTime
-	allowance    holder.AllowanceUse
+	responseTime outage.ResponseTime
+	allowance    outage.AllowanceUse
 	started      time.Time
 	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc
@@ -257,10 +259,10 @@ var errStaleKey = fmt.Errorf("%w: the key's record changed", ErrUnavailable)
 func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, error) {
 	res := &Reservation{a: a, session: a.sessions.Current(), key: r.Key, event: r.Event}
 	res.needs = r.AppendNeeds(res.room[:0])
-	entry := holder.AdmissionGate{GateChecks: res}
+	entry := gate.Gate{Checks: res}
 	switch outcome, err := entry.Before(); outcome {
-	case holder.Admitted:
-	case holder.SpoolFull:
+	case gate.Admitted:
+	case gate.SpoolFull:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	default:
 		return nil, fmt.Errorf("%w: no session", ErrUnavailable)
@@ -281,13 +283,13 @@ func (a *Admission) tryAcquire(ctx context.Context, r Request) (*Reservation, er
 	return res, nil
 }
 
-// SessionValid implements holder.GateChecks.
+// SessionValid implements gate.Checks.
 func (res *Reservation) SessionValid() bool { return res.session != nil && res.session.Valid() }
 
-// KeyCurrent implements holder.GateChecks.
+// KeyCurrent implements gate.Checks.
 func (res *Reservation) KeyCurrent() bool { return res.a.keys.Valid(res.key) }
 
-// ReserveSpool implements holder.GateChecks.
+// ReserveSpool implements gate.Checks.
 func (res *Reservation) ReserveSpool() (err error) {
 	res.spoolUnit, err = res.a.spool.Reserve()
 	return err
@@ -306,11 +308,11 @@ func (res *Reservation) acquire(ctx context.Context) (err error) {
 }
 
 // complete checks the session and the key again, because they may have changed during the wait.
-func complete(entry holder.AdmissionGate) error {
+func complete(entry gate.Gate) error {
 	switch entry.After() {
-	case holder.Admitted:
+	case gate.Admitted:
 		return nil
-	case holder.StaleKey:
+	case gate.StaleKey:
 		return errStaleKey
 	default:
 		return fmt.Errorf("%w: the session ended", ErrUnavailable)

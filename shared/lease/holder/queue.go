@@ -2,9 +2,9 @@ package holder
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -41,56 +41,6 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	}
 }
 
-// ResponseTime is the smoothed time that the control plane takes to respond.
-// Messages are not repeated before a multiple of it has passed: otherwise a slow
-// control plane would receive everything several times and become slower. It is
-// safe for concurrent use; the zero value has no measurements.
-type ResponseTime struct {
-	smoothed atomic.Int64
-	// failingSince is the time of the first attempt to get a decision that failed since the last one succeeded, plus one;
-	// zero if none failed.
-	failingSince atomic.Int64
-	// decidedAt is when a control plane last decided something, or said that it works on it.
-	decidedAt atomic.Int64
-}
-
-// decided records that a control plane has decided something.
-func (t *ResponseTime) decided(now time.Duration) {
-	if last := t.decidedAt.Load(); int64(now) > last {
-		t.decidedAt.CompareAndSwap(last, int64(now)) // if another one was faster, its time is as good
-	}
-}
-
-// failed records that an attempt to get a decision has failed, and returns since
-// when no attempt of the proxy has succeeded.
-func (t *ResponseTime) failed(now time.Duration) time.Duration {
-	t.failingSince.CompareAndSwap(0, int64(now)+1)
-	return time.Duration(t.failingSince.Load() - 1)
-}
-
-// failingFor returns for how long every attempt of the proxy has failed, zero if the
-// last one succeeded.
-func (t *ResponseTime) failingFor(now time.Duration) time.Duration {
-	if since := t.failingSince.Load(); since != 0 {
-		return now - time.Duration(since-1)
-	}
-	return 0
-}
-
-// observe adds a measurement. Of two concurrent measurements, one may be lost.
-func (t *ResponseTime) observe(took time.Duration) {
-	const weight = 8
-	old := t.smoothed.Load()
-	t.smoothed.Store(old + (int64(took)-old)/weight)
-}
-
-// RetryAfter returns how long to wait for a response before the first
-// repetition.
-func (t *ResponseTime) RetryAfter(least, most time.Duration) time.Duration {
-	const spread = 3 // few responses take three times as long as the average
-	return min(max(spread*time.Duration(t.smoothed.Load()), least), most)
-}
-
 // Queue is the account queue of one account in one session: a Holder together
 // with the decisions when to send, to repeat and to give up. It has no clock and
 // sends nothing: the caller passes the reading of a clock that does not go back,
@@ -102,9 +52,9 @@ func (t *ResponseTime) RetryAfter(least, most time.Duration) time.Duration {
 type Queue struct {
 	holder   *Holder
 	timing   *Timing
-	response *ResponseTime
+	response *outage.ResponseTime
 	// allowance counts the use of the outage allowances.
-	allowance *AllowanceUse
+	allowance *outage.AllowanceUse
 	request   outgoing
 	ret       outgoing
 	// expiries has the waiters in the order of their expiry.
@@ -146,7 +96,7 @@ type Output struct {
 
 // NewQueue returns the Queue of a Holder. All queues of a proxy share timing,
 // response and allowance.
-func NewQueue(h *Holder, timing *Timing, response *ResponseTime, allowance *AllowanceUse) *Queue {
+func NewQueue(h *Holder, timing *Timing, response *outage.ResponseTime, allowance *outage.AllowanceUse) *Queue {
 	return &Queue{holder: h, timing: timing, response: response, allowance: allowance}
 }
 
@@ -165,7 +115,7 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 		q.request = outgoing{now, q.timing.RequestRetry}
 	}
 	switch {
-	case w.isWaiting() && q.failing && q.response.failingFor(now) >= q.timing.DecisionTimeout:
+	case w.isWaiting() && q.failing && q.response.FailingFor(now) >= q.timing.DecisionTimeout:
 		if !q.overdraw(now, w) {
 			q.holder.Cancel(w)
 			w.state = aborted
@@ -184,7 +134,7 @@ func (q *Queue) Cancel(w *Waiter) {
 // Release ends a granted request with its cost, in nano-units.
 func (q *Queue) Release(w *Waiter, cost int64) {
 	if w.Granted() && w.UnderAllowance() {
-		q.allowance.end(w.beyond, cost)
+		q.allowance.End(w.beyond, cost)
 	}
 	q.decided = append(q.decided, q.holder.Release(w, cost)...)
 }
@@ -196,16 +146,15 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 		return false
 	}
 	if answers(request, r) || r.Status == wire.Wait && !q.closed { // a control plane works on the request
-		q.response.failingSince.Store(0)
-		q.response.decided(now)
+		q.response.Succeeded(now)
 		q.failing = false
 	} else if r.Deciding {
-		q.response.decided(now)
+		q.response.Decided(now)
 	}
 	if !answers(request, r) {
 		return false
 	}
-	q.response.observe(now - sentAt)
+	q.response.Observe(now - sentAt)
 	q.decided = append(q.decided, q.holder.HandleResponse(r)...)
 	return true
 }
@@ -221,7 +170,7 @@ func (q *Queue) RequestFailed(now time.Duration, request *wire.LeaseRequest) {
 	if request != q.holder.request || q.closed { // a closed queue waits for no decision
 		return
 	}
-	if q.failing = now-q.response.failed(now) >= q.timing.DecisionTimeout; q.failing {
+	if q.failing = now-q.response.Failed(now) >= q.timing.DecisionTimeout; q.failing {
 		if q.undecided(now) {
 			q.decided = append(q.decided, q.holder.overdrawAll(q.allowance)...)
 		}
@@ -241,8 +190,8 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 	if ret != q.holder.ret || (r.Status != wire.Done && r.Status != wire.Fenced) {
 		return false
 	}
-	q.response.observe(now - sentAt)
-	q.response.decided(now)
+	q.response.Observe(now - sentAt)
+	q.response.Decided(now)
 	q.answeredAt = max(q.answeredAt, sentAt)
 	q.holder.keep = q.keptRounds(now)
 	q.holder.ReturnDelivered(r.Settled)

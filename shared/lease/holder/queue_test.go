@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -16,7 +17,7 @@ func newTestQueue(t *testing.T) (*Queue, *allocator.Allocator) {
 	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
 	timing.IdleTimeout = 10 * time.Second
-	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &ResponseTime{}, &AllowanceUse{}), a
+	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &outage.ResponseTime{}, &outage.AllowanceUse{}), a
 }
 
 // respond decides the outstanding lease request and delivers the response.

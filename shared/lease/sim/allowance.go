@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -79,7 +80,6 @@ func (w *world) away() {
 type ended struct {
 	id     [16]byte
 	beyond []wire.Need
-	waiter *holder.Waiter
 	cost   int64
 }
 
@@ -103,7 +103,7 @@ func (p *proxy) dropAllowances(account string) {
 func (p *proxy) noteSettled(u *usage) {
 	p.overdrawn = slices.DeleteFunc(p.overdrawn, func(e *ended) bool {
 		if e.id == u.id {
-			p.allowance.Settled(e.waiter, e.cost)
+			p.allowance.Settled(e.beyond, e.cost)
 			return true
 		}
 		return false
@@ -260,12 +260,12 @@ func allowanceMutations() []Mutation {
 			r.Profile = profile
 			r.Release = func(q *accountQueue, t *holder.Waiter, cost int64) {
 				q.queue.Release(t, cost)
-				q.p.allowance.Settled(t, cost)
+				q.p.allowance.Settled(t.Beyond(), cost)
 			}
 		}},
 		{"a new session has the whole outage allowance again", 600, func(r *Rules) {
 			r.Profile = profile
-			r.AllowanceUse = func(*proxy) *holder.AllowanceUse { return &holder.AllowanceUse{} }
+			r.AllowanceUse = func(*proxy) *outage.AllowanceUse { return &outage.AllowanceUse{} }
 		}},
 		{"a proxy uses more than the outage allowance", 60, func(r *Rules) {
 			respond(r, func(l *wire.LeaseState) { l.Allowance *= 2 })

@@ -9,6 +9,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
@@ -381,14 +382,14 @@ func deadlineMutations() []Mutation {
 			r.Before = func(now, deadline session.Instant) bool { return now.Mono < deadline.Mono }
 		}},
 		{"nothing is checked after the wait", 90, func(r *Rules) {
-			r.GateAfter = func(holder.AdmissionGate) holder.Outcome { return holder.Admitted }
+			r.GateAfter = func(gate.Gate) gate.Outcome { return gate.Admitted }
 		}},
 		{"the key is not checked after the wait", 90, func(r *Rules) {
-			r.GateAfter = func(e holder.AdmissionGate) holder.Outcome {
+			r.GateAfter = func(e gate.Gate) gate.Outcome {
 				if !e.SessionValid() {
-					return holder.NoSession
+					return gate.NoSession
 				}
-				return holder.Admitted
+				return gate.Admitted
 			}
 		}},
 		{"a key record is used regardless of its revision (no floor)", 90, func(r *Rules) {
@@ -472,11 +473,11 @@ func sessionMutations() []Mutation {
 func usageMutations() []Mutation {
 	return []Mutation{
 		{"no spool capacity is reserved", 90, func(r *Rules) {
-			r.GateBefore = func(e holder.AdmissionGate) (holder.Outcome, error) {
+			r.GateBefore = func(e gate.Gate) (gate.Outcome, error) {
 				if !e.SessionValid() {
-					return holder.NoSession, nil
+					return gate.NoSession, nil
 				}
-				return holder.Admitted, nil
+				return gate.Admitted, nil
 			}
 		}},
 		{"an event is dropped when the stream has stored it", 60, func(r *Rules) {

@@ -8,6 +8,7 @@ import (
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/usagelog"
 	"modelgateway/shared/wire"
@@ -40,8 +41,8 @@ type proxy struct {
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
 	timing       holder.Timing
-	responseTime holder.ResponseTime
-	allowance    holder.AllowanceUse
+	responseTime outage.ResponseTime
+	allowance    outage.AllowanceUse
 	// allowances are the outage allowances that control planes have told the session, by pool. overdrawn are the ended requests
 	// that were admitted under them and are not settled. decidedAt is when a control plane last decided something.
 	allowances map[wire.PoolID]int64
@@ -110,9 +111,9 @@ func (p *proxy) start() {
 	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), proxyHost{p})
 	p.invalidations = session.Invalidations{}
 	p.invalidations.BeginSession(0)
-	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
+	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, outage.ResponseTime{}
 	p.failing = false
-	p.allowance, p.allowances, p.overdrawn, p.decidedAt = holder.AllowanceUse{}, map[wire.PoolID]int64{}, nil, 0
+	p.allowance, p.allowances, p.overdrawn, p.decidedAt = outage.AllowanceUse{}, map[wire.PoolID]int64{}, nil, 0
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
 	p.timing.DecisionTimeout, p.timing.AllowanceAfter = w.profile.decisionTimeout(), w.rules.AllowanceAfter(w.profile)
 	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout(w.profile), idleTimeout

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
@@ -46,17 +47,17 @@ func (r *request) progress() int64 {
 	return r.cost * int64(min(r.p.w.now-r.admittedAt, r.duration)) / int64(max(r.duration, 1))
 }
 
-// SessionValid implements holder.GateChecks.
+// SessionValid implements gate.Checks.
 func (r *request) SessionValid() bool {
 	return r.session == r.p.session && r.session != 0 && r.p.valid(r.p.clock())
 }
 
-// KeyCurrent implements holder.GateChecks.
+// KeyCurrent implements gate.Checks.
 func (r *request) KeyCurrent() bool {
 	return r.record.Active && r.p.w.rules.IsCurrent(&r.p.invalidations, r.version)
 }
 
-// ReserveSpool implements holder.GateChecks.
+// ReserveSpool implements gate.Checks.
 func (r *request) ReserveSpool() error {
 	if r.p.usedCapacity() >= r.p.w.profile.SpoolCapacity*9/10 {
 		return errSpoolFull
@@ -116,9 +117,9 @@ func (p *proxy) admit(r *request) {
 		return
 	}
 	r.session = p.session
-	switch outcome, _ := w.rules.GateBefore(holder.AdmissionGate{GateChecks: r}); outcome {
-	case holder.Admitted:
-	case holder.SpoolFull:
+	switch outcome, _ := w.rules.GateBefore(gate.Gate{Checks: r}); outcome {
+	case gate.Admitted:
+	case gate.SpoolFull:
 		w.stats.count("requests refused by a full spool")
 		return
 	default:
@@ -182,7 +183,7 @@ func (p *proxy) granted(r *request) {
 func (p *proxy) checkAfterWait(r *request) {
 	w := p.w
 	l := p.usage.Session(r.session)
-	if w.rules.GateAfter(holder.AdmissionGate{GateChecks: r}) != holder.Admitted || !l.AcceptsRequests() {
+	if w.rules.GateAfter(gate.Gate{Checks: r}) != gate.Admitted || !l.AcceptsRequests() {
 		w.stats.count("requests rejected after their wait")
 		p.reserved--
 		p.release(r, 0)
@@ -214,7 +215,7 @@ func (p *proxy) finish(r *request, cost int64) {
 	event := p.w.oracle.events[r.id]
 	if event.used = min(cost, r.amount); r.waiter.UnderAllowance() {
 		event.used = 0
-		p.overdrawn = append(p.overdrawn, &ended{r.id, r.waiter.Beyond(), r.waiter, cost})
+		p.overdrawn = append(p.overdrawn, &ended{r.id, r.waiter.Beyond(), cost})
 	}
 	p.w.oracle.used[r.key.limit] += event.used
 	p.release(r, cost)

@@ -5,7 +5,9 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/settlement"
@@ -63,14 +65,14 @@ type Rules struct {
 	HandleHeartbeat  func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse)
 	HandlePushed     func(c *session.Client, change wire.KeyChange, ack func(wire.Ack)) (gap bool)
 	IsCurrent        func(k *session.Invalidations, r session.RecordVersion) bool
-	GateBefore       func(e holder.AdmissionGate) (holder.Outcome, error)
-	GateAfter        func(e holder.AdmissionGate) holder.Outcome
+	GateBefore       func(e gate.Gate) (gate.Outcome, error)
+	GateAfter        func(e gate.Gate) gate.Outcome
 	HandleResponse   func(q *holder.Queue, now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool
 	RequestFailed    func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
 	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
 	Release          func(q *accountQueue, t *holder.Waiter, cost int64)
 	AllowanceAfter   func(p Profile) time.Duration
-	AllowanceUse     func(p *proxy) *holder.AllowanceUse
+	AllowanceUse     func(p *proxy) *outage.AllowanceUse
 	EndSession       func(q *holder.Queue)
 	Unused           func(q *holder.Queue, now time.Duration) bool
 	LastNumber       func(q *holder.Queue) int64
@@ -123,14 +125,14 @@ func Correct() *Rules {
 		},
 		HandlePushed:    (*session.Client).HandlePushed,
 		IsCurrent:       (*session.Invalidations).IsCurrent,
-		GateBefore:      holder.AdmissionGate.Before,
-		GateAfter:       holder.AdmissionGate.After,
+		GateBefore:      gate.Gate.Before,
+		GateAfter:       gate.Gate.After,
 		HandleResponse:  (*holder.Queue).HandleResponse,
 		RequestFailed:   (*holder.Queue).RequestFailed,
 		HandleRecall:    (*holder.Queue).HandleRecall,
 		Release:         func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
 		AllowanceAfter:  func(p Profile) time.Duration { return p.decisionTimeout() },
-		AllowanceUse:    func(p *proxy) *holder.AllowanceUse { return &p.allowance },
+		AllowanceUse:    func(p *proxy) *outage.AllowanceUse { return &p.allowance },
 		EndSession:      (*holder.Queue).EndSession,
 		Unused:          (*holder.Queue).Unused,
 		LastNumber:      (*holder.Queue).LastNumber,

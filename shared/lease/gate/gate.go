@@ -1,12 +1,13 @@
-package holder
+// Package gate has the order of the checks with which a proxy admits a request.
+package gate
 
-// AdmissionGate makes the checks of the admission of one request, before and
+// Gate makes the checks of the admission of one request, before and
 // after it waits for its units: the session may end, and the key may change,
 // during the wait.
-type AdmissionGate struct{ GateChecks }
+type Gate struct{ Checks }
 
-// GateChecks are the conditions that an AdmissionGate checks.
-type GateChecks interface {
+// Checks are the conditions that a Gate checks.
+type Checks interface {
 	// SessionValid reports whether the session's deadline is in the future.
 	SessionValid() bool
 	// KeyCurrent reports whether the key record may still be used.
@@ -15,7 +16,7 @@ type GateChecks interface {
 	ReserveSpool() error
 }
 
-// Outcome is the result of an AdmissionGate.
+// Outcome is the result of a Gate.
 type Outcome uint8
 
 // The outcomes.
@@ -32,7 +33,7 @@ const (
 
 // Before makes the checks before the wait. If it returns Admitted, spool
 // capacity is reserved, and the caller may wait for the units.
-func (g AdmissionGate) Before() (Outcome, error) {
+func (g Gate) Before() (Outcome, error) {
 	if !g.SessionValid() {
 		return NoSession, nil
 	}
@@ -44,7 +45,7 @@ func (g AdmissionGate) Before() (Outcome, error) {
 
 // After makes the checks after the units are granted. Only if it returns
 // Admitted may the request be sent to a provider.
-func (g AdmissionGate) After() Outcome {
+func (g Gate) After() Outcome {
 	switch {
 	case !g.SessionValid():
 		return NoSession
