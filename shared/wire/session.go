@@ -46,6 +46,8 @@ type RegisterResponse struct {
 	// FreshnessMS is the window of freshness in milliseconds: without this proof, the proxy admits nothing. Zero: the session
 	// needs no proof.
 	FreshnessMS int64 `json:"freshness_ms,omitempty"`
+	// KeyBucket means that control planes keep the bucket of key records.
+	KeyBucket bool `json:"key_bucket,omitempty"`
 }
 
 // HeartbeatRequest extends a session and reports the proxy's state.
@@ -101,6 +103,8 @@ type HeartbeatResponse struct {
 	// UsageBacklog means that settlement is behind: what is not settled yet waits in the usage stream, and the proxy does
 	// not publish it again.
 	UsageBacklog bool `json:"usage_backlog,omitempty"`
+	// KeyBucket is as in RegisterResponse.
+	KeyBucket bool `json:"key_bucket,omitempty"`
 }
 
 // CloseRequest closes a session in which no request runs any more and every

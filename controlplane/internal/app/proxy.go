@@ -115,5 +115,6 @@ func (a *app) openTraces() (trace.Tracer, error) {
 func sessions(cfg *config.Config) leasing.Config {
 	return leasing.Config{
 		SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod, FreshnessWindow: cfg.Freshness.Window,
+		KeyBucket: cfg.Keys.Bucket,
 	}
 }

@@ -165,7 +165,7 @@ type Freshness struct {
 
 // Keys configures the bucket of key records.
 type Keys struct {
-	Bucket bool `mapstructure:"bucket" usage:"Keep the record of every API key in a bucket in NATS, from which proxies read keys that they do not know while no control plane responds or Postgres is away. The records have no secrets. Set it when NATS has the permissions of this version."`
+	Bucket bool `mapstructure:"bucket" usage:"Keep the record of every API key in a bucket in NATS, from which proxies read keys that they do not know while no control plane responds or Postgres is away. The records have no secrets. Set it when NATS has the permissions of this version; it must be 2.12 or later."`
 }
 
 // Lease configures how leases are granted.

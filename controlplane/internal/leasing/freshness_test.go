@@ -144,3 +144,22 @@ func TestSessionNeedsFreshnessIfBothPlanesCanDoIt(t *testing.T) {
 		}
 	}
 }
+
+func (*registrar) Heartbeat(context.Context, *wire.HeartbeatRequest, time.Duration, int) (*wire.HeartbeatResponse, error) {
+	return &wire.HeartbeatResponse{V: wire.Version, Status: wire.Done}, nil
+}
+
+func TestResponsesSayWhetherThereIsABucketOfKeyRecords(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} {
+		s := New(Config{KeyBucket: kept}, &registrar{}, nil, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: wire.Version})
+		if err != nil || registered.KeyBucket != kept {
+			t.Errorf("registration: got %+v, %v; want %t", registered, err, kept)
+		}
+		extended, err := s.Heartbeat(t.Context(), &wire.HeartbeatRequest{V: wire.Version})
+		if err != nil || extended.KeyBucket != kept {
+			t.Errorf("heartbeat: got %+v, %v; want %t", extended, err, kept)
+		}
+	}
+}

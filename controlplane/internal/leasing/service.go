@@ -38,6 +38,8 @@ type Config struct {
 	FreshnessWindow time.Duration
 	// Changes is the stream of changes; nil if there is none.
 	Changes ChangeStream
+	// KeyBucket means that there is a bucket of key records, which proxies may read.
+	KeyBucket bool
 	// OnChange is called for every change that is announced; nil calls nothing.
 	OnChange func()
 }
@@ -153,6 +155,7 @@ func (s *Service) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.
 		}
 		reply.FreshnessMS = window.Milliseconds()
 	}
+	reply.KeyBucket = s.cfg.KeyBucket
 	s.log.Info("session registered", slog.Int64("session", int64(reply.Session)), slog.String("proxy", r.Name))
 	return reply, nil
 }
@@ -166,6 +169,7 @@ func (s *Service) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wir
 	if err != nil {
 		return nil, fmt.Errorf("extend session %d: %w", r.Session, err)
 	}
+	reply.KeyBucket = s.cfg.KeyBucket
 	return reply, nil
 }
 

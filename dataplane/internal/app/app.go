@@ -99,7 +99,7 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	if err != nil {
 		return nil, err
 	}
-	keys, err := auth.New(auth.Config{Hasher: secrets.hasher, Previous: secrets.previous, RequireMAC: cfg.API.RequireKeyMAC}, nats, reg)
+	keys, err := auth.New(auth.Config{Hasher: secrets.hasher, Previous: secrets.previous, Bucket: nats, RequireMAC: cfg.API.RequireKeyMAC}, nats, reg)
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,8 @@ type anyKey struct{}
 
 func (anyKey) Valid(*auth.Key) bool                                    { return true }
 func (anyKey) Renew(_ context.Context, k *auth.Key) (*auth.Key, error) { return k, nil }
-func (anyKey) Reset(int64)                                             {}
+func (anyKey) Reset(int64, int64)                                      {}
+func (anyKey) UseBucket(bool)                                          {}
 func (anyKey) Apply(wire.KeyChange)                                    {}
 
 func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {

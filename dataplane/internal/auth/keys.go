@@ -1,5 +1,6 @@
-// Package auth looks up the record of an API key, in a cache or at the control
-// plane, and decides whether the record may be used.
+// Package auth looks up the record of an API key, in a cache, at the control plane
+// or, if that does not decide, in the bucket of key records, and decides whether the
+// record may be used.
 //
 // The cache may evict a record at any time, and of two writes it may keep the
 // older one. So every record has the revision at which it was read, and the
@@ -63,6 +64,8 @@ const (
 	negativeTTL = time.Second
 	// loadTimeout bounds a load with all its attempts.
 	loadTimeout = 2 * time.Second
+	// askTimeout bounds a question to the control plane if the bucket may be read after it.
+	askTimeout = loadTimeout / 2
 	// loadAttempts bounds how often a record is read again because a key change made it out of date.
 	loadAttempts = 4
 )
@@ -72,6 +75,8 @@ type Config struct {
 	// Hasher hashes keys under the current pepper, Previous under the previous peppers.
 	Hasher   *apikey.Hasher
 	Previous []*apikey.Hasher
+	// Bucket has key records for when the control plane does not decide; nil if there is none.
+	Bucket Bucket
 	// RequireMAC refuses keys without a MAC under any of the peppers, without a lookup.
 	RequireMAC bool
 }
@@ -86,9 +91,12 @@ type Keys struct {
 	unknown    *ristretto.Cache[uint64, negativeEntry]
 	loadGroup  singleflight.Group
 	lanes      lanes
+	bucketUse  bucketUse
 
 	mu            sync.RWMutex
 	invalidations session.Invalidations
+	// epoch is the cluster epoch of the session.
+	epoch int64
 	// keysAdded is the revision of the last import of keys. A hash that was unknown below it may be known now.
 	keysAdded int64
 }
@@ -120,9 +128,9 @@ func New(cfg Config, loader Loader, reg prometheus.Registerer) (*Keys, error) {
 			Name: "mgw_key_loads_total",
 			Help: "Loads of key records by whether the key has a valid MAC (yes, no, or known: the record was read before) and outcome: found, unknown, unavailable.",
 		}, []string{"mac", "outcome"}),
-		cacheUse: newCacheUse(reg),
+		cacheUse: newCacheUse(reg), bucketUse: newBucketUse(reg),
 	}
-	k.Reset(0)
+	k.Reset(0, 0)
 	return k, nil
 }
 
@@ -161,12 +169,16 @@ func (k *Keys) Lookup(ctx context.Context, text string) (*Key, error) {
 	if mac == macNone && k.cfg.RequireMAC {
 		return nil, ErrInvalid
 	}
+	none := ErrInvalid
 	for _, hash := range hashes {
-		if key, err := k.findByHash(ctx, hash, mac); !errors.Is(err, ErrInvalid) {
+		switch key, err := k.findByHash(ctx, hash, mac); {
+		case errors.Is(err, errNoEntry):
+			none = err
+		case !errors.Is(err, ErrInvalid):
 			return key, err
 		}
 	}
-	return nil, ErrInvalid
+	return nil, none
 }
 
 // The values of the label mac of mgw_key_loads_total.
@@ -244,15 +256,15 @@ func (k *Keys) isRevoked(hash apikey.Hash) bool {
 	return k.invalidations.Revoked(hash)
 }
 
-// session returns the number of the current session.
-func (k *Keys) session() int64 {
+// session returns the number of the current session and its cluster epoch.
+func (k *Keys) session() (number, epoch int64) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.invalidations.Session()
+	return k.invalidations.Session(), k.epoch
 }
 
-// load reads the record of a hash from the control plane. Concurrent calls for the
-// same hash share one load.
+// load reads the record of a hash from the control plane or the bucket. Concurrent
+// calls for the same hash share one load.
 func (k *Keys) load(ctx context.Context, hash apikey.Hash, mac string) (*Key, error) {
 	result := k.loadGroup.DoChan(string(hash[:]), func() (any, error) {
 		// The load goes on if the first caller gives up: others may wait for it.
@@ -296,20 +308,21 @@ func (k *Keys) wasGood(hash apikey.Hash) bool {
 }
 
 // fetch reads the record of a hash from the control plane and caches it. It reads
-// again as long as a key change during the read has made the record out of date.
+// again as long as a key change during the read has made the record out of date. If
+// the control plane does not decide, the record comes from the bucket.
 func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, error) {
 	if err := k.lanes.enter(ctx, proven); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	defer k.lanes.leave(proven)
 	for range loadAttempts {
-		number := k.session()
-		reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
+		number, epoch := k.session()
+		reply, err := k.ask(ctx, hash)
+		if err != nil && k.bucketUse.kept.Load() {
+			return k.readBucket(ctx, hash, number, epoch)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		if reply.Status != wire.Done {
-			return nil, ErrUnavailable
 		}
 		if reply.Record == nil {
 			e := negativeEntry{hash, reply.ReadRevision}
@@ -331,6 +344,23 @@ func (k *Keys) fetch(ctx context.Context, hash apikey.Hash, proven bool) (*Key, 
 	return nil, fmt.Errorf("%w: the record was out of date at every attempt", ErrUnavailable)
 }
 
+// errUndecided means that a control plane has answered that it cannot decide now.
+var errUndecided = errors.New("auth: the control plane cannot read key records now")
+
+// ask reads the record of a hash from the control plane.
+func (k *Keys) ask(ctx context.Context, hash apikey.Hash) (*wire.LoadKeyResponse, error) {
+	if k.bucketUse.kept.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+	}
+	reply, err := k.loader.LoadKey(ctx, &wire.LoadKeyRequest{V: wire.Version, KeyHash: hash})
+	if err == nil && reply.Status != wire.Done {
+		err = errUndecided
+	}
+	return reply, err
+}
+
 // store replaces the cached record of a key. Of two writes in quick succession the
 // cache may keep the older one, so the entry is deleted first.
 func (k *Keys) store(key *Key) {
@@ -350,12 +380,13 @@ func (k *Keys) Renew(ctx context.Context, key *Key) (*Key, error) {
 	return k.findByHash(ctx, key.version.Hash, macKnown)
 }
 
-// Reset begins a session. Records that were read before, or at a revision below
-// floor, are not used any more.
-func (k *Keys) Reset(floor int64) {
+// Reset begins a session in a cluster epoch. Records that were read before, or at a
+// revision below floor, are not used any more.
+func (k *Keys) Reset(floor, epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.invalidations.BeginSession(floor)
+	k.epoch = epoch
 	k.keysAdded = floor
 }
 

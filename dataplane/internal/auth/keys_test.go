@@ -87,7 +87,7 @@ func setup(t *testing.T) (*Keys, *fakeControlPlane) {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Close)
-	k.Reset(10)
+	k.Reset(10, 1)
 	return k, p
 }
 
@@ -386,7 +386,7 @@ func TestNewSessionInvalidatesAllRecords(t *testing.T) {
 			k, p := setup(t)
 			text, hash := p.add(k)
 			key := lookup(t, k, text, nil)
-			k.Reset(floor)
+			k.Reset(floor, 1)
 			if k.Valid(key) {
 				t.Error("a record of the earlier session is valid")
 			}
@@ -400,7 +400,7 @@ func TestNewSessionInvalidatesAllRecords(t *testing.T) {
 			before := p.loads.Load()
 			p.afterRead = func(n int64) {
 				if n == before+1 {
-					k.Reset(floor)
+					k.Reset(floor, 1)
 				}
 			}
 			lookup(t, k, text, nil)

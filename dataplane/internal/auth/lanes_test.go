@@ -137,7 +137,7 @@ func TestForgedKeysDoNotDelayKeysThatWereGoodBefore(t *testing.T) {
 			hash = f.cfg.Hasher.Hash(text)
 			f.fakeControlPlane.records[hash] = wire.KeyRecord{KeyID: "key", AccountID: account, Active: true}
 			lookup(t, f.Keys, text, nil)
-			f.Reset(10)
+			f.Reset(10, 1)
 		})
 		done := f.begin(text)
 		f.answer(t, hash)

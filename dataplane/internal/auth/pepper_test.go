@@ -26,7 +26,7 @@ func setupTwoPeppers(tb testing.TB) (*Keys, *fakeControlPlane, *apikey.Hasher) {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(k.Close)
-	k.Reset(10)
+	k.Reset(10, 1)
 	return k, p, hashers[1]
 }
 

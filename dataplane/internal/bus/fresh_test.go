@@ -95,11 +95,13 @@ type applied struct {
 	keys []byte
 }
 
-func (a *applied) Reset(int64) {
+func (a *applied) Reset(int64, int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.keys = nil
 }
+
+func (*applied) UseBucket(bool) {}
 
 func (a *applied) Apply(c wire.KeyChange) {
 	a.mu.Lock()

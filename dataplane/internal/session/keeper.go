@@ -31,8 +31,10 @@ type Bus interface {
 
 // Keys applies key changes.
 type Keys interface {
-	Reset(floor int64)
+	Reset(floor, epoch int64)
 	Apply(c wire.KeyChange)
+	// UseBucket says whether control planes keep the bucket of key records.
+	UseBucket(kept bool)
 }
 
 // Usage is the spool, as far as sessions concern it.
@@ -268,6 +270,7 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 	k.event(func(now session.Instant) {
 		if err == nil {
 			k.window = time.Duration(response.FreshnessMS) * time.Millisecond
+			k.keys.UseBucket(response.KeyBucket)
 			err = k.client.HandleRegistered(now, sentAt, response)
 		} else {
 			k.client.RegisterFailed(now)
@@ -304,6 +307,7 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 		if err == nil {
 			err = k.client.HandleHeartbeat(now, sentAt, r, response)
 			if k.extended { // every change of the response is applied, and there are no more
+				k.keys.UseBucket(response.KeyBucket)
 				k.resynced(now, sentAt)
 			}
 		} else {

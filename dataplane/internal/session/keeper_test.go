@@ -37,6 +37,7 @@ type plane struct {
 	changes    []wire.KeyChange
 	page       int // the most changes in one heartbeat response; zero means all
 	stream     string
+	bucket     bool
 	next       wire.SessionID
 	fenced     map[wire.SessionID]bool
 	settled    map[wire.SessionID]int64 // how many events of the session are settled
@@ -75,7 +76,7 @@ func (p *plane) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.Re
 	defer p.mu.Unlock()
 	p.next++
 	p.note("register %s %s capacity %d", r.Name, r.Build, r.Capacity)
-	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream}, nil
+	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream, ClusterEpoch: 3, KeyBucket: p.bucket}, nil
 }
 
 func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
@@ -88,7 +89,7 @@ func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.
 	if p.fenced[r.Session] {
 		return &wire.HeartbeatResponse{Status: wire.Fenced}, nil
 	}
-	reply := &wire.HeartbeatResponse{Status: wire.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: p.stream}
+	reply := &wire.HeartbeatResponse{Status: wire.Done, ValidMS: p.valid.Milliseconds(), StreamIncarnation: p.stream, KeyBucket: p.bucket}
 	for _, c := range p.changes {
 		if c.Revision > r.AppliedRevision && (p.page == 0 || len(reply.Changes) < p.page) {
 			reply.Changes = append(reply.Changes, c)
@@ -148,14 +149,28 @@ func (p *plane) set(f func()) {
 type keyStore struct {
 	mu      sync.Mutex
 	floor   int64
+	epoch   int64
 	applied []int64
+	bucket  bool
 	onApply func()
 }
 
-func (k *keyStore) Reset(floor int64) {
+func (k *keyStore) Reset(floor, epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.floor, k.applied = floor, nil
+	k.floor, k.epoch, k.applied = floor, epoch, nil
+}
+
+func (k *keyStore) UseBucket(kept bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.bucket = kept
+}
+
+func (k *keyStore) uses() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.bucket
 }
 
 func (k *keyStore) Apply(c wire.KeyChange) {
@@ -294,6 +309,33 @@ func TestProxyRegistersAndSendsHeartbeats(t *testing.T) {
 		if n := len(b.heartbeats); n < 12 {
 			t.Errorf("%d heartbeats in a minute; want at least 12", n)
 		}
+	})
+}
+
+// Control planes say in each response whether they keep the bucket of key records.
+// While none responds, the last one counts.
+func TestKeysLearnWhetherThereIsABucket(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := setup(t)
+		b.bucket = true
+		b.start(t)
+		if !b.keys.uses() || b.keys.epoch != 3 {
+			t.Errorf("after the registration: bucket %t, cluster epoch %d; want true and 3", b.keys.uses(), b.keys.epoch)
+		}
+		for _, kept := range []bool{false, true} {
+			b.set(func() { b.bucket = kept })
+			time.Sleep(6 * time.Second)
+			if b.keys.uses() != kept {
+				t.Errorf("after a heartbeat: bucket %t; want %t", b.keys.uses(), kept)
+			}
+		}
+		b.set(func() { b.bucket, b.cut = false, true })
+		time.Sleep(time.Minute)
+		if !b.keys.uses() {
+			t.Error("without a response the bucket is not used any more")
+		}
+		b.keeper.Stop()
 	})
 }
 

@@ -18,7 +18,7 @@ var (
 )
 
 // ResetKeys implements session.Proxy.
-func (p proxy) ResetKeys(floor int64) { p.k.keys.Reset(floor) }
+func (p proxy) ResetKeys(floor, epoch int64) { p.k.keys.Reset(floor, epoch) }
 
 // ApplyChange implements session.Proxy.
 func (p proxy) ApplyChange(c wire.KeyChange) {

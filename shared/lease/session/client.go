@@ -50,8 +50,9 @@ const (
 // Proxy is the part of a proxy that depends on its sessions. A Client calls the
 // methods from its own methods, so they must not call the Client.
 type Proxy interface {
-	// ResetKeys drops all key records. Records that were read at a revision below floor must not be used any more.
-	ResetKeys(floor int64)
+	// ResetKeys drops all key records. Records that were read at a revision below floor, or in another cluster epoch, must not
+	// be used any more.
+	ResetKeys(floor, epoch int64)
 	// ApplyChange applies a key change.
 	ApplyChange(c wire.KeyChange)
 	// StreamLost is called when the usage stream was created again: unsettled usage events must be published again.
@@ -223,7 +224,7 @@ func (c *Client) HandleOpened(now Instant, err error) {
 	c.phase, c.registered = active, nil
 	c.changes.Begin(c.session, r.Revision)
 	clear(c.acks)
-	c.proxy.ResetKeys(r.Revision)
+	c.proxy.ResetKeys(r.Revision, r.ClusterEpoch)
 	c.checkStream(r.StreamIncarnation)
 	c.checkEpoch(r.ClusterEpoch)
 	c.setDeadline(c.sentAt, RegisteredUntil(r, c.sentAt))

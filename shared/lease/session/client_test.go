@@ -10,7 +10,7 @@ import (
 // idleProxy is a Proxy that records the deadline of its session.
 type idleProxy struct{ deadline Instant }
 
-func (*idleProxy) ResetKeys(int64)                              {}
+func (*idleProxy) ResetKeys(int64, int64)                       {}
 func (*idleProxy) ApplyChange(wire.KeyChange)                   {}
 func (*idleProxy) StreamLost()                                  {}
 func (*idleProxy) HoldUsage(bool)                               {}

@@ -306,7 +306,7 @@ func (p *proxy) close(r wire.CloseRequest) {
 type proxyHost struct{ p *proxy }
 
 // ResetKeys implements session.Proxy.
-func (h proxyHost) ResetKeys(floor int64) { h.p.invalidations.BeginSession(floor) }
+func (h proxyHost) ResetKeys(floor, _ int64) { h.p.invalidations.BeginSession(floor) }
 
 // ApplyChange implements session.Proxy.
 func (h proxyHost) ApplyChange(c wire.KeyChange) { h.p.applyChange(c) }
