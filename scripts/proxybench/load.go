@@ -266,9 +266,9 @@ func (e *eventReader) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 		e.seen += len(event) + 2
-		_, text, _ := bytes.Cut(event, createdAt[:len(createdAt)-1])
-		text, _, _ = bytes.Cut(text, []byte(","))
-		if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil && sent > 1 {
+		_, text, _ := bytes.Cut(event, sentAt)
+		text, _, _ = bytes.Cut(text, []byte(" "))
+		if sent, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 			e.load.mu.Lock()
 			e.load.times = append(e.load.times, time.Duration(now-sent))
 			e.load.mu.Unlock()
@@ -303,7 +303,7 @@ func (l *load) request(ctx context.Context, answer *bytes.Buffer) error {
 		return fmt.Errorf("status %d: %.200s", response.StatusCode, answer)
 	}
 	if l.scenario.Stream {
-		if n := bytes.Count(answer.Bytes(), []byte(`"content":"word`)); n != eventsPerStream || !bytes.HasSuffix(answer.Bytes(), []byte("data: [DONE]\n\n")) {
+		if n := bytes.Count(answer.Bytes(), sentAt); n != eventsPerStream || !bytes.HasSuffix(answer.Bytes(), []byte("data: [DONE]\n\n")) {
 			return fmt.Errorf("%w: %d events", errIncomplete, n)
 		}
 	} else if !bytes.Contains(answer.Bytes(), []byte(`"word word`)) {

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// createdAt is the member of an event that has the time of its sending in paced streams, in Unix nanoseconds.
-var createdAt = []byte(`"created":1`)
+// sentAt begins the text of an event. In paced streams the text begins with the time of its sending, in Unix nanoseconds: the text
+// differs between the events of real streams, and the other members do not.
+var sentAt = []byte(`"content":"`)
 
 // eventsPerStream is the number of content events of a stream.
 const eventsPerStream = 100
@@ -56,7 +58,7 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	slowly := bytes.Contains(body, []byte(paced))
 	for range eventsPerStream {
 		if slowly {
-			_, _ = w.Write(bytes.Replace(answerEvent, createdAt, strconv.AppendInt(createdAt[:len(createdAt)-1:len(createdAt)-1], time.Now().UnixNano(), 10), 1))
+			_, _ = w.Write(bytes.Replace(answerEvent, sentAt, append(strconv.AppendInt(slices.Clip(sentAt), time.Now().UnixNano(), 10), ' '), 1))
 		} else {
 			_, _ = w.Write(answerEvent)
 		}

@@ -20,6 +20,7 @@ import (
 	"modelgateway/shared/internal/jsonappend"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // Version is the version that this build writes.
@@ -111,6 +112,9 @@ type Usage struct {
 	MaxSeconds int64 `json:"max_seconds,omitempty"`
 	// Attempts are the routes that were tried or skipped, in their order; empty if the first one served the request.
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// OutageAllowance has the pools whose units did not cover the request, so that it was admitted under the outage allowance;
+	// empty if it was not.
+	OutageAllowance []PoolRef `json:"outage_allowance,omitempty"`
 	// Trace is the context of the request's span (W3C traceparent), for that of the settlement; empty if it is not traced. It does
 	// not belong to the Fingerprint.
 	Trace string `json:"trace,omitempty"`
@@ -143,14 +147,29 @@ const (
 	SkippedTurn = "rate_limit"
 )
 
+// PoolRef names a pool.
+type PoolRef struct {
+	Pool wire.PoolID   `json:"pool"`
+	Kind wire.PoolKind `json:"kind"`
+}
+
+// LeaseCharge returns the part of the cost that the proxy charges to its leases, and to the outage allowance, before the
+// event is settled. It is zero for an event that goes into quarantine: the units must not wait for an operator.
+func (u *Usage) LeaseCharge() money.Nano {
+	if u.Implausible() != "" {
+		return 0
+	}
+	return u.Cost
+}
+
 // MaxAttempts bounds Attempts.
 const MaxAttempts = 10
 
 // Fingerprint returns a hash over the members that determine the charge. Two
 // events of one request with different fingerprints contradict each other. The
-// multiplier is left out because Cost includes it.
+// multiplier is left out because Cost includes it. A usage record has all these
+// members, so settlement computes the fingerprint of a settled event from its record.
 func (u *Usage) Fingerprint() [sha256.Size]byte {
-	// Stored fingerprints are compared with new ones, so this encoding must not change.
 	b := append(make([]byte, 0, 512), '{')
 	b = jsonappend.String(b, "RequestID", u.RequestID)
 	b = jsonappend.String(b, "AccountID", u.AccountID)
@@ -165,18 +184,28 @@ func (u *Usage) Fingerprint() [sha256.Size]byte {
 // Validate returns all reasons for which the event cannot be settled, joined, or
 // nil.
 func (u *Usage) Validate() error {
+	_, err := u.Check()
+	return err
+}
+
+// IDs are the identifiers of an event.
+type IDs struct{ Request, Account, Key ident.UUID }
+
+// Check returns the identifiers of the event, and the result of Validate.
+func (u *Usage) Check() (IDs, error) {
+	var ids IDs
 	var errs []error
 	if u.V < 1 || u.V > Version {
 		errs = append(errs, fmt.Errorf("event: unknown version %d", u.V))
 	}
-	for _, id := range []struct {
-		kind ident.Kind
-		text string
-	}{{ident.Request, u.RequestID}, {ident.Account, u.AccountID}, {ident.Key, u.KeyID}} {
-		if _, err := id.kind.Parse(id.text); err != nil {
+	parse := func(kind ident.Kind, text string) ident.UUID {
+		id, err := kind.Parse(text)
+		if err != nil {
 			errs = append(errs, err)
 		}
+		return id
 	}
+	ids.Request, ids.Account, ids.Key = parse(ident.Request, u.RequestID), parse(ident.Account, u.AccountID), parse(ident.Key, u.KeyID)
 	if u.Session <= 0 || u.Seq <= 0 {
 		errs = append(errs, fmt.Errorf("event: session %d or sequence number %d is not positive", u.Session, u.Seq))
 	}
@@ -192,7 +221,7 @@ func (u *Usage) Validate() error {
 	if u.Model == "" || u.Status == "" {
 		errs = append(errs, errors.New("event: model or status is missing"))
 	}
-	return errors.Join(errs...)
+	return ids, errors.Join(errs...)
 }
 
 // Batch is one message on the usage stream. Its events are not decoded, so that

@@ -96,10 +96,10 @@ func (s *scanner) name(all *fields, next int) *field {
 
 func (s *scanner) value(f *field, into reflect.Value) bool {
 	switch f.kind {
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int16, reflect.Int64:
 		n, ok := s.integer()
 		into.SetInt(n)
-		return ok
+		return ok && !into.OverflowInt(n)
 	case reflect.String:
 		text, ok := s.str()
 		into.SetString(text)

@@ -57,3 +57,15 @@ func TestUsageBeyondTheRequestIsImplausible(t *testing.T) {
 		}
 	}
 }
+
+func TestImplausibleUsageIsNotChargedToLeases(t *testing.T) {
+	t.Parallel()
+	u := Usage{Rule: RuleReported, Cost: 7}
+	if got := u.LeaseCharge(); got != 7 {
+		t.Errorf("plausible usage: %d; want its cost", got)
+	}
+	u.Usage.Input = -1
+	if got := u.LeaseCharge(); got != 0 {
+		t.Errorf("implausible usage: %d; want nothing", got)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // BatchEvent is one event of a batch.
@@ -118,18 +119,38 @@ func (s *scanner) str() (text string, ok bool) {
 	if !s.skip(`"`) {
 		return "", false
 	}
-	start := s.at
-	for ; s.at < len(s.text); s.at++ {
-		switch c := s.text[s.at]; {
-		case c == '"':
-			s.at++
-			return s.text[start : s.at-1], true
-		case c < ' ' || c == '\\' || c > '~':
-			s.at = start - 1
-			return s.quoted()
+	length := strings.IndexByte(s.text[s.at:], '"')
+	if length < 0 {
+		return "", false
+	}
+	text = s.text[s.at : s.at+length]
+	if !isLiteral(text) {
+		s.at--
+		return s.quoted()
+	}
+	s.at += length + 1
+	return text, true
+}
+
+// isLiteral reports whether a text without quotes stands for itself in JSON and is
+// ASCII. It examines eight bytes at a time.
+func isLiteral(text string) bool {
+	const ones, highBits = 0x0101010101010101, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		word := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		control := word - ones*' '           // has the high bit of the lowest byte below a space
+		backslash := word ^ ones*'\\' - ones // has the high bit of the lowest backslash
+		if (word|control|backslash)&highBits != 0 {
+			return false
 		}
 	}
-	return "", false
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '\\' || c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *scanner) quoted() (text string, ok bool) {

@@ -17,6 +17,8 @@ func filled(t testing.TB, into reflect.Value, n int64) {
 		switch f := into.Field(i); f.Kind() {
 		case reflect.Int, reflect.Int64:
 			f.SetInt(n * 1_000_003)
+		case reflect.Int16:
+			f.SetInt(n % 1_000)
 		case reflect.String:
 			f.SetString(string(rune('a'+i)) + "-text")
 		case reflect.Bool:

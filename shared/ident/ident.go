@@ -83,7 +83,7 @@ func (k Kind) Range(prefix string) (lowest, highest UUID, ok bool) {
 		low, high := [2]byte{}, [2]byte{15, 15}
 		for j := range low {
 			if p := at + 2*i + j; p < len(prefix) {
-				if low[j] = digit(prefix[p]); low[j] > 15 {
+				if low[j] = digits[prefix[p]]; low[j] > 15 {
 					return UUID{}, UUID{}, false
 				}
 				high[j] = low[j]
@@ -100,7 +100,7 @@ func (k Kind) Parse(text string) (UUID, error) {
 	at := len(k) + 1
 	ok := len(text) == at+2*len(u) && text[:at-1] == string(k) && text[at-1] == '_'
 	for i := 0; ok && i < len(u); i++ {
-		high, low := digit(text[at+2*i]), digit(text[at+2*i+1])
+		high, low := digits[text[at+2*i]], digits[text[at+2*i+1]]
 		u[i], ok = high<<4|low, high|low < 16
 	}
 	if !ok {
@@ -109,15 +109,14 @@ func (k Kind) Parse(text string) (UUID, error) {
 	return u, nil
 }
 
-// digit returns the value of a lower-case hexadecimal digit, or 16 for any other
-// byte.
-func digit(c byte) byte {
-	switch {
-	case '0' <= c && c <= '9':
-		return c - '0'
-	case 'a' <= c && c <= 'f':
-		return c - 'a' + 10
-	default:
-		return 16
+// digits has the values of lower-case hexadecimal digits, and 16 for all other
+// bytes.
+var digits = func() (values [256]byte) {
+	for c := range values {
+		values[c] = 16
 	}
-}
+	for value, c := range []byte("0123456789abcdef") {
+		values[c] = byte(value)
+	}
+	return values
+}()

@@ -86,7 +86,7 @@ func (m *machine) batch() *allocator.Batch {
 	for id, t := range m.sessions {
 		m.allocator.EndedSessions[id] = !t.MayAdmit()
 	}
-	return &allocator.Batch{Allocator: m.allocator, Sessions: m.sessions, Results: m.results, LiveSessions: int64(len(m.proxies)), SinceLoss: 24 * time.Hour}
+	return &allocator.Batch{Allocator: m.allocator, Sessions: m.sessions, Results: m.results, LiveProxies: int64(len(m.proxies)), SinceLoss: 24 * time.Hour}
 }
 
 func pick[T any](t *rapid.T, name string, from []T) T {

@@ -126,6 +126,9 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 	// its own only if the sheet has a price for it.
 	plainIn, plainOut := u.Input, u.Output
 	split := func(l Line, n int64, rest *int64) int64 {
+		if n == 0 {
+			return 0
+		}
 		_, own := s.Rates[l]
 		if _, tiered := tier[l]; !own && !tiered {
 			return 0

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"math"
+
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/price"
 )
@@ -107,13 +109,17 @@ type HeartbeatResponse struct {
 	KeyBucket bool `json:"key_bucket,omitempty"`
 }
 
+// NotFinal is the FinalCount of a session that has ended at its proxy, and in which
+// requests still run: it is only fenced.
+const NotFinal = math.MaxInt64
+
 // CloseRequest closes a session in which no request runs any more and every
 // usage event has its sequence number. It is repeated until Status is Done.
 type CloseRequest struct {
 	V       int       `json:"v"`
 	Session SessionID `json:"session"`
 	BootID  string    `json:"boot_id"`
-	// FinalCount is the number of usage events of the session.
+	// FinalCount is the number of usage events of the session, or NotFinal.
 	FinalCount int64 `json:"final_count"`
 }
 

@@ -16,6 +16,9 @@ type BalanceSummary struct {
 	Negative, Exhausted, Low, Sufficient int64
 	// Overdrawn is the sum of the negative balances, as a positive amount.
 	Overdrawn money.Nano
+	// Overrun is the sum of what was charged beyond what had been granted, Late of what was charged after the session had
+	// closed, of all balances since they exist.
+	Overrun, Late money.Nano
 }
 
 // BalanceReader reads the balances of all accounts.
@@ -25,9 +28,9 @@ type BalanceReader interface {
 
 // BalanceMetrics exports the state of the balances.
 type BalanceMetrics struct {
-	reader    BalanceReader
-	accounts  *prometheus.GaugeVec
-	overdrawn prometheus.Gauge
+	reader                   BalanceReader
+	accounts                 *prometheus.GaugeVec
+	overdrawn, overrun, late prometheus.Gauge
 }
 
 // NewBalanceMetrics registers the metrics. There are no accounts until the first Update.
@@ -42,6 +45,14 @@ func NewBalanceMetrics(reader BalanceReader, reg prometheus.Registerer) *Balance
 		overdrawn: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_negative_balance", Help: "Sum of the negative balances in currency units, as a positive number: credit that the operator did not want to give.",
 		}),
+		overrun: f.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_balance_overrun",
+			Help: "Sum of what was charged to balances beyond what had been granted, in currency units, since the accounts exist; under the outage allowance, too.",
+		}),
+		late: f.NewGauge(prometheus.GaugeOpts{
+			Name: "mgw_balance_late_charges",
+			Help: "Sum of what was charged to balances after the session of the proxy had closed, in currency units, since the accounts exist.",
+		}),
 	}
 }
 
@@ -55,5 +66,7 @@ func (m *BalanceMetrics) Update(ctx context.Context) error {
 		m.accounts.WithLabelValues(state).Set(float64(n))
 	}
 	m.overdrawn.Set(float64(sum.Overdrawn) / float64(money.Unit))
+	m.overrun.Set(float64(sum.Overrun) / float64(money.Unit))
+	m.late.Set(float64(sum.Late) / float64(money.Unit))
 	return nil
 }

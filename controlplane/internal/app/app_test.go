@@ -265,7 +265,11 @@ func TestOpenVideoJobIsQueuedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	polls, err := broker.Connect().SubscribeSync(subject.VideoPollAll)
+	listener := broker.Connect()
+	polls, err := listener.SubscribeSync(subject.VideoPollAll)
+	if err == nil {
+		err = listener.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,8 +113,9 @@ func (a *app) openTraces() (trace.Tracer, error) {
 
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
+	allowance, _ := cfg.Lease.OutageAllowance() // the settings are valid
 	return leasing.Config{
 		SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod, FreshnessWindow: cfg.Freshness.Window,
-		KeyBucket: cfg.Keys.Bucket,
+		KeyBucket: cfg.Keys.Bucket, OutageAllowance: allowance,
 	}
 }

@@ -220,15 +220,17 @@ func (b *Bus) Close() {
 }
 
 // Declare creates or updates every stream, consumer and bucket. Any replica may
-// call it at any time. While NATS has no leader, it waits.
+// call it at any time. While NATS has no leader, or creates a stream for another
+// replica, it waits.
 func (b *Bus) Declare(ctx context.Context) error {
 	const limit, pause = 30 * time.Second, 100 * time.Millisecond
 	for began := time.Now(); ; {
 		err := b.declare(ctx)
-		if err == nil || !errors.Is(withoutLeader(err), recovery.ErrNoLeader) || time.Since(began) > limit {
+		passes := errors.Is(withoutLeader(err), recovery.ErrNoLeader) || errors.Is(err, jetstream.ErrStreamNotFound)
+		if err == nil || !passes || time.Since(began) > limit {
 			return err
 		}
-		b.log.WarnContext(ctx, "streams are declared again, because NATS has no leader", "error", err)
+		b.log.WarnContext(ctx, "streams are declared again: NATS has no leader, or creates one for another replica", "error", err)
 		select {
 		case <-ctx.Done():
 			return err

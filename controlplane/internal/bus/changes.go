@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"time"
 
@@ -163,7 +164,9 @@ func (b *Bus) NextDirect(ctx context.Context, after uint64) (c wire.StreamChange
 		return c, at, fmt.Errorf("bus: read direct revocation: %w", err)
 	}
 	c = decodeChange(m.Data)
-	if m.Subject != subject.ChangeDirect+c.Change.KeyHash.String() {
+	if !c.Valid() || m.Subject != subject.ChangeDirect+c.Change.KeyHash.String() {
+		// NATS sends its replies to any subject that a request names, so a stolen proxy can put one in the place of a revocation.
+		b.log.ErrorContext(ctx, "a revocation by an operator was replaced by another text in the stream of changes: revoke the key again", slog.String("subject", m.Subject))
 		c = wire.StreamChange{}
 	}
 	return c, session.Place{Incarnation: incarnation, Sequence: m.Sequence, ID: c.ID}, nil
@@ -202,9 +205,10 @@ func (b *Bus) Windows(ctx context.Context) (longest time.Duration, proxies int, 
 		}
 		after = m.Sequence
 		var beat wire.Beat
-		if json.Unmarshal(m.Data, &beat) == nil { // a stolen proxy must not hold up the revocation by another text
-			longest = max(longest, time.Duration(beat.WindowMS)*time.Millisecond)
+		if json.Unmarshal(m.Data, &beat) != nil {
+			beat = wire.Beat{} // it hides the window of a heartbeat
 		}
+		longest = max(longest, beat.Window())
 	}
 }
 

@@ -200,7 +200,11 @@ func TestResponsesGoOnlyToTheInboxOfTheirProxy(t *testing.T) {
 	p := newEnvWith(t, "proxy", "rogue")
 	p.serve()
 	r := p.connectRogue(natsuser.NameOf("rogue"))
-	heard, err := p.server.Connect().SubscribeSync(">")
+	listener := p.server.Connect()
+	heard, err := listener.SubscribeSync(">")
+	if err == nil {
+		err = listener.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

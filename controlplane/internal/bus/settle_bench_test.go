@@ -1,20 +1,25 @@
 package bus_test
 
 import (
+	"bufio"
+	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,10 +30,10 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
-	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
+	"modelgateway/shared/platform/heap"
 	"modelgateway/shared/price"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -46,22 +51,23 @@ const (
 // BenchmarkSettlement settles b.N queued events of 1,000 accounts and four
 // proxies, a tenth of the batches delivered twice, and checks the totals
 // afterwards. Use -benchtime=1000000x. It reports events per second, and the CPU
-// time per event of this process (including the NATS server) and of Postgres, with
-// and without the checks of costs and leases.
+// time per event of this process, of Postgres, of NATS and of all three, with and
+// without the checks of costs and leases.
 func BenchmarkSettlement(b *testing.B) {
 	b.Run("checks", func(b *testing.B) { benchmarkSettlement(b, true) })
 	b.Run("nochecks", func(b *testing.B) { benchmarkSettlement(b, false) })
 }
 
 func benchmarkSettlement(b *testing.B, checks bool) {
+	b.Cleanup(heap.Tune()) // as the control plane does
 	q := newQueue(b)
 	q.fill(b.N)
-	replica, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "replica"}, &streamCounter{}, slog.New(slog.DiscardHandler))
+	replica, err := bus.Connect(bus.Config{URL: q.server.url, Name: "replica"}, &streamCounter{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer replica.Close()
-	cpu, database := processCPU(b), q.databaseCPU()
+	before := q.cpu()
 	b.ResetTimer()
 	store := settlestore.New(postgres.Wrap(q.sql))
 	settler := settle.New(store, nil)
@@ -72,8 +78,13 @@ func benchmarkSettlement(b *testing.B, checks bool) {
 	q.awaitEmpty()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64((processCPU(b)-cpu).Microseconds())/float64(b.N), "µs-go/event")
-	b.ReportMetric(float64((q.databaseCPU()-database).Microseconds())/float64(b.N), "µs-postgres/event")
+	var all time.Duration
+	for part, used := range q.cpu() {
+		used -= before[part]
+		all += used
+		b.ReportMetric(float64(used.Microseconds())/float64(b.N), "µs-"+part+"/event")
+	}
+	b.ReportMetric(float64(all.Microseconds())/float64(b.N), "µs-all/event")
 	replica.Stop()
 	q.checkTotals(b.N)
 }
@@ -81,7 +92,7 @@ func benchmarkSettlement(b *testing.B, checks bool) {
 // usageQueue is a usage stream of unsettled events.
 type usageQueue struct {
 	b        *testing.B
-	server   *natstest.Server
+	server   *natsProcess
 	sql      *pgxpool.Pool
 	stream   jetstream.JetStream
 	acks     *nats.Subscription
@@ -95,7 +106,7 @@ type benchCustomer struct{ account, key string }
 
 func newQueue(b *testing.B) *usageQueue {
 	b.Helper()
-	q := &usageQueue{b: b, server: natstest.New(b), sql: pgtest.New(b)}
+	q := &usageQueue{b: b, server: startNATS(b), sql: pgtest.New(b)}
 	db := postgres.Wrap(q.sql)
 	for range benchProxies {
 		reply, err := leasestore.New(db).Register(b.Context(), &wire.RegisterRequest{Name: "proxy", BootID: rand.Text()}, time.Hour)
@@ -117,7 +128,7 @@ func newQueue(b *testing.B) *usageQueue {
 		b.Fatal(err)
 	}
 	q.addPriceAndLeases()
-	declared, err := bus.Connect(bus.Config{URL: q.server.URL(), Name: "declare"}, &streamCounter{}, slog.New(slog.DiscardHandler))
+	declared, err := bus.Connect(bus.Config{URL: q.server.url, Name: "declare"}, &streamCounter{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,7 +136,11 @@ func newQueue(b *testing.B) *usageQueue {
 	if err := declared.Declare(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	connection := q.server.Connect()
+	connection, err := nats.Connect(q.server.url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(connection.Close)
 	if q.stream, err = jetstream.New(connection); err != nil {
 		b.Fatal(err)
 	}
@@ -169,10 +184,8 @@ func (q *usageQueue) fill(n int) {
 			events[i] = q.event(q.sessions[from], seqs[from])
 		}
 		n -= len(events)
-		payload, err := json.Marshal(event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(q.sessions[from]), Events: events})
-		if err != nil {
-			q.b.Fatal(err)
-		}
+		message := event.Batch{V: event.Version, BatchID: rand.Text(), Session: int64(q.sessions[from]), Events: events}
+		payload := message.AppendJSON(nil)
 		q.publish(q.sessions[from], payload)
 		if batch%benchDuplicateEvery == 0 {
 			q.publish(q.sessions[from], payload)
@@ -208,11 +221,7 @@ func (q *usageQueue) event(session wire.SessionID, seq int64) json.RawMessage {
 		q.b.Fatal(err)
 	}
 	q.cost += e.Cost
-	raw, err := json.Marshal(e)
-	if err != nil {
-		q.b.Fatal(err)
-	}
-	return raw
+	return e.AppendJSON(nil)
 }
 
 // awaitEmpty waits until every message of the stream has been acknowledged.
@@ -258,38 +267,95 @@ func (q *usageQueue) checkTotals(n int) {
 	}
 }
 
-func processCPU(b *testing.B) time.Duration {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
+// serveNATSVariable makes the test binary a NATS server.
+const serveNATSVariable = "MGW_BENCH_SERVE_NATS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serveNATSVariable) == "" {
+		os.Exit(m.Run())
 	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	if err := serveNATS(os.Getenv(serveNATSVariable)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
-// databaseCPU returns the CPU time of the Postgres processes of this database, or
-// zero where /proc has no such information.
-func (q *usageQueue) databaseCPU() (sum time.Duration) {
+// serveNATS serves until the standard input ends. It writes the URL to the standard output.
+func serveNATS(dir string) error {
+	running, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+	if err != nil {
+		return err
+	}
+	running.Start()
+	fmt.Println(running.ClientURL())
+	_, err = io.Copy(io.Discard, os.Stdin)
+	running.Shutdown()
+	running.WaitForShutdown()
+	return err
+}
+
+// natsProcess is a NATS server in a process of its own, so that its CPU time can be told apart.
+type natsProcess struct {
+	url string
+	pid int
+}
+
+func startNATS(b *testing.B) *natsProcess {
+	b.Helper()
+	cmd := exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), serveNATSVariable+"="+b.TempDir()), os.Stderr
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(input.Close(), cmd.Wait()); err != nil {
+			b.Errorf("stop NATS: %v", err)
+		}
+	})
+	url, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		b.Fatalf("start NATS: %v", err)
+	}
+	return &natsProcess{strings.TrimSpace(url), cmd.Process.Pid}
+}
+
+// cpu returns the CPU time of this process, of the Postgres processes of this database or of all, and of NATS.
+func (q *usageQueue) cpu() map[string]time.Duration {
 	q.b.Helper()
-	rows, err := q.sql.Query(q.b.Context(), "select pid from pg_stat_activity where datname = current_database()")
+	rows, err := q.sql.Query(q.b.Context(), "select pid from pg_stat_activity where datname = current_database() or datname is null")
 	if err != nil {
 		q.b.Fatal(err)
 	}
-	pids, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[int])
 	if err != nil {
 		q.b.Fatal(err)
 	}
+	used := map[string]time.Duration{"go": cpuOf(os.Getpid()), "nats": cpuOf(q.server.pid)}
 	for _, pid := range pids {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			continue
-		}
-		_, after, _ := strings.Cut(string(stat), ") ") // the name may contain anything
-		fields := strings.Fields(after)
-		for _, i := range []int{11, 12} { // user and system time, in hundredths of a second
-			ticks, _ := strconv.ParseInt(fields[i], 10, 64)
-			sum += time.Duration(ticks) * 10 * time.Millisecond
-		}
+		used["postgres"] += cpuOf(pid)
+	}
+	return used
+}
+
+// cpuOf returns the CPU time of a process, or zero where /proc has no such information.
+func cpuOf(pid int) (sum time.Duration) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(stat), ") ") // the name may contain anything
+	fields := strings.Fields(after)
+	for _, i := range []int{11, 12} { // user and system time, in hundredths of a second
+		ticks, _ := strconv.ParseInt(fields[i], 10, 64)
+		sum += time.Duration(ticks) * 10 * time.Millisecond
 	}
 	return sum
 }

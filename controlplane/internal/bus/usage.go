@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,6 +16,7 @@ import (
 
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
+	"modelgateway/shared/money"
 	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
@@ -112,8 +114,12 @@ func (c *consumer) fetch(ctx context.Context, batches chan<- usageBatch) error {
 			continue
 		}
 		batch := usageBatch{messages: messages}
-		for _, m := range messages {
-			batch.items = append(batch.items, decodeUsage(m.Subject(), m.Data())...)
+		for i, m := range messages {
+			items := decodeUsage(m.Subject(), m.Data())
+			if free := cap(batch.items) - len(batch.items); free < len(items) { // messages have about the same length
+				batch.items = slices.Grow(batch.items, len(items)*(len(messages)-i))
+			}
+			batch.items = append(batch.items, items...)
 		}
 		select {
 		case batches <- batch:
@@ -136,8 +142,9 @@ func decodeUsage(published string, payload []byte) []settle.Item {
 	if !ok || session != items[0].BatchSession {
 		settle.RejectForeign(items, published)
 	}
+	publisher := &settle.Publisher{Proxy: proxy, Session: session}
 	for i := range items {
-		items[i].Publisher = &settle.Publisher{Proxy: proxy, Session: session}
+		items[i].Publisher = publisher
 	}
 	return items
 }
@@ -239,9 +246,10 @@ func lastWatermarks(marks []event.Settled) map[int64]event.Settled {
 }
 
 type usageMetrics struct {
-	events  *prometheus.CounterVec
-	seconds prometheus.Histogram
-	lag     prometheus.Gauge
+	events                        *prometheus.CounterVec
+	underAllowance, allowanceCost prometheus.Counter
+	seconds                       prometheus.Histogram
+	lag                           prometheus.Gauge
 }
 
 func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
@@ -254,6 +262,13 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 			Name: "mgw_settlement_batch_seconds", Help: "Duration of one settlement transaction, including retries on single events.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30},
 		}),
+		underAllowance: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_settlement_outage_allowance_events_total", Help: "Usage events settled whose requests were admitted under the outage allowance.",
+		}),
+		allowanceCost: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_settlement_outage_allowance_charged_total",
+			Help: "Charges of requests that were admitted under the outage allowance, in currency units, rounded. What they cost beyond the reserved units is overrun.",
+		}),
 		lag: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_settlement_lag_seconds", Help: "Time between the end of the oldest request in the last settlement and its commit.",
 		}),
@@ -264,6 +279,8 @@ func (m *usageMetrics) observe(r settle.Result, d time.Duration) {
 	m.events.WithLabelValues("settled").Add(float64(r.Settled))
 	m.events.WithLabelValues("duplicate").Add(float64(r.Duplicates))
 	m.events.WithLabelValues("quarantined").Add(float64(r.Quarantined))
+	m.underAllowance.Add(float64(r.UnderAllowance))
+	m.allowanceCost.Add(float64(r.AllowanceCost) / float64(money.Unit))
 	m.seconds.Observe(d.Seconds())
 	if r.OldestFinishedMS > 0 {
 		m.lag.Set(time.Since(time.UnixMilli(r.OldestFinishedMS)).Seconds())

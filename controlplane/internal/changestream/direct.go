@@ -99,41 +99,86 @@ func (i *Intake) Round(ctx context.Context) error {
 	}
 }
 
-// Revoke appends the revocation of a key to the stream, and returns when no proxy
-// that needs freshness admits the key. note is told what happens.
-func Revoke(ctx context.Context, stream DirectStream, hash apikey.Hash, margin func(time.Duration) time.Duration, note func(format string, args ...any)) error {
-	c := &wire.StreamChange{V: wire.Version, Change: wire.KeyChange{V: wire.Version, Kind: wire.KeyRevoked, KeyHash: hash}}
-	var confirmation *session.Confirmation
-	began := time.Now()
-	clock := func() session.Instant { return session.Instant{Mono: time.Since(began)} }
-	for {
-		if confirmation == nil || confirmation.Append() {
-			c.ID = rand.Text()
-			at, err := stream.AppendDirect(ctx, c)
-			if err != nil {
-				return err
-			}
-			window, proxies, err := stream.Windows(ctx) // of the heartbeats before it, and some more
-			if err != nil {
-				return err
-			}
-			note("stored as message %d; %d proxies get it now, and admit the key for %v at most", at.Sequence, proxies, window)
-			confirmation = session.NewConfirmation(window + margin(window))
-			confirmation.Appended(clock(), at)
-		}
-		if confirmation.Due(clock()) {
-			found, err := stream.ChangeAt(ctx, confirmation.Place())
-			if err != nil {
-				return err
-			}
-			if confirmation.Verified(found); confirmation.Done() {
-				return nil
-			}
-			note("the stream has lost it: it is appended again")
-			continue
-		}
+// Revoke appends the revocations of keys to the stream, and returns when no proxy
+// that needs freshness admits one of the keys. note is told what happens.
+func Revoke(ctx context.Context, stream DirectStream, keys []apikey.Hash, margin func(time.Duration) time.Duration, note func(format string, args ...any)) error {
+	r := revoker{stream: stream, margin: margin, note: note, began: time.Now()}
+	waiting, err := r.append(ctx, keys)
+	for err == nil && len(waiting) > 0 {
 		if !sleep.For(ctx, interval/10) {
 			return ctx.Err()
 		}
+		waiting, err = r.confirm(ctx, waiting)
 	}
+	return err
+}
+
+// revoker revokes keys by the stream.
+type revoker struct {
+	stream DirectStream
+	margin func(time.Duration) time.Duration
+	note   func(format string, args ...any)
+	began  time.Time
+}
+
+// directRevocation is a revocation in the stream that is not confirmed.
+type directRevocation struct {
+	key          apikey.Hash
+	confirmation *session.Confirmation
+}
+
+func (r *revoker) clock() session.Instant { return session.Instant{Mono: time.Since(r.began)} }
+
+// append appends the revocations of keys.
+func (r *revoker) append(ctx context.Context, keys []apikey.Hash) ([]directRevocation, error) {
+	places := make([]session.Place, len(keys))
+	for i, key := range keys {
+		at, err := r.stream.AppendDirect(ctx, &wire.StreamChange{
+			V: wire.Version, ID: rand.Text(), Change: wire.KeyChange{V: wire.Version, Kind: wire.KeyRevoked, KeyHash: key},
+		})
+		if err != nil {
+			return nil, err
+		}
+		places[i] = at
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	window, proxies, err := r.stream.Windows(ctx) // of the heartbeats before the revocations, and some more
+	if err != nil {
+		return nil, err
+	}
+	r.note("stored %d revocations, the last one as message %d; %d proxies get them now, and admit a key for %v at most",
+		len(keys), places[len(places)-1].Sequence, proxies, window)
+	waiting := make([]directRevocation, len(keys))
+	for i, key := range keys {
+		waiting[i] = directRevocation{key, session.NewConfirmation(window + r.margin(window))}
+		waiting[i].confirmation.Appended(r.clock(), places[i])
+	}
+	return waiting, nil
+}
+
+// confirm returns the revocations that are not confirmed yet, after it has appended
+// again those that the stream has lost.
+func (r *revoker) confirm(ctx context.Context, waiting []directRevocation) ([]directRevocation, error) {
+	var still []directRevocation
+	var lost []apikey.Hash
+	for _, w := range waiting {
+		if !w.confirmation.Due(r.clock()) {
+			still = append(still, w)
+			continue
+		}
+		found, err := r.stream.ChangeAt(ctx, w.confirmation.Place())
+		if err != nil {
+			return nil, err
+		}
+		if w.confirmation.Verified(found); !w.confirmation.Done() {
+			lost = append(lost, w.key)
+		}
+	}
+	if len(lost) > 0 {
+		r.note("the stream has lost %d revocations: they are appended again", len(lost))
+	}
+	again, err := r.append(ctx, lost)
+	return append(still, again...), err
 }

@@ -30,9 +30,9 @@ func (b *bundle) fill(k *adminclient.IssuedKey, records, padding int) {
 	check(b.t, err)
 	_, err = b.db.Pool().Exec(b.t.Context(), `
 		insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, status, started_at, finished_at, usage,
-			rule, price_version, cost, reservation, fingerprint)
+			rule, price_version, cost, reservation)
 		select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g, $1, $2,
-			'model-' || g % 3, 'chat', repeat('x', $4), 'completed', at, now(), '{"input": 5}', 'reported', 1, g as cost, g as reservation, ''
+			'model-' || g % 3, 'chat', repeat('x', $4), 'completed', at, now(), '{"input": 5}', 'reported', 1, g as cost, g as reservation
 		from generate_series(1, $3) g, lateral (select now() - interval '1 minute' - ($3 - g) * interval '1 second' as at) as moments`,
 		account, key, records, padding)
 	check(b.t, err)

@@ -203,7 +203,7 @@ func TestMonthsWaitForOperatorWithoutDir(t *testing.T) {
 	}
 	// The partition refuses inserts itself, for a batch that was checked before the month was closed.
 	_, err = w.db.Pool().Exec(t.Context(), `insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, status, started_at,
-		finished_at, usage, rule, price_version, cost, reservation, fingerprint) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0, '')`,
+		finished_at, usage, rule, price_version, cost, reservation) values ($1, 1, 1, $1, $1, 'm', 'chat', 'completed', now(), clock_timestamp(), '{}', 'r', 1, 0, 0)`,
 		ident.NewAt(old.Add(time.Minute)))
 	if err == nil || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("an insert into a closed month: %v; want it refused", err)

@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/controlplane/internal/account"
 	"modelgateway/controlplane/internal/postgres/accountstore"
+	"modelgateway/shared/wire"
 )
 
 func TestAccountsAreCountedByTheStateOfTheirBalance(t *testing.T) {
@@ -29,7 +30,7 @@ func TestAccountsAreCountedByTheStateOfTheirBalance(t *testing.T) {
 # TYPE mgw_negative_balance gauge
 `
 		counts, overdrawn, _ := strings.Cut(want, "|")
-		if err := testutil.GatherAndCompare(reg, strings.NewReader(head+counts+sum+overdrawn)); err != nil {
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(head+counts+sum+overdrawn), "mgw_accounts", "mgw_negative_balance"); err != nil {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
@@ -52,4 +53,18 @@ mgw_accounts{state="negative"} 2
 mgw_accounts{state="sufficient"} 1
 |mgw_negative_balance 3.5
 `)
+	c := w.customer(unit, 0, 5)
+	w.exec("update pools set overrun = $2, late = $3 where id = any($1)", []wire.PoolID{c.balance, c.limit}, 2*unit+unit/2, unit/4)
+	if err := metrics.Update(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if want, of := map[string]float64{"mgw_balance_overrun": 2.5, "mgw_balance_late_charges": 0.25}[f.GetName()]; of && f.GetMetric()[0].GetGauge().GetValue() != want {
+			t.Errorf("%s is %v; want %v", f.GetName(), f.GetMetric()[0].GetGauge().GetValue(), want)
+		}
+	}
 }

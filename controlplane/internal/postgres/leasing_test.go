@@ -37,6 +37,9 @@ func TestRequestsOfEndedSessions(t *testing.T) {
 		{"fenced", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 9, false)
 		}, wire.Fenced, wire.Done},
+		{"ended at its proxy, where requests run", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
+			w.closeSession(store, s, "proxy", wire.NotFinal, false)
+		}, wire.Fenced, wire.Done},
 		{"closed", func(w *leaseWorld, store *leasestore.Store, s wire.SessionID) {
 			w.closeSession(store, s, "proxy", 0, true)
 		}, wire.Fenced, wire.Fenced},
@@ -183,10 +186,10 @@ func TestRefusalWaitsForReturns(t *testing.T) {
 			t.Parallel()
 			w := newLeaseWorld(t)
 			one, two := w.replica(), w.replica()
-			asked := w.service(one)
+			asked := w.patientService(one)
 			returned := asked
 			if elsewhere {
-				returned = w.service(two)
+				returned = w.patientService(two)
 			}
 			c := w.customer(100, unlimited, 1)
 			store := leasestore.New(one)
@@ -227,6 +230,7 @@ func TestCloseWaitsForEvents(t *testing.T) {
 	reply := ask(service, h.NextRequest())
 	h.HandleResponse(&reply)
 
+	w.closeSession(store, s, "proxy", wire.NotFinal, false) // while requests run
 	w.closeSession(store, s, "proxy", 2, false)
 	w.settle(db, c.event(s, 2, 7))
 	w.closeSession(store, s, "proxy", 2, false)

@@ -211,13 +211,24 @@ func (w *leaseWorld) service(db *postgres.DB) *leasing.Service {
 	return busy.s
 }
 
+// patientService delays refusals for so long that a return on a slow machine is in time.
+func (w *leaseWorld) patientService(db *postgres.DB) *leasing.Service {
+	busy := &busyProxies{w: w}
+	busy.s = w.startWith(db, busy, leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: -1, RefusalGracePeriod: time.Second})
+	return busy.s
+}
+
 // recallingService switches pools to escrow mode as soon as possible.
 func (w *leaseWorld) recallingService(db *postgres.DB, pusher leasing.Pusher) *leasing.Service {
 	return w.start(db, pusher, 1)
 }
 
 func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, headroomPeriod time.Duration) *leasing.Service {
-	s := leasing.New(leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: headroomPeriod}, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	return w.startWith(db, pusher, leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: headroomPeriod})
+}
+
+func (w *leaseWorld) startWith(db *postgres.DB, pusher leasing.Pusher, cfg leasing.Config) *leasing.Service {
+	s := leasing.New(cfg, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s

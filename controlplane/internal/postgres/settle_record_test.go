@@ -12,6 +12,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
+	"modelgateway/shared/wire"
 )
 
 // Each member of an event is stored in its column, also at the limits of its range,
@@ -32,6 +33,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full.Rule, full.Estimated, full.PriceVersion, full.PriceMultiplier = event.RuleEstimated, true, 9, 1_250_000
 	full.Reservation, full.VideoJob = 11, "video_1"
 	full.Attempts = []event.Attempt{{Route: "rte_0", Credential: "crd_\"1", Class: "timeout", MS: 84}, {Route: "rte_2", Skipped: event.SkippedBreaker}}
+	full.OutageAllowance = []event.PoolRef{{Pool: c.balance, Kind: wire.Balance}}
 	free := c.event(s, 2, 0)
 	free.RequestID = ident.Request.Format(ident.NewAt(month))
 	if got := w.settle(db, full, free); got.Settled != 2 {
@@ -49,7 +51,6 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	} {
 		e := tt.event
 		counts, _ := json.Marshal(e.Usage)
-		fingerprint := e.Fingerprint()
 		var attempts any
 		if len(e.Attempts) > 0 {
 			text, _ := json.Marshal(e.Attempts)
@@ -60,17 +61,17 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
-			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
+			"attempts": attempts, "outage_allowance": len(e.OutageAllowance) > 0, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,
 		}
 		var got map[string]any
-		text := scalar[string](w, `select (to_jsonb(r) - '{request_id,account_id,key_id,seq,usage,fingerprint,settled_at,transaction_id}'::text[] || jsonb_build_object(
+		text := scalar[string](w, `select (to_jsonb(r) - '{request_id,account_id,key_id,seq,usage,settled_at,transaction_id}'::text[] || jsonb_build_object(
 				'table', r.tableoid::regclass::text, 'charged', r.transaction_id is not null,
 				'in_time', r.settled_at = (select min(created_at) from ledger_transactions where kind = 'usage'),
-				'same', r.usage = $2::jsonb and r.fingerprint = $3,
+				'same', r.usage::text = $2,
 				'request', 'req_' || replace(request_id::text, '-', ''), 'account', 'acc_' || replace(account_id::text, '-', ''),
 				'key', 'key_' || replace(key_id::text, '-', '')))::text
-			from usage_records r where seq = $1`, tt.n, string(counts), fingerprint[:])
+			from usage_records r where seq = $1`, tt.n, string(counts))
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,12 @@ func TestTimesOutOfRangeAreQuarantined(t *testing.T) {
 			t.Errorf("%d: %+v; want it in quarantine", ms, got)
 		}
 	}
-	e := c.event(s, 10, 1)
+	e := c.event(s, 9, 1)
+	e.Usage.Size = "1\x001"
+	if got := w.settle(db, e); got.Quarantined != 1 {
+		t.Errorf("a size that is no text for Postgres: %+v; want it in quarantine", got)
+	}
+	e = c.event(s, 10, 1)
 	e.Usage.CacheWrite1h, e.Usage.CacheWriteOther = math.MaxInt64, 1
 	if got := w.settle(db, e, c.event(s, 11, 1)); got.Quarantined != 1 || got.Settled != 1 {
 		t.Errorf("counts that cannot be added up: %+v; want them in quarantine, and the other event settled", got)

@@ -35,7 +35,7 @@ func (w *leaseWorld) outcome(customers []*customer) outcome {
 	w.t.Helper()
 	o := outcome{
 		Usage: scalar[string](w, `select coalesce(string_agg(to_jsonb(u)::text, e'\n' order by request_id), '') from (
-			select request_id, session_id, seq, account_id, key_id, model, cost, fingerprint from usage_records) as u`),
+			select request_id, session_id, seq, account_id, key_id, model, cost, usage from usage_records) as u`),
 		Ledger: scalar[string](w, `select coalesce(string_agg(account || ' ' || amount, e'\n' order by account), '') from (
 			select coalesce(e.account_id::text, e.ledger_account) as account, sum(e.amount) as amount
 			from ledger_entries e join ledger_transactions t on t.id = e.transaction_id where t.kind = 'usage' group by 1) as l`),

@@ -170,9 +170,10 @@ func (s *Settler) check(ctx context.Context, items []Item) error {
 // session of another.
 func (s *Settler) checkPublishers(ctx context.Context, items []Item) error {
 	wanted := map[Publisher]bool{}
+	var last *Publisher
 	for i := range items {
-		if items[i].Publisher != nil {
-			wanted[*items[i].Publisher] = true
+		if p := items[i].Publisher; p != nil && p != last { // the events of a message have the same one
+			wanted[*p], last = true, p
 		}
 	}
 	foreign, err := s.known.foreign(ctx, wanted)

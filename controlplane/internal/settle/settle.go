@@ -9,8 +9,9 @@
 package settle
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/money"
 )
 
 // Item is one usage event to be settled or put into quarantine.
@@ -35,7 +37,6 @@ type Item struct {
 	RequestID        ident.UUID
 	AccountID        ident.UUID
 	KeyID            ident.UUID
-	Fingerprint      [32]byte
 	Payload          []byte
 	QuarantineReason string
 	// Reviewed means that an operator has decided that the event is to be charged: it may be implausible, and its request
@@ -47,6 +48,10 @@ type Item struct {
 type Result struct {
 	// Settled counts new events, Duplicates those that were settled before.
 	Settled, Duplicates, Quarantined int
+	// UnderAllowance counts the new events of requests that were admitted under the outage allowance, AllowanceCost is the
+	// sum of their costs.
+	UnderAllowance int
+	AllowanceCost  money.Nano
 	// OldestFinishedMS is when the oldest newly settled request finished, in Unix milliseconds; zero if there was none.
 	OldestFinishedMS int64
 	// Watermarks has the new state of every session in the batch.
@@ -110,8 +115,9 @@ func (i *Item) reject(format string, args ...any) {
 func newItem(session int64, decoded *event.BatchEvent) Item {
 	e, err := &decoded.Usage, decoded.Err
 	item := Item{Session: session, BatchSession: session, Seq: e.Seq, Payload: decoded.Raw}
+	var ids event.IDs
 	if err == nil {
-		err = e.Validate()
+		ids, err = e.Check()
 	}
 	if e.Session != session && e.Session > 0 {
 		err = errors.Join(err, fmt.Errorf("event of session %d in a batch of session %d", e.Session, session))
@@ -125,11 +131,7 @@ func newItem(session int64, decoded *event.BatchEvent) Item {
 		item.QuarantineReason = reason(err)
 		return item
 	}
-	item.Event = e
-	item.RequestID, _ = ident.Request.Parse(e.RequestID) // Validate has parsed all three
-	item.AccountID, _ = ident.Account.Parse(e.AccountID)
-	item.KeyID, _ = ident.Key.Parse(e.KeyID)
-	item.Fingerprint = e.Fingerprint()
+	item.Event, item.RequestID, item.AccountID, item.KeyID = e, ids.Request, ids.Account, ids.Key
 	return item
 }
 
@@ -187,8 +189,32 @@ func (s *Settler) Settle(ctx context.Context, items []Item) (Result, error) {
 	if err := s.check(ctx, items); err != nil {
 		return Result{}, err
 	}
-	slices.SortStableFunc(items, func(a, b Item) int { return bytes.Compare(a.RequestID[:], b.RequestID[:]) })
+	sortByRequest(items)
 	return s.bisect(ctx, items)
+}
+
+// sortByRequest sorts items by their request ids; those with the same id keep their
+// order. It sorts ids with positions, because items are large.
+func sortByRequest(items []Item) {
+	type position struct {
+		high, low uint64
+		at        int
+	}
+	order := make([]position, len(items))
+	for i := range items {
+		id := &items[i].RequestID
+		order[i] = position{binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:]), i}
+	}
+	slices.SortFunc(order, func(a, b position) int {
+		if a.high != b.high {
+			return cmp.Compare(a.high, b.high)
+		}
+		return cmp.Or(cmp.Compare(a.low, b.low), cmp.Compare(a.at, b.at))
+	})
+	unsorted := slices.Clone(items)
+	for i := range order {
+		items[i] = unsorted[order[i].at]
+	}
 }
 
 // checkRequestTime returns a quarantine reason for a request whose time no
@@ -235,6 +261,8 @@ func (r Result) plus(o Result) Result {
 	r.Settled += o.Settled
 	r.Duplicates += o.Duplicates
 	r.Quarantined += o.Quarantined
+	r.UnderAllowance += o.UnderAllowance
+	r.AllowanceCost += o.AllowanceCost
 	if r.OldestFinishedMS == 0 || (o.OldestFinishedMS != 0 && o.OldestFinishedMS < r.OldestFinishedMS) {
 		r.OldestFinishedMS = o.OldestFinishedMS
 	}

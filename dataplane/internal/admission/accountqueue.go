@@ -71,14 +71,22 @@ func (a *Admission) accountQueue(s *session.Session, account string) (*accountQu
 	}
 	q := a.queues[account]
 	if q == nil {
-		h := holder.NewHolder(s.ID, s.Boot, account)
-		h.StartAfter(a.lastNumber)
-		q = &accountQueue{
-			a: a, account: account, queue: holder.NewQueue(h, &a.timing, &a.responseTime, &a.allowance), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never,
-		}
+		q = &accountQueue{a: a, account: account, queue: a.newQueue(s, account), waiters: map[*holder.Waiter]chan struct{}{}, wake: holder.Never}
 		a.queues[account] = q
 	}
 	return q, nil
+}
+
+// newQueue is called with the lock held.
+func (a *Admission) newQueue(s *session.Session, account string) *holder.Queue {
+	if a.resumed != nil {
+		idle := a.resumed[account]
+		delete(a.resumed, account)
+		return holder.ResumeQueue(s.ID, s.Boot, account, idle, &a.timing, &a.responseTime, a.allowance)
+	}
+	h := holder.NewHolder(s.ID, s.Boot, account)
+	h.StartAfter(a.lastNumber)
+	return holder.NewQueue(h, &a.timing, &a.responseTime, a.allowance)
 }
 
 // dropUnused drops a queue that holds nothing, because its account has had no
@@ -229,15 +237,12 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	response, err := q.a.bus.RequestLease(ctx, request)
-	q.do(func(queue *holder.Queue) {
-		now := q.a.elapsed()
-		if err == nil {
-			queue.HandleResponse(now, sentAt, request, response)
-		}
-		if errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable) {
-			queue.RequestFailed(now, request)
-		}
-	}) // the queue repeats a request without a response
+	if err == nil {
+		q.handle(response.Status, func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
+	}
+	if errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable) {
+		q.do(func(queue *holder.Queue) { queue.RequestFailed(q.a.elapsed(), request) })
+	} // the queue repeats a request without a response
 }
 
 // sendReturn is one attempt to return units.
@@ -249,5 +254,15 @@ func (q *accountQueue) sendReturn(ctx context.Context, ret *wire.Return, sentAt 
 		q.a.log.Debug("return of units failed and will be repeated", slog.Any("error", err))
 		return
 	}
-	q.do(func(queue *holder.Queue) { queue.HandleReturned(q.a.elapsed(), sentAt, ret, response) })
+	q.handle(response.Status, func(queue *holder.Queue) { queue.HandleReturned(q.a.elapsed(), sentAt, ret, response) })
+}
+
+// handle handles a response with a status. One without a decision changes nothing that
+// a later process needs to know.
+func (q *accountQueue) handle(status wire.Status, event func(*holder.Queue)) {
+	if status == wire.Unavailable {
+		q.do(event)
+		return
+	}
+	q.a.sessions.Act(func() { q.do(event) })
 }

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/outage"
@@ -48,8 +50,14 @@ type RefusedError struct {
 // Error returns the reason of the refusal.
 func (e *RefusedError) Error() string { return "admission: refused: " + string(e.Reason) }
 
-// Sessions returns the proxy's current session, nil if it has none.
-type Sessions interface{ Current() *session.Session }
+// Sessions has the proxy's session.
+type Sessions interface {
+	// Current returns the current session, nil if there is none.
+	Current() *session.Session
+	// Act calls do, which acts on a message of a control plane. What a later process needs to go on in the session is out of
+	// date from then on.
+	Act(do func())
+}
 
 // Keys checks the records of keys.
 type Keys interface {
@@ -61,7 +69,12 @@ type Keys interface {
 }
 
 // Spool reserves spool capacity for requests.
-type Spool interface{ Reserve() (SpoolUnit, error) }
+type Spool interface {
+	Reserve() (SpoolUnit, error)
+	// AllowanceUse counts what requests use of the outage allowances. The Spool takes the cost of a request out of it when its
+	// event is settled.
+	AllowanceUse() *outage.AllowanceUse
+}
 
 // SpoolUnit is the unit of spool capacity of one request.
 type SpoolUnit interface {
@@ -90,7 +103,7 @@ type Admission struct {
 	// timing, responseTime and allowance are shared by all queues; their times count from started.
 	timing       holder.Timing
 	responseTime outage.ResponseTime
-	allowance    outage.AllowanceUse
+	allowance    *outage.AllowanceUse
 	started      time.Time
 	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc
@@ -100,6 +113,8 @@ type Admission struct {
 	session *session.Session
 	// queues has the account queues of the current session, by account.
 	queues map[string]*accountQueue
+	// resumed has the idle units of the accounts without a queue if the session is that of an earlier process; nil otherwise.
+	resumed map[string][]checkpoint.IdleUnits
 	// lastNumber is the greatest number of a lease request of the queues that were dropped.
 	lastNumber int64
 	// reservations has the reservations of all running requests, by account.
@@ -118,7 +133,7 @@ type Units struct {
 func New(sessions Sessions, keys Keys, spool Spool, bus Bus, units Units, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
-		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
+		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(), allowance: spool.AllowanceUse(),
 		queues: map[string]*accountQueue{}, reservations: reservations{},
 	}
 	a.timing.IdleTimeout, a.timing.OutageTarget = units.IdleTimeout, units.OutageTarget
@@ -154,7 +169,7 @@ func (a *Admission) Running() int64 { return a.running.Load() }
 func (a *Admission) OnSession(s *session.Session) {
 	a.mu.Lock()
 	old := a.queues
-	a.session, a.queues = s, map[string]*accountQueue{}
+	a.session, a.queues, a.resumed = s, map[string]*accountQueue{}, nil
 	for res := range a.reservations.all() {
 		a.tasks.run(func() { a.stopIfRevoked(res) })
 	}
@@ -162,6 +177,34 @@ func (a *Admission) OnSession(s *session.Session) {
 	for _, q := range old {
 		q.do((*holder.Queue).EndSession)
 	}
+}
+
+// OnResume is called when the proxy goes on in a session of an earlier process, with
+// the idle units that are left.
+func (a *Admission) OnResume(s *session.Session, idle map[string][]checkpoint.IdleUnits) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session, a.queues, a.resumed = s, map[string]*accountQueue{}, maps.Clone(idle)
+	if a.resumed == nil {
+		a.resumed = map[string][]checkpoint.IdleUnits{}
+	}
+}
+
+// IdleUnits returns the idle units of the current session, by account.
+func (a *Admission) IdleUnits() map[string][]checkpoint.IdleUnits {
+	a.mu.Lock()
+	idle, queues := map[string][]checkpoint.IdleUnits{}, maps.Clone(a.queues)
+	maps.Copy(idle, a.resumed)
+	a.mu.Unlock()
+	for account, q := range queues {
+		q.mu.Lock()
+		units := q.queue.IdleUnits()
+		q.mu.Unlock()
+		if len(units) > 0 {
+			idle[account] = units
+		}
+	}
+	return idle
 }
 
 // Stop waits until all units are returned or ctx ends, and then stops. Units of
@@ -182,7 +225,9 @@ func (a *Admission) OnRecall(r wire.Recall) {
 		return
 	}
 	a.metrics.recalls.Inc()
-	q.do(func(queue *holder.Queue) { queue.HandleRecall(r.Pool, r.Generation) })
+	a.sessions.Act(func() {
+		q.do(func(queue *holder.Queue) { queue.HandleRecall(r.Pool, r.Generation) })
+	})
 }
 
 // Request describes a request that asks for admission.
@@ -302,9 +347,16 @@ func (res *Reservation) acquire(ctx context.Context) (err error) {
 			return err
 		}
 		if res.waiter, err = res.queue.reserve(ctx, res.needs); !errors.Is(err, errDropped) {
-			return err
+			break
 		}
 	}
+	if err == nil && res.waiter.UnderAllowance() {
+		res.a.metrics.allowance.Inc()
+		for _, n := range res.waiter.Beyond() {
+			res.event.OutageAllowance = append(res.event.OutageAllowance, event.PoolRef{Pool: n.Pool, Kind: n.Kind})
+		}
+	}
+	return err
 }
 
 // complete checks the session and the key again, because they may have changed during the wait.
@@ -421,10 +473,7 @@ func (res *Reservation) Finish(complete func(e *event.Usage)) {
 	}
 	complete(&res.event)
 	res.spoolUnit.AppendFinished(&res.event)
-	cost := int64(res.event.Cost)
-	if res.event.Implausible() != "" {
-		cost = 0 // the event goes into quarantine; the units must not wait for an operator
-	}
+	cost := int64(res.event.LeaseCharge())
 	res.queue.do(func(queue *holder.Queue) { queue.Release(res.waiter, cost) })
 }
 
@@ -459,8 +508,11 @@ func (res *Reservation) end() bool {
 func (a *Admission) OnChange(c wire.KeyChange) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if q := a.queues[c.Account]; q != nil && c.MayReduce() {
-		q.do((*holder.Queue).DisableEscrow)
+	if c.MayReduce() {
+		delete(a.resumed, c.Account)
+		if q := a.queues[c.Account]; q != nil {
+			q.do((*holder.Queue).DisableEscrow)
+		}
 	}
 	switch c.Kind {
 	case wire.KeyRevoked:

@@ -16,7 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"modelgateway/dataplane/internal/auth"
+	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
 )
@@ -929,6 +932,72 @@ func TestQueuesOfUnusedAccountsAreDropped(t *testing.T) {
 	})
 }
 
+// undecidedBus answers that nothing can be decided, as a control plane does without Postgres.
+type undecidedBus struct{}
+
+func (undecidedBus) RequestLease(_ context.Context, r *wire.LeaseRequest) (*wire.LeaseResponse, error) {
+	return &wire.LeaseResponse{Number: r.Number, Status: wire.Unavailable}, nil
+}
+
+func (undecidedBus) Return(context.Context, *wire.Return) (*wire.ReturnResponse, error) {
+	return &wire.ReturnResponse{Status: wire.Unavailable}, nil
+}
+
+// actions counts the messages that a proxy acts on.
+type actions struct {
+	*proxy
+	n atomic.Int64
+}
+
+func (a *actions) Act(do func()) { a.n.Add(1); do() }
+
+func TestResponseWithoutADecisionIsNotActedOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
+		acted := &actions{proxy: p}
+		p.sessions, p.bus = acted, undecidedBus{}
+		if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("got %v; want %v", err, ErrUnavailable)
+		}
+		if n := acted.n.Load(); n != 0 {
+			t.Errorf("%d responses were acted on; want none: a later process may need what the checkpoint says", n)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		p.Stop(ended)
+	})
+}
+
+// A continued session returns nothing, so units that a change may have reduced are left out.
+func TestContinuedSessionDropsUnitsThatAChangeMayHaveReduced(t *testing.T) {
+	t.Parallel()
+	for name, used := range map[string]bool{"of an account in use": true, "of an account without a request so far": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, newPlane(t, 1000, 1000, 10), 1)
+			s := session.Begin(2, "boot", 30*time.Second)
+			p.OnResume(s, map[string][]checkpoint.IdleUnits{account: {{Pool: balancePool, Units: 500}, {Pool: limitPool, Units: 500}, {Pool: slotsPool, Units: 5, Slots: true}}})
+			p.current.Store(s)
+			if used {
+				p.mustAcquire(t, 10).charged(10)
+			}
+			p.OnChange(wire.KeyChange{Kind: wire.KeyRevoked, Account: account})
+			if units := p.IdleUnits()[account]; len(units) != 3 {
+				t.Fatalf("idle units %+v; want those of three pools", units)
+			}
+			p.OnChange(wire.KeyChange{Kind: wire.AccountUpdated, Account: account})
+			if units := p.IdleUnits()[account]; len(units) != 0 {
+				t.Errorf("the next process gets %+v; want nothing", units)
+			}
+			if _, err := p.Acquire(t.Context(), request(10)); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("got %v; want %v", err, ErrUnavailable)
+			}
+			p.stop(t)
+		})
+	}
+}
+
 // While the control plane is silent, a request of a key with a spend limit waits
 // for it. The other keys of the account go on with the idle units.
 func TestLimitedKeyDoesNotStopItsAccountInAnOutage(t *testing.T) {
@@ -1067,5 +1136,62 @@ func TestNoDecisionIsAwaitedWithoutAControlPlane(t *testing.T) {
 			t.Errorf("the control plane is back: %v", err)
 		}
 		p.stop(t)
+	})
+}
+
+// An account in central mode is served under the outage allowance while no control plane decides, until it is used up.
+// Its events are marked, and name the pools that were short.
+func TestEventsOfRequestsUnderTheOutageAllowanceAreMarked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		plane := newPlane(t, 1000, 1000, 10)
+		plane.allowance = allocator.OutageAllowance{Percent: 10, Max: 1000, SlotsPercent: 10}
+		p := newProxy(t, plane, 1)
+		r := request(40)
+		r.Key.LimitPool = 0
+		acquire := func() (*Reservation, error) {
+			res, err := p.Acquire(t.Context(), r)
+			if err == nil {
+				err = res.Start()
+			}
+			return res, err
+		}
+		covered, err := acquire()
+		if err != nil {
+			t.Fatal(err)
+		}
+		covered.charged(0)
+		p.line.silent.Store(true)
+		first, err := acquire()
+		if err != nil {
+			t.Fatalf("the first request of the outage: %v", err)
+		}
+		if _, err := acquire(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("a second slot: %v; want %v", err, ErrUnavailable)
+		}
+		first.charged(70)
+		if _, err := acquire(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("40 units beside a cost of 70 in an allowance of 100: %v; want %v", err, ErrUnavailable)
+		}
+		p.spool.allowance.Settled(first.waiter.Beyond(), 70)
+		second, err := p.Acquire(t.Context(), r)
+		if err != nil {
+			t.Fatalf("after the settlement: %v", err)
+		}
+		second.Release()
+		if got := testutil.ToFloat64(p.metrics.allowance); got != 2 {
+			t.Errorf("%v requests are counted; want 2", got)
+		}
+		if used := p.spool.allowance.Balance(); used != 0 {
+			t.Errorf("%d of the allowance is used; want nothing", used)
+		}
+		want := [][]event.PoolRef{nil, {{Pool: balancePool, Kind: wire.Balance}, {Pool: slotsPool, Kind: wire.Slots}}}
+		for i, e := range p.spool.events {
+			if !slices.Equal(e.OutageAllowance, want[i]) {
+				t.Errorf("event %d: the outage allowance has the pools %v; want %v", i, e.OutageAllowance, want[i])
+			}
+		}
+		p.line.silent.Store(false)
+		p.Stop(t.Context())
 	})
 }

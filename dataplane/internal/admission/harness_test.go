@@ -16,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -46,6 +47,8 @@ type plane struct {
 	returned chan struct{} // closed and replaced at every return
 	// proxies get the recalls.
 	proxies map[wire.SessionID]*proxy
+	// allowance is what a proxy may use in an outage.
+	allowance allocator.OutageAllowance
 }
 
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
@@ -113,6 +116,10 @@ func (p *plane) decide(request *wire.LeaseRequest, pending *allocator.PendingReq
 		return wire.LeaseResponse{Number: request.Number, Status: wire.Fenced}, true
 	}
 	reply, decided := p.allocator.Decide(request, pending)
+	for i := range reply.Leases {
+		l := &reply.Leases[i]
+		l.Allowance = p.allowance.Of(p.allocator.Pools[l.Pool], 1)
+	}
 	if decided && reply.Status == wire.Done {
 		p.last[request.Session] = reply
 	}
@@ -224,7 +231,10 @@ type fakeSpool struct {
 	reserved, started, finished int
 	events                      []event.Usage
 	refuseStart                 error
+	allowance                   outage.AllowanceUse
 }
+
+func (s *fakeSpool) AllowanceUse() *outage.AllowanceUse { return &s.allowance }
 
 func (s *fakeSpool) Reserve() (SpoolUnit, error) {
 	s.mu.Lock()
@@ -319,6 +329,9 @@ type proxy struct {
 
 // Current implements Sessions.
 func (p *proxy) Current() *session.Session { return p.current.Load() }
+
+// Act implements Sessions.
+func (*proxy) Act(do func()) { do() }
 
 // begin starts a session of 30 s.
 func (p *proxy) begin(id wire.SessionID) *session.Session {

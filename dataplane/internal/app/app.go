@@ -35,6 +35,7 @@ import (
 	"modelgateway/dataplane/internal/upstream"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/platform/heap"
 	"modelgateway/shared/platform/lifecycle"
 	"modelgateway/shared/platform/ops"
@@ -108,16 +109,8 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 
 	var admit *admission.Admission
 	picker := route.New(nil)
-	keeper := session.New(session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity(), Stream: nats}, nats, keys, events, session.Hooks{
-		OnSession: func(s *session.Session) { admit.OnSession(s) },
-		OnLoss:    func() { admit.OnLoss() },
-		OnChange:  func(c wire.KeyChange) { admit.OnChange(c) },
-		State: func() session.Report {
-			return session.Report{
-				CatalogRev: models.Rev(), Running: admit.Running(), Draining: probes.Draining(), Refused: picker.RefusedCredentials(models.HasCredential),
-			}
-		},
-	}, log, reg)
+	identity := session.Config{Name: cfg.Name, Build: version, Capacity: events.Capacity(), Stream: nats}
+	keeper := session.New(identity, nats, keys, events, sessionHooks(&admit, probes, picker, models), log, reg)
 	admit = admission.New(keeper, keys, spoolCapacity{events}, nats, admission.Units(cfg.Lease), admission.NewMetrics(reg), log)
 	publisher := spool.NewPublisher(events, nats, log, reg)
 	providers := upstream.New(upstream.Limits{
@@ -169,6 +162,22 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	return c, nil
 }
 
+// sessionHooks returns the hooks of the keeper, which exists before the admission.
+func sessionHooks(admit **admission.Admission, probes *ops.Probes, picker *route.Picker, models *catalog.Store) session.Hooks {
+	return session.Hooks{
+		OnSession: func(s *session.Session) { (*admit).OnSession(s) },
+		OnResume:  func(s *session.Session, idle map[string][]checkpoint.IdleUnits) { (*admit).OnResume(s, idle) },
+		Idle:      func() map[string][]checkpoint.IdleUnits { return (*admit).IdleUnits() },
+		OnLoss:    func() { (*admit).OnLoss() },
+		OnChange:  func(c wire.KeyChange) { (*admit).OnChange(c) },
+		State: func() session.Report {
+			return session.Report{
+				CatalogRev: models.Rev(), Running: (*admit).Running(), Draining: probes.Draining(), Refused: picker.RefusedCredentials(models.HasCredential),
+			}
+		},
+	}
+}
+
 // addBasics adds the components that all others need.
 func addBasics(c *lifecycle.Components, cfg *config.Config, o *output, probes *ops.Probes, events *spool.Spool, failed func(error)) {
 	c.AddTask("memory", heap.Trim)
@@ -210,9 +219,14 @@ func drain(ctx context.Context, cfg *config.Config, api *httpapi.Server) error {
 	return api.Stop(ctx)
 }
 
-// closeSession returns all leases, publishes the remaining usage and closes the session. All requests must have ended.
+// closeSession returns all leases, publishes the remaining usage and closes the session. All requests must have ended. If no
+// control plane responds, it keeps the session for the next process instead.
 // Returning leases takes no longer than returnTimeout.
 func closeSession(ctx context.Context, returnTimeout time.Duration, admit *admission.Admission, keeper *session.Keeper, publisher *spool.Publisher) error {
+	if keeper.KeepSession() {
+		publisher.Stop()
+		return nil
+	}
 	returns, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
 	admit.Stop(returns)
@@ -308,7 +322,12 @@ func subscribe(
 	nats *bus.Bus, events *spool.Spool, keeper *session.Keeper, admit *admission.Admission, tails *tail.Tails,
 	explain func(*wire.ExplainRequest) wire.ExplainResponse, describe func() wire.DescribeResponse,
 ) error {
-	handlers := bus.Handlers{KeyChange: keeper.Pushed, Recall: admit.OnRecall, Settled: events.Acknowledge}
+	handlers := bus.Handlers{KeyChange: keeper.Pushed, Settled: events.Acknowledge}
+	handlers.Recall = func(r wire.Recall) {
+		if !keeper.EndResumed() {
+			admit.OnRecall(r)
+		}
+	}
 	handlers.Explain = func(q *wire.ExplainRequest) (wire.ExplainResponse, bool) {
 		s := keeper.Current()
 		if s == nil {
@@ -338,8 +357,8 @@ func subscribe(
 	if err := nats.Subscribe(handlers); err != nil {
 		return err
 	}
-	for _, earlier := range events.FinishedSessions(0) {
-		if err := nats.SubscribeSettled(earlier.Session); err != nil {
+	for _, earlier := range events.Sessions() {
+		if err := nats.SubscribeSettled(earlier); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +27,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/settlement"
 	"modelgateway/shared/money"
 	"modelgateway/shared/subject"
@@ -39,27 +39,46 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sessionTTLVariable and lengthVariable pass the session TTL and the length of an outage to the process that plays it.
+// The process that plays an outage gets it, its length and the duration of sessions in these variables.
 const (
+	outageVariable     = "MGW_TEST_OUTAGE"
 	sessionTTLVariable = "MGW_TEST_OUTAGE_SESSION_TTL"
 	lengthVariable     = "MGW_TEST_OUTAGE_LENGTH"
 	// windowVariable has the window of freshness; zero if sessions need none.
 	windowVariable = "MGW_TEST_OUTAGE_WINDOW"
 )
 
-// The control plane is down for half an hour, and for four hours, while NATS and the proxy run. No request is admitted after the session has
-// expired. With a session that outlasts the outage, or that needs freshness, requests are admitted from granted units. At the end all usage is
-// settled exactly once and no units are outstanding.
+// The outages.
+const (
+	controlPlanesAway = "every control plane is away"
+	postgresAway      = "Postgres is away"
+	natsAway          = "NATS is away"
+	proxyCutOff       = "the proxy is cut off from NATS"
+)
+
+// Control planes, Postgres or NATS are away for half an hour, and for four hours, or the proxy is cut off, while it runs. No request is
+// admitted after the session has expired. With a session that outlasts the outage, or that needs freshness and has it, requests are
+// admitted from granted units. At the end all usage is settled exactly once and no units are outstanding.
 //
 // The clock is fake, the components of the proxy and NATS are real. Each outage
 // runs in its own process, because a process can have only one such bubble.
-func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
+func TestOutagesOfHours(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ ttl, window, length string }{{"30s", "0s", "30m"}, {"35m", "0s", "30m"}, {"30s", "0s", "4h"}, {"30s", "20s", "4h"}} {
-		t.Run(tt.length+" with sessions of "+tt.ttl+" and a window of "+tt.window, func(t *testing.T) {
+	for _, tt := range []struct{ outage, ttl, window, length string }{
+		{controlPlanesAway, "35m", "0s", "30m"},
+		{controlPlanesAway, "30s", "0s", hours},
+		{controlPlanesAway, "30s", "20s", hours},
+		{postgresAway, "30s", "0s", hours},
+		{postgresAway, "30s", "20s", hours},
+		{natsAway, "30s", "0s", hours},
+		{natsAway, "30s", "20s", hours},
+		{proxyCutOff, "30s", "0s", hours},
+		{proxyCutOff, "30s", "20s", hours},
+	} {
+		t.Run(fmt.Sprintf("%s for %s with sessions of %s and a window of %s", tt.outage, tt.length, tt.ttl, tt.window), func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v")
-			cmd.Env = append(os.Environ(), sessionTTLVariable+"="+tt.ttl, lengthVariable+"="+tt.length, windowVariable+"="+tt.window)
+			cmd.Env = append(os.Environ(), outageVariable+"="+tt.outage, sessionTTLVariable+"="+tt.ttl, lengthVariable+"="+tt.length, windowVariable+"="+tt.window)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -69,22 +88,21 @@ func TestControlPlaneIsDownForHalfAnHour(t *testing.T) {
 	}
 }
 
-// TestOutageInBubble is the part of TestControlPlaneIsDownForHalfAnHour that runs
-// in its own process.
+// TestOutageInBubble is the part of TestOutagesOfHours that runs in its own process.
 func TestOutageInBubble(t *testing.T) {
-	valid, err := time.ParseDuration(cmp.Or(os.Getenv(sessionTTLVariable), "0s"))
-	if err != nil || valid == 0 {
-		t.Skip("runs as part of TestControlPlaneIsDownForHalfAnHour")
+	outage := os.Getenv(outageVariable)
+	if outage == "" {
+		t.Skip("runs as part of TestOutagesOfHours")
 	}
-	length, err := time.ParseDuration(os.Getenv(lengthVariable))
-	if err != nil {
-		t.Fatal(err)
+	duration := func(variable string) time.Duration {
+		d, err := time.ParseDuration(os.Getenv(variable))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
 	}
-	window, err := time.ParseDuration(os.Getenv(windowVariable))
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) { runOutage(t, valid, window, length) })
+	ttl, window, length := duration(sessionTTLVariable), duration(windowVariable), duration(lengthVariable)
+	synctest.Test(t, func(t *testing.T) { runOutage(t, outage, ttl, window, length) })
 }
 
 const (
@@ -98,32 +116,36 @@ const (
 	outageTarget = 4 * time.Hour
 )
 
-func runOutage(t *testing.T, sessionTTL, window, length time.Duration) {
+func runOutage(t *testing.T, outage string, sessionTTL, window, length time.Duration) {
 	server := natstest.NewInBubble(t)
 	defer server.Stop()
 	plane := newControlPlane(t, server, sessionTTL, window)
 	plane.up(t)
 	defer plane.down()
-	proxy := newProxy(t, server)
+	link := server.NewLink()
+	proxy := newProxy(t, link)
 	defer proxy.stop(t)
 
 	stop := proxy.startRequests(t)
 	time.Sleep(settleTime)
 	running := proxy.admitted()
-	plane.down()
+	end := begin(t, outage, plane, link)
 	stopped := time.Now()
 	time.Sleep(length)
 	during := proxy.admitted() - running
 	last := proxy.last().Sub(stopped)
+	hasStream := outage == controlPlanesAway || outage == postgresAway
 	switch {
-	case window > 0 && during < int(length/requestInterval)*9/10:
+	case window > 0 && hasStream && during < int(length/requestInterval)*9/10:
 		t.Errorf("%d requests were admitted during the outage, the last after %s; want all", during, last)
+	case window > 0 && !hasStream && last > window:
+		t.Errorf("a request was admitted %s after the proxy was cut off from the stream; want none after %s", last, window)
 	case window == 0 && last > sessionTTL:
-		t.Errorf("a request was admitted %s after the control plane went down; want none after %s", last, sessionTTL)
+		t.Errorf("a request was admitted %s after the outage began; want none after %s", last, sessionTTL)
 	case sessionTTL > length && during < 100:
 		t.Errorf("%d requests were admitted during the outage; want those that granted units cover", during)
 	}
-	plane.up(t)
+	end()
 	time.Sleep(settleTime)
 	stop()
 	time.Sleep(longRequest + settleTime) // until the running requests have ended and are settled
@@ -131,8 +153,30 @@ func runOutage(t *testing.T, sessionTTL, window, length time.Duration) {
 		t.Errorf("%d requests were admitted afterwards; want as many as before", after)
 	}
 	plane.check(t, proxy)
-	t.Logf("sessions of %s, window of %s: %d requests before, %d during the outage, the last after %s, %d in all; %d messages on the stream",
-		sessionTTL, window, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
+	t.Logf("%s, sessions of %s, window of %s: %d requests before, %d during the outage, the last after %s, %d in all; %d messages on the stream",
+		outage, sessionTTL, window, running, during, last.Round(time.Second), proxy.admitted(), plane.delivered)
+}
+
+// begin begins an outage. The returned function ends it.
+func begin(t *testing.T, outage string, plane *controlPlane, link *natstest.BubbleLink) (end func()) {
+	t.Helper()
+	switch outage {
+	case controlPlanesAway:
+		plane.down()
+		return func() { plane.up(t) }
+	case postgresAway:
+		plane.setPostgres(false)
+		return func() { plane.setPostgres(true) }
+	case natsAway:
+		plane.down()
+		link.Cut()
+		return func() { link.Mend(); plane.up(t) }
+	case proxyCutOff:
+		link.Cut()
+		return link.Mend
+	}
+	t.Fatalf("unknown outage %q", outage)
+	return nil
 }
 
 // proxy is a data plane without its HTTP side.
@@ -160,7 +204,7 @@ func (anyKey) Reset(int64, int64)                                      {}
 func (anyKey) UseBucket(bool)                                          {}
 func (anyKey) Apply(wire.KeyChange)                                    {}
 
-func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
+func newProxy(t *testing.T, link *natstest.BubbleLink) *proxy {
 	t.Helper()
 	log, reg := slog.New(slog.DiscardHandler), prometheus.NewRegistry()
 	p := &proxy{finished: map[string]money.Nano{}, key: &auth.Key{KeyRecord: wire.KeyRecord{
@@ -170,11 +214,13 @@ func newProxy(t *testing.T, server *natstest.BubbleServer) *proxy {
 	if p.spool, err = spool.Open(spool.Config{Dir: t.TempDir(), MaxEvents: 20_000, MaxBytes: 64 << 20}, log); err != nil {
 		t.Fatal(err)
 	}
-	if p.nats, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{server.Connection()}}, log); err != nil {
+	if p.nats, err = bus.Connect(bus.Config{Name: "proxy", Options: []nats.Option{link.Connection()}}, log); err != nil {
 		t.Fatal(err)
 	}
 	p.keeper = session.New(session.Config{Name: "proxy", Capacity: p.spool.Capacity(), Stream: p.nats}, p.nats, anyKey{}, p.spool, session.Hooks{
 		OnSession: func(s *session.Session) { p.admit.OnSession(s) },
+		OnResume:  func(s *session.Session, idle map[string][]checkpoint.IdleUnits) { p.admit.OnResume(s, idle) },
+		Idle:      func() map[string][]checkpoint.IdleUnits { return p.admit.IdleUnits() },
 		OnChange:  func(wire.KeyChange) {},
 		State:     func() session.Report { return session.Report{Running: p.admit.Running()} },
 	}, log, reg)
@@ -283,6 +329,8 @@ type controlPlane struct {
 	sessions  wire.SessionID
 	// delivered counts the messages from the usage stream.
 	delivered int
+	// noPostgres means that nothing can be decided or settled.
+	noPostgres bool
 }
 
 func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid, window time.Duration) *controlPlane {
@@ -330,11 +378,11 @@ func (p *controlPlane) up(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, p, subject.Register, p.register)
-	serve(t, p, subject.Heartbeat, p.heartbeat)
-	serve(t, p, subject.LeaseRequest, p.leaseRequest)
-	serve(t, p, subject.Return, p.returnUnits)
-	serve(t, p, subject.Close, p.close)
+	serve(t, p, subject.Register, wire.RegisterResponse{V: wire.Version, Status: wire.Unavailable}, p.register)
+	serve(t, p, subject.Heartbeat, wire.HeartbeatResponse{V: wire.Version, Status: wire.Unavailable}, p.heartbeat)
+	serve(t, p, subject.LeaseRequest, wire.LeaseResponse{V: wire.Version, Status: wire.Unavailable}, p.leaseRequest)
+	serve(t, p, subject.Return, wire.ReturnResponse{V: wire.Version, Status: wire.Unavailable}, p.returnUnits)
+	serve(t, p, subject.Close, wire.CloseResponse{V: wire.Version, Status: wire.Unavailable}, p.close)
 	p.tasks.Go(func() { p.settle(ctx, t, consumer) })
 }
 
@@ -345,7 +393,21 @@ func (p *controlPlane) down() {
 	p.conn.Close()
 }
 
-func serve[Q, A any](t *testing.T, p *controlPlane, name string, answer func(*Q) A) {
+// setPostgres sets whether the control plane can decide and settle.
+func (p *controlPlane) setPostgres(works bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.noPostgres = !works
+}
+
+func (p *controlPlane) hasPostgres() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.noPostgres
+}
+
+// serve answers requests, with unavailable while Postgres is away.
+func serve[Q, A any](t *testing.T, p *controlPlane, name string, unavailable A, answer func(*Q) A) {
 	t.Helper()
 	_, err := p.conn.QueueSubscribe(subject.FromAll(name), subject.Queue, func(m *nats.Msg) {
 		q := new(Q)
@@ -354,7 +416,10 @@ func serve[Q, A any](t *testing.T, p *controlPlane, name string, answer func(*Q)
 			return
 		}
 		p.mu.Lock()
-		a := answer(q)
+		a := unavailable
+		if !p.noPostgres {
+			a = answer(q)
+		}
 		p.mu.Unlock()
 		data, err := json.Marshal(a)
 		if err == nil {
@@ -431,6 +496,10 @@ func (p *controlPlane) close(r *wire.CloseRequest) wire.CloseResponse {
 // settle settles the batches of the usage stream.
 func (p *controlPlane) settle(ctx context.Context, t *testing.T, consumer jetstream.Consumer) {
 	for ctx.Err() == nil {
+		if !p.hasPostgres() {
+			time.Sleep(time.Second)
+			continue
+		}
 		messages, err := consumer.Fetch(10, jetstream.FetchMaxWait(time.Second))
 		if err != nil {
 			t.Errorf("fetch: %v", err)
@@ -438,6 +507,9 @@ func (p *controlPlane) settle(ctx context.Context, t *testing.T, consumer jetstr
 		}
 		for m := range messages.Messages() {
 			settled, err := p.settleBatch(m.Data())
+			if errors.Is(err, errNoPostgres) {
+				continue // the message is delivered again
+			}
 			if err == nil {
 				err = m.Ack()
 			}
@@ -459,6 +531,8 @@ func encode(v any) []byte {
 	return data
 }
 
+var errNoPostgres = errors.New("nothing is settled without Postgres")
+
 // settleBatch settles each request of a batch once.
 func (p *controlPlane) settleBatch(data []byte) (event.Settled, error) {
 	var b event.Batch
@@ -467,6 +541,9 @@ func (p *controlPlane) settleBatch(data []byte) (event.Settled, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.noPostgres {
+		return event.Settled{}, errNoPostgres
+	}
 	p.delivered++
 	for _, raw := range b.Events {
 		var e event.Usage

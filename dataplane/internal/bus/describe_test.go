@@ -2,6 +2,7 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -56,7 +57,8 @@ func TestReportsAndLinesOfTailsReachTheControlPlane(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.nc.Flush(); err != nil {
+	// The server must know the subscriptions before another connection publishes.
+	if err := errors.Join(b.nc.Flush(), b.remote.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.SendPulse([]byte(`{"v":1,"proxy":"test"}`)); err != nil {

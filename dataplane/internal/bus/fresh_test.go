@@ -21,6 +21,7 @@ import (
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -118,15 +119,19 @@ func (a *applied) has(key byte) bool {
 // noUsage is the spool of a proxy without requests.
 type noUsage struct{}
 
-func (noUsage) OpenSession(wire.SessionID, string) error            { return nil }
-func (noUsage) FinishedSessions(wire.SessionID) []wire.CloseRequest { return nil }
-func (noUsage) MarkClosed(wire.SessionID)                           {}
-func (noUsage) Republish()                                          {}
-func (noUsage) HoldUsage(bool)                                      {}
-func (noUsage) UsedCapacity() int64                                 { return 0 }
-func (noUsage) StartedRequests(wire.SessionID) int64                { return 0 }
-func (noUsage) WriteError() error                                   { return nil }
-func (noUsage) EarlierSessions() []wire.EarlierSession              { return nil }
+func (noUsage) OpenSession(wire.SessionID, string) error               { return nil }
+func (noUsage) FinishedSessions(...wire.SessionID) []wire.CloseRequest { return nil }
+func (noUsage) MarkClosed(wire.SessionID)                              {}
+func (noUsage) Republish()                                             {}
+func (noUsage) HoldUsage(bool)                                         {}
+func (noUsage) UsedCapacity() int64                                    { return 0 }
+func (noUsage) StartedRequests(wire.SessionID) int64                   { return 0 }
+func (noUsage) WriteError() error                                      { return nil }
+func (noUsage) EarlierSessions() []wire.EarlierSession                 { return nil }
+func (noUsage) Checkpoint() *checkpoint.Checkpoint                     { return nil }
+func (noUsage) Mark() checkpoint.Mark                                  { return checkpoint.Mark{} }
+func (noUsage) SaveCheckpoint(*checkpoint.Checkpoint) error            { return nil }
+func (noUsage) RemoveCheckpoint() error                                { return nil }
 
 // freshProxy is a proxy with a session that needs freshness.
 type freshProxy struct {

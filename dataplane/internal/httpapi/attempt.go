@@ -26,14 +26,14 @@ func (a *routableRequest) tryRequest() failover.Request {
 }
 
 // Context implements failover.Caller.
-func (g *generationRequest) Context() context.Context { return g.incoming.Context() }
+func (g *generationRequest) Context() context.Context { return &g.x.client }
 
 // Ready implements failover.Caller.
 func (g *generationRequest) Ready() error {
-	if err := g.incoming.Context().Err(); err != nil {
+	if err := g.x.client.Err(); err != nil {
 		return g.endOfCall(err)
 	}
-	err := g.server.Admission.Check(g.incoming.Context(), g.key)
+	err := g.server.Admission.Check(&g.x.client, g.key)
 	if errors.Is(err, admission.ErrKey) {
 		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
 	}
@@ -76,7 +76,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	ctx, cancel := g.callContext(choice)
 	defer cancel()
 	sent := time.Now()
-	answer, err := g.server.Providers.Do(ctx, call)
+	answer, err := g.server.Providers.Do(ctx, &call)
 	body.Release() // early, because streams last for minutes; a connection that still sends the body holds a reference
 	g.x.upstream += time.Since(sent)
 	g.x.firstByte = time.Since(g.x.started)
@@ -104,7 +104,7 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
 	target := format.Target{
-		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules(), MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
+		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules, MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
 		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	}
 	outgoing := buffer.Get()
@@ -140,7 +140,7 @@ func outgoingSize(received int) int {
 // callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for
 // the whole of it anyway, and when its key is revoked. A non-streaming answer is always read to its end.
 func (g *generationRequest) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
-	ctx := g.incoming.Context()
+	var ctx context.Context = &g.x.client
 	if !g.request.Stream || choice.Provider.KeepsBilling {
 		ctx = g.detached()
 	}

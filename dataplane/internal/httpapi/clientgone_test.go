@@ -9,11 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -27,6 +29,14 @@ func firstLine(t *testing.T, r io.Reader) *bufio.Reader {
 		t.Fatal(err)
 	}
 	return lines
+}
+
+// awaitClosed waits until the gateway can see that the client of the next request has closed the connection.
+func (g *gateway) awaitClosed() {
+	g.t.Helper()
+	for c := clientconn.Of(<-g.served); !c.ClosedByClient(); {
+		runtime.Gosched()
+	}
 }
 
 // readUntilText reads up to and including the text of the stream.
@@ -129,7 +139,7 @@ func TestStreamOfProviderThatKeepsBillingIsReadToItsEnd(t *testing.T) {
 	firstLine(t, response.Body)
 	leave()
 	_ = response.Body.Close()
-	<-(<-g.served).Done() // the gateway has noticed
+	g.awaitClosed()
 	close(gone)
 	if e := g.spool.next(t); e.Status != event.ClientGone || e.Cost != chatCost || e.Rule != event.RuleReported || e.Estimated {
 		t.Errorf("got event %+v", e)
@@ -159,7 +169,7 @@ func TestNonStreamingAnswerIsReadToItsEndWithoutItsClient(t *testing.T) {
 	<-entered
 	leave()
 	<-done
-	<-(<-g.served).Done()
+	g.awaitClosed()
 	close(gone)
 	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost || e.Rule != event.RuleReported {
 		t.Errorf("got event %+v", e)
@@ -295,7 +305,7 @@ func TestConnectionOfAStalledClientIsClosed(t *testing.T) {
 // panicProvider panics when a provider is called, or when its answer is read.
 type panicProvider struct{ answer *provider.Answer }
 
-func (p panicProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
+func (p panicProvider) Do(context.Context, *provider.Call) (*provider.Answer, error) {
 	if p.answer == nil {
 		panic("a programming error")
 	}

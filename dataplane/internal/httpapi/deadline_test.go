@@ -131,7 +131,7 @@ type fixedProvider struct {
 	body        string
 }
 
-func (p fixedProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
+func (p fixedProvider) Do(context.Context, *provider.Call) (*provider.Answer, error) {
 	return &provider.Answer{
 		Status: http.StatusOK, Header: http.Header{"Content-Type": {p.contentType}}, Length: int64(len(p.body)),
 		Body: provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.body))},
@@ -161,6 +161,33 @@ func TestAnswerThatNobodyTakesIsGivenUp(t *testing.T) {
 		synctest.Wait()
 		if used := g.budget.Used(); used < int64(len(imageAnswer)) {
 			t.Errorf("%d bytes of the budget are in use for an answer of %d", used, len(imageAnswer))
+		}
+		time.Sleep(2*time.Minute + time.Second)
+		synctest.Wait()
+		if used := g.budget.Used(); used != 0 {
+			t.Errorf("%d bytes of the budget are in use after the stall timeout", used)
+		}
+	})
+}
+
+// net/http removes the write deadline after each answer.
+func TestLaterAnswerOnAConnectionThatNobodyTakesIsGivenUp(t *testing.T) {
+	t.Parallel()
+	inBubble(t, options{routes: 1, providers: fixedProvider{"application/json", imageAnswer}}, func(t *testing.T, g *gateway) {
+		c := g.dial()
+		g.sendImageRequest(c)
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			t.Fatal(err)
+		}
+		g.sendImageRequest(c)
+		for range 2 {
+			if e := g.spool.next(t); e.Status != event.Completed {
+				t.Errorf("got event %+v", e)
+			}
 		}
 		time.Sleep(2*time.Minute + time.Second)
 		synctest.Wait()

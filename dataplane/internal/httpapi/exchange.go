@@ -25,16 +25,18 @@ import (
 // the metrics report about them.
 type exchange struct {
 	http.ResponseWriter
-	server   *Server
-	request  *http.Request
-	conn     *clientconn.Conn
-	id       string
-	idHeader [1]string // id as a header value, shared by two headers
-	uuid     ident.UUID
-	started  time.Time
-	method   string
-	endpoint string
-	messages bool // whether errors use the envelope of the messages format
+	server  *Server
+	request *http.Request
+	conn    *clientconn.Conn
+	client  clientconn.Watch
+	id      string
+	// idHeader is id as a header value, shared by two headers; lengthHeader is that of Content-Length.
+	idHeader, lengthHeader [1]string
+	uuid                   ident.UUID
+	started                time.Time
+	method                 string
+	endpoint               string
+	messages               bool // whether errors use the envelope of the messages format
 
 	key *auth.Key
 	// turn runs while a body that is not small is read and checked.
@@ -69,7 +71,7 @@ func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 	u := ident.New()
 	id := ident.Request.Format(u)
 	return &exchange{
-		ResponseWriter: w, server: s, request: r, conn: clientconn.Of(r.Context()), id: id, idHeader: [1]string{id}, uuid: u,
+		ResponseWriter: w, server: s, request: r, conn: clientconn.Of(r.Context()), client: clientconn.Watch{Context: r.Context()}, id: id, idHeader: [1]string{id}, uuid: u,
 		started: time.Now(), method: r.Method, unread: r.ContentLength != 0,
 	}
 }
@@ -135,7 +137,8 @@ var contentJSON = []string{"application/json"}
 func (x *exchange) writeJSON(status int, body []byte) {
 	h := x.Header()
 	h["Content-Type"] = contentJSON
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	x.lengthHeader[0] = strconv.Itoa(len(body))
+	h["Content-Length"] = x.lengthHeader[:]
 	x.WriteHeader(status)
 	if x.method == http.MethodHead {
 		return

@@ -20,6 +20,10 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		x := exchangeOf(c)
 		defer x.turn.End()
+		if x.unread {
+			x.client.TakeOver(x.conn)
+			defer x.client.End()
+		}
 		received, err := s.receive(x, c.Request(), d)
 		if err != nil {
 			return err
@@ -155,7 +159,7 @@ func (g *generationRequest) endOfCall(err error) error {
 		g.finish(outcome{status: event.Revoked, rule: event.RuleNone, answered: errInvalidKey.Status})
 		return errInvalidKey.WithCause(err)
 	}
-	if g.incoming.Context().Err() == nil || err == nil {
+	if err == nil || !g.x.client.Gone() {
 		return err
 	}
 	g.finish(outcome{status: event.ClientGone, rule: event.RuleNone, answered: errClientGone.Status})

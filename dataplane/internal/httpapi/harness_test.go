@@ -101,6 +101,9 @@ type gateway struct {
 // Current implements admission.Sessions.
 func (g *gateway) Current() *session.Session { return g.session.Load() }
 
+// Act implements admission.Sessions.
+func (*gateway) Act(do func()) { do() }
+
 // options vary between tests.
 type options struct {
 	// providers replaces the provider client.

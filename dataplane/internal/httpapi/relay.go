@@ -23,6 +23,8 @@ type relay struct {
 	attempt *route.Attempt
 	// reader reads the answer's usage and rewrites the answer for the client.
 	reader format.Answer
+	// room is that of an answer in one piece, or of a large event.
+	room answerRoom
 }
 
 // maxAnswer bounds a non-streaming answer in bytes. Such an answer can contain images.
@@ -39,10 +41,10 @@ func (r *relay) run(cancel context.CancelFunc) error {
 
 // relayJSON relays a non-streaming answer. It records the outcome before it writes the answer.
 func (r *relay) relayJSON() error {
-	room := &answerRoom{r.server.Budget.Begin(r.key.AccountID)}
-	defer room.Release()
+	r.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
+	defer r.room.Release()
 	reading := time.Now()
-	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, room)
+	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, &r.room)
 	r.x.upstream += time.Since(reading)
 	switch {
 	case isBusy(err):

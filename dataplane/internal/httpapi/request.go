@@ -98,6 +98,8 @@ type pricedRequest struct {
 	// sheet includes the account's multiplier. Reservation and charge use it even if the multiplier changes meanwhile.
 	sheet  *price.Sheet
 	policy *format.Policy
+	// rules says which optional services the model has a price for.
+	rules format.Rules
 	// candidates are the routes that accept the parameters.
 	candidates []*catalog.Route
 	quote      quote.Quote
@@ -134,6 +136,7 @@ func (p *pricedRequest) quoted() error {
 	}
 	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
 	p.policy = p.server.policies.OfModel(p.pricedCatalog, p.model, p.dialect)
+	p.rules = format.Rules{HasToolPrice: p.sheet.HasServerToolPrice(), HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
 	candidates, refused := p.checkParameters()
 	if refused != nil {
 		return refused
@@ -160,10 +163,9 @@ func (s *Server) refreshCatalog(known *catalog.Snapshot) (*catalog.Snapshot, err
 // that offer all tools of the request are preferred to those that offer some. A parameter is never dropped because of
 // the route that happens to be chosen.
 func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
-	rules := p.rules()
 	f := p.dialect.Format()
 	all := p.model.Routes[f]
-	refused := p.request.Check(p.policy, rules)
+	refused := p.request.Check(p.policy, p.rules)
 	leavesOut := p.request.LeavesOut()
 	if !slices.ContainsFunc(all, func(r *catalog.Route) bool { return len(r.Params[f]) > 0 }) {
 		return all, refused
@@ -173,7 +175,7 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 	for _, r := range all {
 		refusal, partial := refused, leavesOut
 		if len(r.Params[f]) > 0 {
-			refusal = p.request.Check(p.policyOf(p.pricedCatalog, r), rules)
+			refusal = p.request.Check(p.policyOf(p.pricedCatalog, r), p.rules)
 			partial = p.request.LeavesOut()
 		}
 		switch {
@@ -193,11 +195,6 @@ func (p *pricedRequest) checkParameters() ([]*catalog.Route, *apierr.Error) {
 		return nil, first
 	}
 	return accepting, nil
-}
-
-// rules says which optional services the model has a price for.
-func (p *pricedRequest) rules() format.Rules {
-	return format.Rules{HasToolPrice: p.sheet.HasServerToolPrice(), HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
 }
 
 // policyOf returns the parameter policy of the model on a route.
@@ -222,7 +219,7 @@ func (p *pricedRequest) admission() admission.Request {
 // acquire asks for an admission, within a span.
 func (p *pricedRequest) acquire(q admission.Request) (*admission.Reservation, error) {
 	span := p.x.trace.Admission()
-	reservation, err := p.server.Admission.Acquire(p.incoming.Context(), q)
+	reservation, err := p.server.Admission.Acquire(&p.x.client, q)
 	if err != nil {
 		span.End(err.Error(), nil)
 		return nil, err

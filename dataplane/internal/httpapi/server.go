@@ -46,7 +46,7 @@ import (
 
 // Providers calls providers. The context ends the call and the reading of its answer; an error is a *provider.Failure.
 type Providers interface {
-	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
+	Do(ctx context.Context, call *provider.Call) (*provider.Answer, error)
 }
 
 // Dependencies are the components that the server uses. All of them but Traces, Tails and Refusals are
@@ -121,9 +121,10 @@ type Server struct {
 
 const (
 	// headerTimeout bounds the time to read the headers of a request, idleTimeout the time between two requests on one
-	// connection.
+	// connection. It is longer than load balancers keep idle connections (Google's: 10 minutes), because a request that one
+	// sends while the connection is closed fails.
 	headerTimeout  = 10 * time.Second
-	idleTimeout    = 3 * time.Minute
+	idleTimeout    = 11 * time.Minute
 	maxHeaderBytes = 64 << 10
 )
 

@@ -20,7 +20,6 @@ import (
 type streamRelay struct {
 	*relay
 	splitter sse.Splitter
-	room     answerRoom // of a large event
 	out      []byte
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
 	// reading.
@@ -30,7 +29,6 @@ type streamRelay struct {
 	failure       *provider.Failure
 	// recorded is when the cost so far was last written to the spool.
 	recorded time.Time
-	control  *http.ResponseController
 	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
 	closeTimer *time.Timer
 }
@@ -61,18 +59,19 @@ var contentEvents = []string{"text/event-stream; charset=utf-8"}
 // relayStream relays events when they arrive. All output of one read is sent with one write and one flush. The outcome
 // is recorded before the end of the stream is sent.
 func (r *relay) relayStream(cancel context.CancelFunc) error {
-	s := &streamRelay{relay: r, control: http.NewResponseController(r.x.ResponseWriter)}
+	s := &streamRelay{relay: r}
 	s.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
 	s.splitter.Room = &s.room
 	defer s.close()
-	for {
-		if err := s.next(cancel); err != nil || s.failure != nil {
-			return s.result()
-		}
+	for s.failure == nil && s.next(cancel) == nil {
 		if s.ended && s.closeTimer == nil {
 			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, cancel)
 		}
 	}
+	if s.failure != nil {
+		return s.failure
+	}
+	return nil
 }
 
 // next relays the next bytes of the stream. It waits for them without holding buffers, because streams wait for the
@@ -159,7 +158,7 @@ func (s *streamRelay) endOfInput(err error) {
 		s.fail(provider.TruncatedFailure(s.call, io.ErrUnexpectedEOF))
 	case s.reservation.Revoked():
 		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
-	case s.gone || s.incoming.Context().Err() != nil:
+	case s.gone || s.x.client.Gone():
 		s.gone = true
 		s.end(endClientGone, event.ClientGone)
 	default:
@@ -189,7 +188,7 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	if s.ended {
 		return
 	}
-	if status == event.Completed && (s.gone || s.incoming.Context().Err() != nil) {
+	if status == event.Completed && s.clientLeft() {
 		reason, status = endClientGone, event.ClientGone // it was read to its end because the provider charges for it
 	}
 	s.ended, s.x.end = true, reason
@@ -205,13 +204,18 @@ func (s *streamRelay) end(reason string, status event.Status) {
 	s.finish(o)
 }
 
+// clientLeft reports whether the client has closed the connection. A call that goes on without its client does not watch it.
+func (s *streamRelay) clientLeft() bool {
+	return s.gone || s.x.client.Err() != nil || s.call.Provider.KeepsBilling && s.x.client.Gone()
+}
+
 // write sends the output of a read. If the client is gone it cancels the call, unless the provider charges for the
 // whole stream anyway.
 func (s *streamRelay) write(cancel context.CancelFunc) {
 	if len(s.out) == 0 || s.gone {
 		return
 	}
-	if s.x.Header()["Content-Type"] == nil {
+	if !s.x.wrote {
 		h := s.x.Header()
 		h["Content-Type"] = contentEvents
 		h["Cache-Control"] = []string{"no-cache"}
@@ -224,7 +228,7 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 	now := time.Now()
 	s.recordProgress(now)
 	s.x.conn.ExtendWrite(now)
-	if err := s.x.conn.CoalesceWrites(s.send); err != nil {
+	if err := s.send(); err != nil {
 		s.gone = true
 		if !s.call.Provider.KeepsBilling {
 			cancel()
@@ -232,9 +236,17 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 	}
 }
 
-// send writes and flushes. The last output is not flushed: the handler returns after it, and the server then sends it in
-// one write with the end of the answer. Output that is the first, too, is flushed, or the server would declare a length.
+// send sends the output. Output between the first and the last is a chunk of its own and needs nothing of net/http.
 func (s *streamRelay) send() error {
+	if s.flushed && !s.last && s.x.conn != nil && s.incoming.ProtoAtLeast(1, 1) {
+		return s.x.conn.WriteChunk(s.out)
+	}
+	return s.x.conn.CoalesceWrites(s.writeAndFlush)
+}
+
+// writeAndFlush does not flush the last output: the handler returns after it, and the server then sends it in one write
+// with the end of the answer. Output that is the first, too, is flushed, or the server would declare a length.
+func (s *streamRelay) writeAndFlush() error {
 	if _, err := s.x.Write(s.out); err != nil {
 		return err
 	}
@@ -242,7 +254,7 @@ func (s *streamRelay) send() error {
 		return nil
 	}
 	s.flushed = true
-	return s.control.Flush() //nolint:wrapcheck // only compared with nil
+	return http.NewResponseController(s.x.ResponseWriter).Flush() //nolint:wrapcheck // only compared with nil
 }
 
 // recordProgress records the cost of the delivered output in the spool, in case this process is killed.
@@ -258,12 +270,4 @@ func (s *streamRelay) recordProgress(now time.Time) {
 	if cost, err := price.Cost(&usage, s.sheet); err == nil {
 		s.reservation.Progress(usage, cost)
 	}
-}
-
-// result returns the error for the handler.
-func (s *streamRelay) result() error {
-	if s.failure != nil {
-		return s.failure
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -155,7 +156,7 @@ type timeoutProvider struct {
 }
 
 // Do implements httpapi.Providers.
-func (e timeoutProvider) Do(context.Context, provider.Call) (*provider.Answer, error) {
+func (e timeoutProvider) Do(context.Context, *provider.Call) (*provider.Answer, error) {
 	body := io.MultiReader(strings.NewReader(e.text), timeoutReader(e.arrived))
 	return &provider.Answer{Status: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: provider.NoAwait{ReadCloser: io.NopCloser(body)}, Length: -1}, nil
 }
@@ -343,6 +344,34 @@ func TestMissingUsageIsEstimated(t *testing.T) {
 		e := g.spool.next(t)
 		if e.Status != event.Completed || !e.Estimated || e.Rule != event.RuleEstimated || e.Usage.Output != textTokens || e.Usage.Input == 0 || int64(e.Cost) != e.Usage.Input+2*textTokens {
 			t.Errorf("%s: got event %+v", name, e)
+		}
+	}
+}
+
+// A client of HTTP/1.0 knows no chunks: its stream ends with the connection.
+func TestStreamToAClientWithoutChunksHasOnlyEvents(t *testing.T) {
+	t.Parallel()
+	b := newBareGateway(t, nil)
+	const bursts = 3
+	b.bursts.Store(bursts)
+	request := bytes.Replace(b.streamRequest, []byte(" HTTP/1.1\r\n"), []byte(" HTTP/1.0\r\n"), 1)
+	if _, err := b.client.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	for range bursts + 1 { // the last one is for the end
+		b.next <- struct{}{}
+	}
+	text, err := io.ReadAll(b.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
+	if n := bytes.Count(body, []byte("delta")); n != bursts*eventsPerBurst {
+		t.Errorf("got %d events", n)
+	}
+	for line := range bytes.Lines(body) {
+		if len(line) > 1 && !bytes.HasPrefix(line, []byte("data: ")) {
+			t.Errorf("got the line %q", line)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event
 		Choice: choice, Format: catalogkv.Videos, Path: catalogkv.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,
 	}
 	sent := time.Now()
-	answer, err := v.server.Providers.Do(ctx, call)
+	answer, err := v.server.Providers.Do(ctx, &call)
 	waited := time.Since(sent)
 	v.x.upstream += waited
 	v.server.Metrics.RecordUpstream(choice.Provider.ID, waited)

@@ -125,7 +125,7 @@ func (s *Server) getVideoContent(c echo.Context) error {
 		return errDownloads
 	}
 	defer s.downloads.Leave(v.AccountID)
-	answer, err := s.Providers.Do(r.Context(), *call)
+	answer, err := s.Providers.Do(r.Context(), call)
 	if err != nil {
 		return err
 	}

@@ -47,8 +47,24 @@ func specialBytes(w uint64) uint64 {
 	return (w | ((w ^ lsb*0x02) - lsb*0x21) | ((w ^ lsb*'\\') - lsb)) & msb
 }
 
-// skipPlain returns the index of the first special byte at or after i, or len(b).
+// skipPlain returns the index of the first special byte at or after i, or len(b). Runs are often short, and need no call.
 func skipPlain(b []byte, i int) int {
+	if len(b)-i >= 8 {
+		if m := specialBytes(binary.LittleEndian.Uint64(b[i:])); m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	return skipRun(b, i)
+}
+
+// plainBlock is the number of bytes that vector instructions check at once.
+const plainBlock = 64
+
+// skipRun is skipPlain for longer runs.
+func skipRun(b []byte, i int) int {
+	if hasVectors && len(b)-i >= plainBlock {
+		i += plainBlocks(b[i:])
+	}
 	// Four words at a time: it hides the latency of the loads, and prompts are
 	// mostly long runs.
 	for len(b)-i >= 32 {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -60,6 +61,8 @@ type fresh struct {
 	seen, older map[string]bool
 	// was is whether the proxy was fresh when this was looked at last.
 	was bool
+	// resumed is the checkpoint of a resumed session until this process has read what the stream has since; nil otherwise.
+	resumed *checkpoint.Checkpoint
 }
 
 // beginFresh begins the freshness of a new session. The lock is held.
@@ -71,6 +74,11 @@ func (k *Keeper) beginFresh(id wire.SessionID) {
 			seen: map[string]bool{}, older: map[string]bool{},
 		}
 	}
+	k.wakeFresh()
+}
+
+// wakeFresh wakes the goroutine that sends heartbeats in the stream of changes.
+func (k *Keeper) wakeFresh() {
 	select {
 	case k.freshBegun <- struct{}{}:
 	default: // it is awake
@@ -149,7 +157,9 @@ func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error 
 	})
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return errors.Join(sent, k.readBack(reading, f, sent))
+	err := errors.Join(sent, k.readBack(reading, f, sent))
+	k.saveCheckpoint()
+	return err
 }
 
 // readBack reads the last own heartbeat in the stream, which may be stored although
@@ -173,7 +183,7 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 		}
 		return nil
 	}
-	changes, err := readChanges(ctx, reader, b.Previous, sequence)
+	changes, err := k.readSince(ctx, reader, f, b.Previous, sequence)
 	if err != nil {
 		return err
 	}
@@ -184,7 +194,11 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 	case at != sequence || again != b:
 		return fmt.Errorf("session: the stream of changes has heartbeat %d at %d instead of %d at %d", again.Number, at, b.Number, sequence)
 	}
-	k.event(func(now session.Instant) {
+	handle := k.event
+	if len(changes) > 0 {
+		handle = k.actOn
+	}
+	handle(func(now session.Instant) {
 		if k.fresh != f {
 			return
 		}
@@ -200,12 +214,33 @@ func (k *Keeper) readBack(ctx context.Context, f *fresh, sent error) error {
 		f.number, f.sequence = b.Number, sequence
 		f.seen, f.older = f.older, f.seen
 		clear(f.seen)
+		if f.resumed != nil && f.Fresh(now) {
+			k.beginResumed(f)
+		}
 		k.setFresh(f)
 		if f.Reads(now) && !f.Fresh(now) {
 			k.client.HeartbeatNow() // the response ends the lapse
 		}
 	})
 	return nil
+}
+
+// readSince reads the changes before a heartbeat: those behind the one that it names.
+// The first time in a resumed session, it reads those behind the last heartbeat that
+// the earlier process had read, and all revocations by operators.
+func (k *Keeper) readSince(ctx context.Context, reader Reader, f *fresh, previous, until uint64) ([]wire.StreamChange, error) {
+	k.mu.Lock()
+	resumed := f.resumed
+	k.mu.Unlock()
+	if resumed == nil {
+		return readChanges(ctx, reader, previous, until)
+	}
+	direct, err := readChanges(ctx, reader, 0, resumed.Freshness.Last)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := readChanges(ctx, reader, resumed.Freshness.Last, until)
+	return append(direct, changes...), err
 }
 
 // readChanges reads the changes between two sequence numbers. From the start of the
@@ -239,8 +274,11 @@ func (k *Keeper) lose(f *fresh) {
 
 // streamed applies a change that the stream has stored.
 func (k *Keeper) streamed(c wire.StreamChange) {
-	k.event(func(now session.Instant) {
-		if k.fresh != nil && c.Valid() {
+	if !c.Valid() {
+		return
+	}
+	k.actOn(func(now session.Instant) {
+		if k.fresh != nil {
 			k.applyStreamed(now, c)
 		}
 	})
@@ -263,6 +301,9 @@ func (k *Keeper) applyStreamed(now session.Instant, c wire.StreamChange) {
 	case c.Change.Revision == 0 || c.Change.Revision > k.client.Applied():
 		k.freshMetrics.changes.Inc()
 		proxy{k}.ApplyChange(c.Change)
+		if f.resumed != nil && c.Change.MayReduce() {
+			delete(f.resumed.Idle, c.Change.Account) // the earlier process would have returned them
+		}
 	}
 }
 

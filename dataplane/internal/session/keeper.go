@@ -14,7 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"modelgateway/dataplane/internal/logdedup"
+	"modelgateway/dataplane/internal/session/bootclock"
+	"modelgateway/dataplane/internal/session/guard"
 	"modelgateway/shared/ident"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -41,8 +44,8 @@ type Keys interface {
 type Usage interface {
 	// OpenSession records a new session on disk.
 	OpenSession(id wire.SessionID, bootID string) error
-	// FinishedSessions lists the sessions other than the current one in which no request runs.
-	FinishedSessions(current wire.SessionID) []wire.CloseRequest
+	// FinishedSessions lists the sessions other than the open ones.
+	FinishedSessions(open ...wire.SessionID) []wire.CloseRequest
 	// MarkClosed records that the control plane has closed a session.
 	MarkClosed(id wire.SessionID)
 	// Republish queues every unsettled event for publication again.
@@ -57,6 +60,7 @@ type Usage interface {
 	WriteError() error
 	// EarlierSessions lists the known sessions, the latest first: they may still have units or unsettled events.
 	EarlierSessions() []wire.EarlierSession
+	guard.Store
 }
 
 // Config names the proxy.
@@ -66,6 +70,8 @@ type Config struct {
 	Capacity int64
 	// Stream is the stream of changes; nil if the proxy cannot use it.
 	Stream Stream
+	// clock is nil for the clocks of the machine.
+	clock clock
 }
 
 // callTimeout bounds one message.
@@ -85,6 +91,7 @@ type Keeper struct {
 	// stream is nil if the proxy cannot use it. freshBegun wakes the goroutine that sends heartbeats in it.
 	stream     Stream
 	freshBegun chan struct{}
+	guard      *guard.Guard
 	// metrics are safe for concurrent use.
 	metrics      metrics
 	freshMetrics freshMetrics
@@ -105,8 +112,15 @@ type Keeper struct {
 	fresh  *fresh
 	// extended is set when a heartbeat has extended the session.
 	extended bool
-	// trouble and freshTrouble suppress the log lines of an error that was logged before.
-	trouble, freshTrouble logdedup.Filter
+	// alone means that the last heartbeat or registration was not answered. history has the changes that the session knows,
+	// epoch is its cluster epoch, keyBucket whether control planes keep the bucket of key records.
+	alone, keyBucket bool
+	history          checkpoint.ChangeHistory
+	epoch            int64
+	// resumable is a session of the earlier process in which this one can go on; nil if there is none.
+	resumable *resumable
+	// trouble, freshTrouble and checkpointTrouble suppress the log lines of an error that was logged before.
+	trouble, freshTrouble, checkpointTrouble logdedup.Filter
 }
 
 // Report is the state of the proxy that a heartbeat reports beside the applied
@@ -122,6 +136,10 @@ type Report struct {
 // Hooks connect the Keeper to the rest of the proxy.
 type Hooks struct {
 	OnSession func(*Session)
+	// OnResume is called when the proxy goes on in a session of its earlier process, with the idle units that are left by
+	// account. Idle returns those of the current session. Both may be nil: then no session is continued.
+	OnResume func(*Session, map[string][]checkpoint.IdleUnits)
+	Idle     func() map[string][]checkpoint.IdleUnits
 	// OnLoss may be nil.
 	OnLoss   func()
 	OnChange func(wire.KeyChange)
@@ -133,14 +151,22 @@ func New(cfg Config, bus Bus, keys Keys, usage Usage, hooks Hooks, log *slog.Log
 	if hooks.OnLoss == nil {
 		hooks.OnLoss = func() {}
 	}
+	if hooks.OnResume == nil || hooks.Idle == nil {
+		usage = noCheckpoints{usage}
+	}
+	if cfg.clock == nil {
+		cfg.clock = bootclock.Now
+	}
 	k := &Keeper{
 		cfg: cfg, boot: fmt.Sprintf("%x", ident.New()), bus: bus, keys: keys, usage: usage, hooks: hooks,
-		log: log, changed: make(chan struct{}, 1), clock: now, stream: cfg.Stream, freshBegun: make(chan struct{}, 1),
+		log: log, changed: make(chan struct{}, 1), clock: cfg.clock, stream: cfg.Stream, freshBegun: make(chan struct{}, 1),
 	}
 	k.metrics, k.freshMetrics = newMetrics(reg, k), newFreshMetrics(reg, k)
 	timing := session.DefaultTiming(rand.N[time.Duration])
 	k.client = session.NewClient(k.clock(), k.boot, timing, proxy{k})
 	k.closer = session.NewCloser(k.clock(), timing, proxy{k})
+	k.guard = guard.New(usage, log)
+	k.loadCheckpoint()
 	return k
 }
 
@@ -186,11 +212,12 @@ func (k *Keeper) Stop() {
 // usage is settled, until ctx ends. The next process of the proxy closes the
 // others.
 func (k *Keeper) Leave(ctx context.Context) error {
-	k.mu.Lock()
-	id := k.client.Opened()
-	k.client.Leave(k.clock())
-	k.closer.Leave(k.clock())
-	k.mu.Unlock()
+	var id wire.SessionID
+	k.actOn(func(now session.Instant) {
+		id, _ = k.client.Opened()
+		k.client.Leave(now)
+		k.closer.Leave(now)
+	})
 	if k.run(ctx); !k.left() {
 		return fmt.Errorf("session: leave %d: %w", id, ctx.Err())
 	}
@@ -214,7 +241,8 @@ func (k *Keeper) run(ctx context.Context) {
 		k.mu.Lock()
 		now := k.clock()
 		out := k.client.Next(now)
-		closing, wake := k.closer.Next(now, k.client.Opened())
+		opened, resumed := k.client.Opened()
+		closing, wake := k.closer.Next(now, opened, resumed)
 		k.mu.Unlock()
 		if out.Register != nil {
 			calls.Go(func() { k.register(ctx, now, out.Register) })
@@ -228,7 +256,11 @@ func (k *Keeper) run(ctx context.Context) {
 		for _, r := range closing {
 			calls.Go(func() { k.close(ctx, r) })
 		}
-		timer.Reset(max(min(out.Wake, wake)-k.clock().Mono, 0))
+		pause := session.Never
+		if at := min(out.Wake, wake); at != session.Never {
+			pause = max(at-k.clock().Mono, 0)
+		}
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 		case <-k.changed:
@@ -267,18 +299,40 @@ func (k *Keeper) register(ctx context.Context, sentAt session.Instant, r *wire.R
 		defer cancel()
 		response, err = k.bus.Register(call, r)
 	}
+	if err != nil || response.Status == wire.Unavailable {
+		k.subscribeResumable(ctx)
+	}
+	if err == nil {
+		k.handlerOf(response.Status)(func(now session.Instant) { k.registered(ctx, now, sentAt, response) })
+		return
+	}
 	k.event(func(now session.Instant) {
-		if err == nil {
-			k.window = time.Duration(response.FreshnessMS) * time.Millisecond
-			k.keys.UseBucket(response.KeyBucket)
-			err = k.client.HandleRegistered(now, sentAt, response)
-		} else {
-			k.client.RegisterFailed(now)
-		}
-		if err != nil {
-			k.report(ctx, "session registration failed", err)
+		k.client.RegisterFailed(now)
+		k.report(ctx, "session registration failed", err)
+		if ctx.Err() == nil {
+			k.resume(now)
 		}
 	})
+}
+
+// registered handles the response to a registration. The lock is held.
+func (k *Keeper) registered(ctx context.Context, now, sentAt session.Instant, response *wire.RegisterResponse) {
+	if response.Status == wire.Done {
+		k.window, k.resumable = time.Duration(response.FreshnessMS)*time.Millisecond, nil
+		k.useBucket(response.KeyBucket)
+	}
+	if err := k.client.HandleRegistered(now, sentAt, response); err != nil {
+		k.report(ctx, "session registration failed", err)
+	}
+	if response.Status == wire.Unavailable {
+		k.resume(now)
+	}
+}
+
+// useBucket says whether control planes keep the bucket of key records.
+func (k *Keeper) useBucket(kept bool) {
+	k.keyBucket = kept
+	k.keys.UseBucket(kept)
 }
 
 // open records a new session in the spool and subscribes to the messages that are
@@ -288,7 +342,7 @@ func (k *Keeper) open(id wire.SessionID) {
 	if err == nil {
 		err = k.bus.SubscribeSession(id)
 	}
-	k.event(func(now session.Instant) {
+	k.actOn(func(now session.Instant) {
 		k.client.HandleOpened(now, err)
 		k.report(context.Background(), "opening the session failed", err, slog.Int64("session", int64(id)))
 	})
@@ -302,16 +356,22 @@ func (k *Keeper) heartbeat(ctx context.Context, sentAt session.Instant, r *wire.
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	response, err := k.bus.Heartbeat(call, r)
-	k.event(func(now session.Instant) {
-		k.extended = false
-		if err == nil {
-			err = k.client.HandleHeartbeat(now, sentAt, r, response)
-			if k.extended { // every change of the response is applied, and there are no more
-				k.keys.UseBucket(response.KeyBucket)
-				k.resynced(now, sentAt)
-			}
-		} else {
+	if err != nil {
+		k.event(func(now session.Instant) {
+			k.alone = true
 			k.client.HeartbeatFailed(now, r)
+			k.report(ctx, "heartbeat failed", err, slog.Int64("session", int64(r.Session)))
+		})
+		return
+	}
+	k.handlerOf(response.Status)(func(now session.Instant) {
+		k.extended = false
+		err := k.client.HandleHeartbeat(now, sentAt, r, response)
+		k.alone = err != nil
+		if k.extended { // every change of the response is applied, and there are no more
+			k.useBucket(response.KeyBucket)
+			k.history.Synced(k.client.Applied())
+			k.resynced(now, sentAt)
 		}
 		k.report(ctx, "heartbeat failed", err, slog.Int64("session", int64(r.Session)))
 	})
@@ -336,7 +396,7 @@ func (k *Keeper) close(ctx context.Context, r wire.CloseRequest) {
 // Pushed handles a key change that was pushed. The change is applied at once, and
 // acknowledged when every earlier one is applied too.
 func (k *Keeper) Pushed(c wire.KeyChange, ack func(wire.Ack)) {
-	k.event(func(session.Instant) {
+	k.actOn(func(session.Instant) {
 		if k.client.HandlePushed(c, ack) {
 			k.metrics.gaps.Inc()
 		}
@@ -349,7 +409,7 @@ func (k *Keeper) HeartbeatNow() {
 	k.event(func(session.Instant) { k.client.HeartbeatNow() })
 }
 
-type metrics struct{ sessions, gaps prometheus.Counter }
+type metrics struct{ sessions, resumed, gaps prometheus.Counter }
 
 func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	f := promauto.With(reg)
@@ -364,6 +424,9 @@ func newMetrics(reg prometheus.Registerer, k *Keeper) metrics {
 	})
 	return metrics{
 		sessions: f.NewCounter(prometheus.CounterOpts{Name: "mgw_sessions_total", Help: "Sessions that the proxy registered with the control plane."}),
-		gaps:     f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."}),
+		resumed: f.NewCounter(prometheus.CounterOpts{
+			Name: "mgw_sessions_resumed_total", Help: "Sessions of an earlier process that the proxy continued because no control plane responded.",
+		}),
+		gaps: f.NewCounter(prometheus.CounterOpts{Name: "mgw_change_gaps_total", Help: "Pushed key changes that arrived before an earlier change."}),
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -27,17 +28,20 @@ var errCut = errors.New("cut off")
 // plane is the control plane of one proxy. It records the messages, and responds
 // after delay.
 type plane struct {
-	mu         sync.Mutex
-	begun      time.Time
-	valid      time.Duration
-	delay      time.Duration
-	cut        bool // no message gets through
+	mu    sync.Mutex
+	begun time.Time
+	valid time.Duration
+	delay time.Duration
+	cut   bool // no message gets through
+	// undecided means that Postgres is away: each response is that nothing can be decided.
+	undecided  bool
 	lose       bool // messages arrive, the responses to heartbeats are lost
 	rev        int64
 	changes    []wire.KeyChange
 	page       int // the most changes in one heartbeat response; zero means all
 	stream     string
 	bucket     bool
+	window     time.Duration // of freshness; zero: sessions need none
 	next       wire.SessionID
 	fenced     map[wire.SessionID]bool
 	settled    map[wire.SessionID]int64 // how many events of the session are settled
@@ -74,9 +78,12 @@ func (p *plane) Register(ctx context.Context, r *wire.RegisterRequest) (*wire.Re
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.undecided {
+		return &wire.RegisterResponse{Status: wire.Unavailable}, nil
+	}
 	p.next++
 	p.note("register %s %s capacity %d", r.Name, r.Build, r.Capacity)
-	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream, ClusterEpoch: 3, KeyBucket: p.bucket}, nil
+	return &wire.RegisterResponse{Status: wire.Done, Session: p.next, ValidMS: p.valid.Milliseconds(), Revision: p.rev, StreamIncarnation: p.stream, ClusterEpoch: 3, KeyBucket: p.bucket, FreshnessMS: p.window.Milliseconds()}, nil
 }
 
 func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
@@ -86,6 +93,9 @@ func (p *plane) Heartbeat(ctx context.Context, r *wire.HeartbeatRequest) (*wire.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.heartbeats = append(p.heartbeats, heartbeat{time.Since(p.begun), r.Session, r.AppliedRevision})
+	if p.undecided {
+		return &wire.HeartbeatResponse{Status: wire.Unavailable}, nil
+	}
 	if p.fenced[r.Session] {
 		return &wire.HeartbeatResponse{Status: wire.Fenced}, nil
 	}
@@ -194,6 +204,29 @@ type spool struct {
 	sessions    map[wire.SessionID]wire.CloseRequest
 	republished int
 	broken      error
+	checkpoint  *checkpoint.Checkpoint
+}
+
+func (s *spool) Checkpoint() *checkpoint.Checkpoint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checkpoint
+}
+
+func (s *spool) Mark() checkpoint.Mark { return checkpoint.Mark{Segment: 1} }
+
+func (s *spool) SaveCheckpoint(c *checkpoint.Checkpoint) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkpoint = c
+	return nil
+}
+
+func (s *spool) RemoveCheckpoint() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.checkpoint = nil
+	return nil
 }
 
 func (s *spool) WriteError() error {
@@ -209,11 +242,11 @@ func (s *spool) OpenSession(id wire.SessionID, boot string) error {
 	return nil
 }
 
-func (s *spool) FinishedSessions(current wire.SessionID) (finished []wire.CloseRequest) {
+func (s *spool) FinishedSessions(open ...wire.SessionID) (finished []wire.CloseRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, e := range s.sessions {
-		if id != current {
+		if !slices.Contains(open, id) {
 			finished = append(finished, e)
 		}
 	}

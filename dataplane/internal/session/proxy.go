@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -18,10 +19,14 @@ var (
 )
 
 // ResetKeys implements session.Proxy.
-func (p proxy) ResetKeys(floor, epoch int64) { p.k.keys.Reset(floor, epoch) }
+func (p proxy) ResetKeys(floor, epoch int64) {
+	p.k.epoch = epoch
+	p.k.keys.Reset(floor, epoch)
+}
 
 // ApplyChange implements session.Proxy.
 func (p proxy) ApplyChange(c wire.KeyChange) {
+	p.k.history.Applied(c)
 	p.k.keys.Apply(c)
 	p.k.hooks.OnChange(c)
 }
@@ -48,8 +53,12 @@ func (p proxy) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	s.extend(deadline)
 	p.k.beginFresh(id)
 	s.needsFresh = p.k.fresh != nil
+	p.k.history, p.k.alone = checkpoint.NewHistory(p.k.client.Applied()), false
 	p.k.hooks.OnSession(s)
-	p.k.current.Store(s)
+	if resumed := p.k.current.Swap(s); resumed != nil {
+		resumed.end()
+		p.k.closer.Close(p.k.clock())
+	}
 	p.k.metrics.sessions.Inc()
 	p.k.log.Info("session registered", slog.Int64("session", int64(id)))
 }
@@ -72,19 +81,24 @@ func (p proxy) SessionExpired(id wire.SessionID) {
 
 // SessionEnded implements session.Proxy.
 func (p proxy) SessionEnded(id wire.SessionID, reason session.EndReason) {
-	p.k.current.Load().end()
-	p.k.current.Store(nil)
-	p.k.fresh = nil
+	p.k.fresh, p.k.resumable = nil, nil
+	if s := p.k.current.Load(); s != nil && reason != session.EndReplaced { // SessionStarted replaces it
+		s.end()
+		p.k.current.Store(nil)
+	}
+	if reason == session.EndRecalled {
+		p.k.closer.Close(p.k.clock())
+	}
 	level := slog.LevelWarn
-	if reason == session.EndLeave {
+	if reason == session.EndLeave || reason == session.EndReplaced {
 		level = slog.LevelInfo
 	}
 	p.k.log.Log(context.Background(), level, "session ended", slog.Int64("session", int64(id)), slog.String("reason", string(reason)))
 }
 
 // FinishedSessions implements session.Usage.
-func (p proxy) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
-	return p.k.usage.FinishedSessions(current)
+func (p proxy) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
+	return p.k.usage.FinishedSessions(open...)
 }
 
 // SessionClosed implements session.Usage.

@@ -18,8 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"modelgateway/dataplane/internal/session/bootclock"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
@@ -36,27 +35,15 @@ type Session struct {
 	freshUntil atomic.Pointer[session.Instant]
 }
 
-// Begin returns a session that is valid for a time from now on and is never
-// extended, for tests.
-func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
-	s := &Session{ID: id, Boot: boot, clock: now}
-	s.extend(now().Add(valid))
-	return s
-}
-
 // clock returns the time on both clocks.
 type clock func() session.Instant
 
-// started is the origin of the monotonic clock.
-var started = time.Now()
-
-func now() session.Instant {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		// Every Linux since 2.6.39 has the clock. Without it no deadline could be trusted.
-		panic("session: no boot-time clock: " + err.Error())
-	}
-	return session.Instant{Mono: time.Since(started), Boot: time.Duration(ts.Nano())}
+// Begin returns a session that is valid for a time from now on and is never
+// extended, for tests.
+func Begin(id wire.SessionID, boot string, valid time.Duration) *Session {
+	s := &Session{ID: id, Boot: boot, clock: bootclock.Now}
+	s.extend(bootclock.Now().Add(valid))
+	return s
 }
 
 // Valid reports whether it is certain that the proxy has missed no change, and that

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -107,8 +108,8 @@ func damaged(t *testing.T, at place) []byte {
 	return data
 }
 
-// crashDisk copies the directory at each write: before it, in the middle of it,
-// and after it. Each copy is the spool of a process that was killed there.
+// crashDisk copies the directory at each write to a segment or to the write buffer:
+// before it, in the middle of it, and after it. Each copy is the spool of a process that was killed there.
 type crashDisk struct {
 	fakeDisk
 	t         *testing.T
@@ -128,19 +129,40 @@ type crashFile struct {
 	disk *crashDisk
 }
 
+type crashMapping struct {
+	mapping
+	disk *crashDisk
+}
+
 func (d *crashDisk) open(path string, flag int) (file, error) {
 	f, err := d.fakeDisk.open(path, flag)
 	return crashFile{f, d}, err
 }
 
+func (d *crashDisk) mapNew(path string) (mapping, error) {
+	m, err := d.fakeDisk.mapNew(path)
+	if err != nil {
+		return nil, err
+	}
+	return crashMapping{m, d}, nil
+}
+
 func (f crashFile) WriteAt(p []byte, offset int64) (int, error) {
-	f.disk.copyFiles()
-	if n, err := f.file.WriteAt(p[:len(p)/2], offset); err != nil {
+	return f.disk.writeAt(f.file, p, offset)
+}
+
+func (m crashMapping) WriteAt(p []byte, offset int64) (int, error) {
+	return m.disk.writeAt(m.mapping, p, offset)
+}
+
+func (d *crashDisk) writeAt(w io.WriterAt, p []byte, offset int64) (int, error) {
+	d.copyFiles()
+	if n, err := w.WriteAt(p[:len(p)/2], offset); err != nil {
 		return n, err
 	}
-	f.disk.copyFiles()
-	n, err := f.file.WriteAt(p, offset)
-	f.disk.copyFiles()
+	d.copyFiles()
+	n, err := w.WriteAt(p, offset)
+	d.copyFiles()
 	return n, err
 }
 
@@ -168,10 +190,20 @@ func (d *crashDisk) step(id string, cost money.Nano, unsettled bool, do func()) 
 // unsettled event as it was.
 func TestKillDuringCarryOverLosesNothing(t *testing.T) {
 	t.Parallel()
+	for _, buffer := range []int{0, 1000} {
+		t.Run(fmt.Sprint("buffer of ", buffer), func(t *testing.T) {
+			t.Parallel()
+			playKillsDuringCarryOver(t, buffer)
+		})
+	}
+}
+
+func playKillsDuringCarryOver(t *testing.T, buffer int) {
+	t.Helper()
 	root := t.TempDir()
-	d := &crashDisk{t: t, dir: filepath.Join(root, "spool"), into: filepath.Join(root, "copies"), before: map[string]money.Nano{}}
+	d := &crashDisk{fakeDisk: fakeDisk{buffer: buffer}, t: t, dir: filepath.Join(root, "spool"), into: filepath.Join(root, "copies"), before: map[string]money.Nano{}}
 	cfg := Config{Dir: d.dir, MaxEvents: 10_000, MaxBytes: 1 << 30, SegmentBytes: 3000}
-	s, err := open(cfg, slog.New(slog.DiscardHandler), d.open)
+	s, err := open(cfg, slog.New(slog.DiscardHandler), d)
 	if err != nil {
 		t.Fatal(err)
 	}

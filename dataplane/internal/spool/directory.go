@@ -14,15 +14,15 @@ import (
 )
 
 // A deleted or unmounted directory accepts writes: they go to files that nobody
-// can open again. So the directory and its segments are compared with those that
-// were opened, about once a second and not in the way of requests.
+// can open again. So the directory, its segments and the write buffer are compared
+// with those that were opened, about once a second and not in the way of requests.
 //
 // From then on the spool refuses writes, as on a full disk: no request is
 // admitted, and the events of running ones are published from memory. It works
 // again when the same directory is back, or, if the directory was deleted, in a
 // new one as soon as no request runs and every event is settled.
 
-// errLost means that the directory or a segment is not the one that was opened.
+// errLost means that the directory or a file in it is not the one that was opened.
 var errLost = errors.New("the directory of the spool, or a file in it, was deleted or unmounted")
 
 // identifyDirectory remembers the directory of the first segment.
@@ -42,7 +42,7 @@ func (s *Spool) identifyDirectory() error {
 // there. Call it regularly.
 func (s *Spool) CheckDirectory() {
 	s.mu.Lock()
-	directory, segments := s.directory, slices.Clone(s.segments)
+	directory, segments, buffer := s.directory, slices.Clone(s.segments), s.buffer.info
 	s.mu.Unlock()
 	if directory == nil {
 		return // the disk was full when the spool was opened
@@ -53,11 +53,14 @@ func (s *Spool) CheckDirectory() {
 		missing = segments[i]
 		err = sameFile(segmentPath(s.cfg.Dir, missing.number), missing.info)
 	}
+	if err == nil && buffer != nil {
+		missing, err = nil, sameFile(s.buffer.path, buffer)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil && missing != nil && !slices.Contains(s.segments, missing):
-		// It was removed in the meantime. The next check looks at the others.
+	case err != nil && (missing != nil && !slices.Contains(s.segments, missing) || buffer != s.buffer.info):
+		// The file was removed or replaced in the meantime. The next check looks at the others.
 	case err != nil && s.lost == nil:
 		s.lost = err
 		s.writeErr = err
@@ -100,6 +103,7 @@ func (s *Spool) beginAnew() {
 	if s.relock() != nil {
 		return // tried again at the next check
 	}
+	s.buffer.remove()
 	for _, seg := range s.segments {
 		_ = seg.file.Close() // its file was deleted
 	}

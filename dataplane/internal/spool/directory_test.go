@@ -116,21 +116,32 @@ func TestDirectoryThatComesBackIsUsedAgain(t *testing.T) {
 	}
 }
 
-func TestDeletedSegmentIsNoticed(t *testing.T) {
+func TestDeletedFileIsNoticed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s, _ := logged(t, dir)
-	if err := os.Remove(segmentFiles(t, dir)[0]); err != nil {
-		t.Fatal(err)
-	}
-	s.CheckDirectory()
-	if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
-		t.Errorf("got %v; want %v", err, ErrNotWritable)
-	}
-	s.CheckDirectory() // nothing runs and nothing is unsettled
-	s.NextBatch(1, time.Now())
-	if err := s.Ready(); err != nil {
-		t.Errorf("after the spool began anew: %v", err)
+	for name, deleted := range map[string]func(t *testing.T, dir string) string{
+		"segment":      func(t *testing.T, dir string) string { t.Helper(); return segmentFiles(t, dir)[0] },
+		"write buffer": func(_ *testing.T, dir string) string { return filepath.Join(dir, bufferFile) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s, _ := logged(t, dir)
+			if err := os.Remove(deleted(t, dir)); err != nil {
+				t.Fatal(err)
+			}
+			s.CheckDirectory()
+			if err := s.Ready(); !errors.Is(err, ErrNotWritable) {
+				t.Errorf("got %v; want %v", err, ErrNotWritable)
+			}
+			s.CheckDirectory() // nothing runs and nothing is unsettled
+			s.NextBatch(1, time.Now())
+			if err := s.Ready(); err != nil {
+				t.Errorf("after the spool began anew: %v", err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, bufferFile)); err != nil {
+				t.Errorf("the new write buffer: %v", err)
+			}
+		})
 	}
 }
 

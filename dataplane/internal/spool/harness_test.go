@@ -18,11 +18,13 @@ import (
 	"modelgateway/shared/price"
 )
 
-// fakeDisk opens the spool's files. While it is full, each write stores the first
+// fakeDisk makes the spool's files. While it is full, each write stores the first
 // bytes and then fails, as on a real file system.
 type fakeDisk struct {
 	full   bool
-	files  []file
+	buffer int  // size of the write buffer; if it is zero, files cannot be mapped
+	faulty bool // what is stored in the buffer is stored in part, and fails
+	files  []io.Closer
 	writes int
 }
 
@@ -31,11 +33,16 @@ type diskFile struct {
 	disk *fakeDisk
 }
 
+type diskMapping struct {
+	mapping
+	disk *fakeDisk
+}
+
 func (d *fakeDisk) open(path string, flag int) (file, error) {
 	if d.full && flag&os.O_CREATE != 0 {
 		return nil, syscall.ENOSPC
 	}
-	f, err := openOS(path, flag)
+	f, err := osDisk{}.open(path, flag)
 	if err != nil {
 		return nil, err
 	}
@@ -43,10 +50,50 @@ func (d *fakeDisk) open(path string, flag int) (file, error) {
 	return diskFile{f, d}, nil
 }
 
+func (d *fakeDisk) mapNew(path string) (mapping, error) {
+	switch {
+	case d.full:
+		return nil, syscall.ENOSPC
+	case d.buffer == 0:
+		return nil, errors.ErrUnsupported
+	}
+	m, err := mapNewFile(path, d.buffer)
+	if err != nil {
+		return nil, err
+	}
+	d.files = append(d.files, m)
+	return diskMapping{m, d}, nil
+}
+
+func (m diskMapping) WriteAt(p []byte, offset int64) (int, error) {
+	if !m.disk.faulty {
+		return m.mapping.WriteAt(p, offset)
+	}
+	n, err := m.mapping.WriteAt(p[:len(p)/2], offset)
+	return n, errors.Join(err, errors.New("fault"))
+}
+
+// fill makes the disk full, which the spool notices with its next write.
+func (d *fakeDisk) fill(s *Spool) {
+	d.full = true
+	s.FlushBuffer()
+}
+
 // close closes the files that killed processes have left open.
 func (d *fakeDisk) close() {
 	for _, f := range d.files {
 		_ = f.Close() // most are closed already
+	}
+}
+
+// onEachDisk runs a test with and without a write buffer.
+func onEachDisk(t *testing.T, test func(t *testing.T, d *fakeDisk)) {
+	t.Helper()
+	for name, size := range map[string]int{"without a buffer": 0, "with a small buffer": 500, "with a buffer": 8 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, &fakeDisk{buffer: size})
+		})
 	}
 }
 
@@ -69,7 +116,7 @@ func usage(session int64, id string) *event.Usage {
 // mustOpen opens a spool whose files are closed at the end of the test.
 func mustOpen(t *testing.T, cfg Config, d *fakeDisk) *Spool {
 	t.Helper()
-	s, err := open(cfg, slog.New(slog.DiscardHandler), d.open)
+	s, err := open(cfg, slog.New(slog.DiscardHandler), d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +126,22 @@ func mustOpen(t *testing.T, cfg Config, d *fakeDisk) *Spool {
 
 func setup(t *testing.T) (*Spool, *fakeDisk, Config) {
 	t.Helper()
-	d, cfg := &fakeDisk{}, Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20}
+	d := &fakeDisk{}
+	s, cfg := setupOn(t, d)
+	return s, d, cfg
+}
+
+func setupOn(t *testing.T, d *fakeDisk) (*Spool, Config) {
+	t.Helper()
+	cfg := Config{Dir: t.TempDir(), MaxEvents: 100, MaxBytes: 1 << 30, SegmentBytes: 1 << 20}
 	s := mustOpen(t, cfg, d)
 	if err := s.OpenSession(1, "boot"); err != nil {
 		t.Fatal(err)
 	}
-	return s, d, cfg
+	return s, cfg
 }
 
-func start(t *testing.T, s *Spool, session int64, id string) *Unit {
+func start(t testing.TB, s *Spool, session int64, id string) *Unit {
 	t.Helper()
 	u, err := s.Reserve()
 	if err == nil {

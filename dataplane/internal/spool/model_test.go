@@ -139,7 +139,8 @@ type machine struct {
 }
 
 func (m *machine) reopen(t *rapid.T) {
-	s, err := open(m.cfg, slog.New(slog.DiscardHandler), m.disk.open)
+	m.disk.buffer = rapid.SampledFrom([]int{0, 400, 2000, 9000}).Draw(t, "buffer") // 0: a version without a write buffer
+	s, err := open(m.cfg, slog.New(slog.DiscardHandler), m.disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,9 +257,13 @@ func (m *machine) listFinished(t *rapid.T) {
 	var want []wire.CloseRequest
 	for _, id := range slices.Sorted(maps.Keys(m.model.sessions)) {
 		s := m.model.sessions[id]
-		if id != current && !m.model.runs(id) && !s.closed {
+		if id != current && !s.closed {
 			s.finished = true
-			want = append(want, wire.CloseRequest{V: wire.Version, Session: wire.SessionID(id), BootID: s.boot, FinalCount: int64(len(s.costs))})
+			r := wire.CloseRequest{V: wire.Version, Session: wire.SessionID(id), BootID: s.boot, FinalCount: int64(len(s.costs))}
+			if m.model.runs(id) {
+				r.FinalCount = wire.NotFinal
+			}
+			want = append(want, r)
 		}
 	}
 	got := m.spool.FinishedSessions(wire.SessionID(current))
@@ -267,8 +272,8 @@ func (m *machine) listFinished(t *rapid.T) {
 	}
 	for _, f := range got {
 		if rapid.Bool().Draw(t, "closed") {
-			m.spool.MarkClosed(f.Session)
-			m.model.sessions[int64(f.Session)].closed = true
+			m.spool.MarkClosed(f.Session) // has no effect while requests run
+			m.model.sessions[int64(f.Session)].closed = f.FinalCount != wire.NotFinal
 		}
 	}
 	m.model.dropClosed()
@@ -328,13 +333,45 @@ func (m *machine) checkContent(t *rapid.T, e event.Usage) {
 
 func (m *machine) republish(*rapid.T) { m.spool.Republish() }
 
+func (m *machine) flushBuffer(*rapid.T) { m.spool.FlushBuffer() }
+
+// fault makes the memory of the write buffer fail once.
+func (m *machine) fault(t *rapid.T) {
+	m.disk.faulty = true
+	defer func() { m.disk.faulty = false }()
+	m.progress(t)
+}
+
+// stop ends the process in order. Its running requests are aborted, too.
+func (m *machine) stop(t *rapid.T) {
+	if err := m.spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(bufferPath(m.cfg)); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("the file of the write buffer after a stop: %v; want none", err)
+	}
+	m.kill(t)
+}
+
+// fillDisk restarts the process on a full disk, on which it loses nothing either.
+func (m *machine) fillDisk(t *rapid.T) {
+	m.disk.full = true
+	m.kill(t)
+	m.publishAll(t)
+	m.disk.full = false
+	m.spool.NextBatch(1, m.now) // probes the disk
+	if err := m.spool.WriteError(); err != nil {
+		t.Fatalf("after the disk has room: %v", err)
+	}
+}
+
 func (m *machine) kill(t *rapid.T) {
 	m.model.kill()
 	m.reopen(t)
 }
 
-// tear kills the process in the middle of a write: the last record is cut at any
-// byte and must have no effect.
+// tear kills the process in the middle of a write to the write buffer or a segment:
+// the last record is cut at any byte and must have no effect.
 func (m *machine) tear(t *rapid.T) {
 	step := rapid.SampledFrom([]func(*rapid.T){m.start, m.progress, m.finish}).Draw(t, "step")
 	before, files := m.model.clone(), segmentFiles(t, m.cfg.Dir)
@@ -342,10 +379,19 @@ func (m *machine) tear(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	buffer, mapped := readFile(t, bufferPath(m.cfg)), m.spool.buffer.info
 	step(t)
+	if m.spool.buffer.info != mapped {
+		buffer = make([]byte, m.disk.buffer) // a new file of zeros
+	}
 	after := segmentFiles(t, m.cfg.Dir)
 	if len(after) < len(files) || after[0] != files[0] {
 		t.Skip("the step removed a segment, so its write was complete")
+	}
+	if m.tearBuffer(t, buffer) {
+		m.model = before
+		m.kill(t)
+		return
 	}
 	whole, from := int64(0), info.Size()
 	last := after[len(after)-1]
@@ -363,6 +409,29 @@ func (m *machine) tear(t *rapid.T) {
 	}
 	m.model = before
 	m.kill(t)
+}
+
+// tearBuffer takes back the last bytes of the last store to the write buffer. It
+// returns false if there was none.
+func (m *machine) tearBuffer(t *rapid.T, before []byte) bool {
+	after := readFile(t, bufferPath(m.cfg))
+	if len(after) != len(before) {
+		t.Fatalf("the write buffer has %d bytes; want %d", len(after), len(before))
+	}
+	var changed []int
+	for i := range after {
+		if after[i] != before[i] {
+			changed = append(changed, i)
+		}
+	}
+	if len(changed) == 0 {
+		return false
+	}
+	cut := rapid.SampledFrom(changed).Draw(t, "cut")
+	if err := os.WriteFile(bufferPath(m.cfg), slices.Concat(after[:cut], before[cut:]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return true
 }
 
 func (m *machine) check(t *rapid.T) {
@@ -416,7 +485,7 @@ func TestSpoolMatchesModel(t *testing.T) {
 				m.settle(t)
 			},
 			"listFinished": m.listFinished, "publish": m.publish, "publishAll": m.publishAll, "republish": m.republish,
-			"kill": m.kill, "tear": m.tear,
+			"kill": m.kill, "tear": m.tear, "stop": m.stop, "flushBuffer": m.flushBuffer, "fault": m.fault, "fillDisk": m.fillDisk,
 		})
 		m.publishAll(t)
 	})

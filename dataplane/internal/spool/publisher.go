@@ -13,6 +13,7 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/money"
 )
 
 // Stream is the usage stream. After an error of PublishUsage the batch may or
@@ -26,7 +27,7 @@ const (
 	maxBatchEvents = 500
 	// publishTimeout bounds the publication of one message.
 	publishTimeout = 5 * time.Second
-	// directoryInterval is how often the directory of the spool is looked at.
+	// directoryInterval is how often the directory of the spool is looked at, and the write buffer is flushed.
 	directoryInterval = 500 * time.Millisecond
 )
 
@@ -67,7 +68,8 @@ func (p *Publisher) Stop() {
 }
 
 // watchDirectory looks regularly whether the directory of the spool is still
-// there. It is a task of its own because a publication can take long.
+// there, and flushes the write buffer. It is a task of its own because a publication
+// can take long.
 func (p *Publisher) watchDirectory(ctx context.Context) {
 	ticker := time.NewTicker(directoryInterval)
 	defer ticker.Stop()
@@ -77,6 +79,7 @@ func (p *Publisher) watchDirectory(ctx context.Context) {
 			return
 		case <-ticker.C:
 			p.spool.CheckDirectory()
+			p.spool.FlushBuffer()
 		}
 	}
 }
@@ -161,6 +164,10 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_capacity", Help: "Spool capacity. No request is admitted while 90 % of it are in use.",
 	}, func() float64 { return float64(s.Capacity()) })
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_outage_allowance_used",
+		Help: "Use of the outage allowances of balances in currency units: the reservations of running requests and the charges that are not settled.",
+	}, func() float64 { return float64(s.allowance.Balance()) / float64(money.Unit) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_spool_bytes", Help: "Size of the segments of the spool."}, func() float64 { return float64(s.Bytes()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_max_bytes", Help: "Maximum size of the spool. No request is admitted while 90 % of it are in use.",

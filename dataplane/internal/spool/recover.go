@@ -26,13 +26,19 @@ func (s *Spool) recover() error {
 	if err != nil {
 		return err
 	}
+	s.readCheckpoint()
+	if err := s.buffer.load(); err != nil {
+		return err
+	}
 	for _, number := range numbers {
 		if err := s.replaySegment(number); err != nil {
 			return err
 		}
 		s.nextSegment = number + 1
 	}
+	s.buffer.detachIfUnused()
 	s.loadSkipCount()
+	s.checkCheckpoint()
 	s.skipNumbers()
 	for _, id := range s.usage.Sessions() {
 		sess := s.usage.Session(id)
@@ -50,8 +56,12 @@ func (s *Spool) recover() error {
 	for _, id := range sessions {
 		for _, e := range s.usage.Session(id).Unsettled() {
 			s.usage.Enqueue(e)
+			if e.overdraft != nil {
+				s.allowance.Recovered(e.overdraft.needs, e.overdraft.cost)
+			}
 		}
 	}
+	s.recovered = true
 	if len(numbers) > 0 {
 		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", aborted), slog.Int("sessions", len(sessions)))
 	}
@@ -71,6 +81,7 @@ func (s *Spool) abortUnfinished() int {
 			continue
 		}
 		e.FinishedMS = time.Now().UnixMilli()
+		s.countConsumed(e, s.running[id].started)
 		s.appendFinished(e)
 	}
 	return len(ids)
@@ -85,7 +96,7 @@ func (s *Spool) dropStarted(id string) {
 
 // replaySegment applies the records of a segment, up to its end or a torn record.
 func (s *Spool) replaySegment(number int64) error {
-	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR)
+	f, err := s.disk.open(segmentPath(s.cfg.Dir, number), os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("spool: open segment: %w", err)
 	}
@@ -93,14 +104,16 @@ func (s *Spool) replaySegment(number int64) error {
 	if err != nil {
 		return err
 	}
+	s.buffer.attachRecovered(seg)
 	s.segments = append(s.segments, seg)
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, math.MaxInt64), 1<<16)
+	r := bufio.NewReaderSize(io.NewSectionReader(seg.file, 0, math.MaxInt64), 1<<16)
 	for {
 		k, body, err := readRecord(r)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if errors.Is(err, errTorn) {
+			seg.torn = true
 			s.log.Warn("spool segment ends with a torn record", slog.Int64("segment", number), slog.Int64("offset", seg.size))
 			break
 		}
@@ -174,16 +187,21 @@ func (s *Spool) replayStarted(e *event.Usage, at place) {
 func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 	id := wire.SessionID(e.Session)
 	sess := s.usage.Open(id, "")
+	started := place{}
 	if _, ok := s.running[e.RequestID]; ok {
 		r := s.removeRunning(e.RequestID)
 		r.started.segment.live--
 		sess.Running--
+		started = r.started
+	}
+	if c := s.earlier.checkpoint; c != nil && isBehind(c.Mark, seg.number, seg.size) {
+		s.countConsumed(e, started)
 	}
 	if e.Seq <= sess.Last {
 		return // sequence numbers are never reused: the event is known already
 	}
 	seg.live++
-	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})
+	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS, overdraft: overdraftOf(e)})
 }
 
 func (s *Spool) replaySettled(m event.Settled) {

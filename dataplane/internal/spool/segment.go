@@ -3,7 +3,6 @@ package spool
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,34 +24,18 @@ type segment struct {
 	live, running int
 	// info identifies the file.
 	info os.FileInfo
-	// damaged means that a started record could not be read back.
-	damaged bool
+	// damaged means that a started record could not be read back, torn that the segment ended with an incomplete record when
+	// it was recovered.
+	damaged, torn bool
 }
 
-// file has the methods of os.File that a segment uses.
-type file interface {
-	io.ReaderAt
-	io.WriterAt
-	Truncate(size int64) error
-	Stat() (os.FileInfo, error)
-	Close() error
-	Name() string
-}
-
-// openFile opens a file as os.OpenFile does.
-type openFile func(path string, flag int) (file, error)
-
-func openOS(path string, flag int) (file, error) {
-	f, err := os.OpenFile(path, flag, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open segment: %w", err) // not f: an interface with a nil pointer is not nil
+// inode returns that of the file.
+func (s *segment) inode() uint64 {
+	if info, ok := s.info.Sys().(*syscall.Stat_t); ok {
+		return info.Ino
 	}
-	return f, nil
+	return 0
 }
-
-// isFull reports whether an error means that the disk or a quota is full. That
-// may change without a restart; other errors need an operator.
-func isFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 const segmentSuffix = ".spool"
 
@@ -99,7 +82,7 @@ func (s *Spool) createSegmentFile() (*segment, error) {
 		}
 		s.lock = lock
 	}
-	f, err := s.openFile(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+	f, err := s.disk.open(segmentPath(s.cfg.Dir, number), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, fmt.Errorf("spool: create segment: %w", err)
 	}

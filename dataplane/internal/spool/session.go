@@ -39,12 +39,19 @@ func (s *Spool) StartedRequests(id wire.SessionID) int64 {
 }
 
 // FinishedSessions implements session.Usage: it lists the sessions other than
-// the current one in which no request runs. No request can start in them from
-// then on, so their event counts are final.
-func (s *Spool) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+// the open ones. No request can start in them from then on, so the event counts of
+// those in which none runs are final.
+func (s *Spool) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.usage.FinishedSessions(current)
+	return s.usage.FinishedSessions(open...)
+}
+
+// Sessions lists the known sessions.
+func (s *Spool) Sessions() []wire.SessionID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usage.Sessions()
 }
 
 // maxEarlierSessions bounds the sessions that a RegisterRequest names.

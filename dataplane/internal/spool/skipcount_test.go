@@ -15,45 +15,53 @@ import (
 func TestSequenceNumbersAreNotReusedAfterFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, stillFull := range map[string]bool{"the disk has room after the restart": false, "the disk is still full after the restart": true} {
-		s, d, cfg := setup(t)
-		finish(start(t, s, 1, "written"), 1, "written", 5)
-		start(t, s, 1, "a running")
-		u := start(t, s, 1, "settled")
-		start(t, s, 1, "z running")
-		d.full = true
-		finish(u, 1, "settled", 7)
-		assigned := publishDue(t, s, time.Now())
-		if len(assigned) != 2 {
-			t.Fatalf("%s: published %v; want the written and the unwritten event", name, assigned)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachDisk(t, func(t *testing.T, d *fakeDisk) { playSequenceNumbersAfterFullDisk(t, d, stillFull) })
+		})
+	}
+}
 
-		d.full = stillFull
-		for restart := range 20 {
-			s = mustOpen(t, cfg, d)
-			settle(s, 1, 0, [2]int64{2, 2}) // the earlier process got it, or this one gets it again
-			now := publishDue(t, s, time.Now())
-			count := map[string]int{}
-			for number, e := range now {
-				count[e.RequestID]++
-				if before, known := assigned[number]; known && before.RequestID != e.RequestID {
-					t.Errorf("%s, restart %d: requests %q and %q both have number %d", name, restart, before.RequestID, e.RequestID, number[1])
-				}
+func playSequenceNumbersAfterFullDisk(t *testing.T, d *fakeDisk, stillFull bool) {
+	t.Helper()
+	s, cfg := setupOn(t, d)
+	finish(start(t, s, 1, "written"), 1, "written", 5)
+	start(t, s, 1, "a running")
+	u := start(t, s, 1, "settled")
+	start(t, s, 1, "z running")
+	d.fill(s)
+	finish(u, 1, "settled", 7)
+	assigned := publishDue(t, s, time.Now())
+	if len(assigned) != 2 {
+		t.Fatalf("published %v; want the written and the unwritten event", assigned)
+	}
+
+	d.full = stillFull
+	for restart := range 20 {
+		s = mustOpen(t, cfg, d)
+		settle(s, 1, 0, [2]int64{2, 2}) // the earlier process got it, or this one gets it again
+		now := publishDue(t, s, time.Now())
+		count := map[string]int{}
+		for number, e := range now {
+			count[e.RequestID]++
+			if before, known := assigned[number]; known && before.RequestID != e.RequestID {
+				t.Errorf("restart %d: requests %q and %q both have number %d", restart, before.RequestID, e.RequestID, number[1])
 			}
-			for _, id := range []string{"a running", "z running"} {
-				if count[id] != 1 {
-					t.Errorf("%s, restart %d: request %q is published %d times; want once. All: %v", name, restart, id, count[id], count)
-				}
+		}
+		for _, id := range []string{"a running", "z running"} {
+			if count[id] != 1 {
+				t.Errorf("restart %d: request %q is published %d times; want once. All: %v", restart, id, count[id], count)
 			}
-			maps.Copy(assigned, now)
 		}
-		d.full = false
-		s.NextBatch(1, time.Now())
-		for number := range publishDue(t, s, later(1)) {
-			settle(s, 1, 1, [2]int64{number[1], number[1]})
-		}
-		if used := s.UsedCapacity(); used != 0 {
-			t.Errorf("%s: %d units of capacity are in use after every event was settled; want 0", name, used)
-		}
+		maps.Copy(assigned, now)
+	}
+	d.full = false
+	s.NextBatch(1, time.Now())
+	for number := range publishDue(t, s, later(1)) {
+		settle(s, 1, 1, [2]int64{number[1], number[1]})
+	}
+	if used := s.UsedCapacity(); used != 0 {
+		t.Errorf("%d units of capacity are in use after every event was settled; want 0", used)
 	}
 }
 
@@ -61,51 +69,55 @@ func TestSequenceNumbersAreNotReusedAfterFullDisk(t *testing.T) {
 // the session can be closed by its final count.
 func TestNoNumberIsSkippedIfAllWereWritten(t *testing.T) {
 	t.Parallel()
-	s, d, cfg := setup(t)
-	u := start(t, s, 1, "refused first")
-	start(t, s, 1, "running")
-	d.full = true
-	finish(u, 1, "refused first", 5)
-	d.full = false
-	s.NextBatch(1, time.Now()) // probes the disk and writes the event
-	s = mustOpen(t, cfg, d)
-	if got := publishDue(t, s, time.Now()); len(got) != 2 || got[[2]int64{1, 2}].RequestID != "running" {
-		t.Errorf("published %v; want numbers 1 and 2", got)
-	}
+	onEachDisk(t, func(t *testing.T, d *fakeDisk) {
+		s, cfg := setupOn(t, d)
+		u := start(t, s, 1, "refused first")
+		start(t, s, 1, "running")
+		d.fill(s)
+		finish(u, 1, "refused first", 5)
+		d.full = false
+		s.NextBatch(1, time.Now()) // probes the disk and writes the event
+		s = mustOpen(t, cfg, d)
+		if got := publishDue(t, s, time.Now()); len(got) != 2 || got[[2]int64{1, 2}].RequestID != "running" {
+			t.Errorf("published %v; want numbers 1 and 2", got)
+		}
+	})
 }
 
 // The skip count could not be cleared after a full disk. When the disk is full
 // again while more requests run, the skip count includes all of them.
 func TestSkipCountGrowsIfItCouldNotBeCleared(t *testing.T) {
 	t.Parallel()
-	s, d, cfg := setup(t)
-	hasSkipCount := func(count string) bool {
-		_, err := os.Stat(filepath.Join(cfg.Dir, skipFilePrefix+count))
-		return err == nil
-	}
-	u := start(t, s, 1, "refused")
-	d.full = true
-	finish(u, 1, "refused", 1)
-	if !hasSkipCount("1") {
-		t.Fatal("the skip count is not 1")
-	}
-	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
-	move := func(from, to string) {
-		if err := os.Rename(from, to); err != nil {
-			t.Fatal(err)
+	onEachDisk(t, func(t *testing.T, d *fakeDisk) {
+		s, cfg := setupOn(t, d)
+		hasSkipCount := func(count string) bool {
+			_, err := os.Stat(filepath.Join(cfg.Dir, skipFilePrefix+count))
+			return err == nil
 		}
-	}
-	move(s.skipFilePath(1), elsewhere)
-	d.full = false
-	s.NextBatch(1, time.Now())          // probes the disk
-	u = start(t, s, 1, "refused again") // cannot clear the skip count
-	start(t, s, 1, "running")
-	move(elsewhere, s.skipFilePath(1))
-	d.full = true
-	finish(u, 1, "refused again", 1)
-	if !hasSkipCount("2") {
-		t.Error("the skip count is not 2")
-	}
+		u := start(t, s, 1, "refused")
+		d.fill(s)
+		finish(u, 1, "refused", 1)
+		if !hasSkipCount("1") {
+			t.Fatal("the skip count is not 1")
+		}
+		elsewhere := filepath.Join(t.TempDir(), "elsewhere")
+		move := func(from, to string) {
+			if err := os.Rename(from, to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		move(s.skipFilePath(1), elsewhere)
+		d.full = false
+		s.NextBatch(1, time.Now())          // probes the disk
+		u = start(t, s, 1, "refused again") // cannot clear the skip count
+		start(t, s, 1, "running")
+		move(elsewhere, s.skipFilePath(1))
+		d.fill(s)
+		finish(u, 1, "refused again", 1)
+		if !hasSkipCount("2") {
+			t.Error("the skip count is not 2")
+		}
+	})
 }
 
 // The machine loses power: the end of the spool was not on disk. The lost end had

@@ -10,8 +10,8 @@
 // record.
 //
 // Records are written without fsync. They survive the death of the process, but
-// not of the machine. While the directory is lost, no request is admitted (see
-// directory.go).
+// not of the machine. Most take no system call of their own (see writebuffer.go).
+// While the directory is lost, no request is admitted (see directory.go).
 //
 // The sequence numbers of a session start at 1 and are never reused. After a
 // crash on a full disk, the next process skips the numbers that may have been
@@ -30,7 +30,10 @@ import (
 	"sync"
 	"time"
 
+	"modelgateway/shared/event"
+	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/usagelog"
+	"modelgateway/shared/wire"
 )
 
 var (
@@ -56,12 +59,13 @@ type Config struct {
 type Spool struct {
 	cfg      Config
 	log      *slog.Logger
-	openFile openFile
+	disk     disk
 	openedAt time.Time // publication times are durations since then, on the monotonic clock
 	lock     *os.File  // keeps other processes out; nil if the directory could not be made on a full disk
 	locks    bool      // the directory is locked if it must be made again
 
 	mu            sync.Mutex
+	buffer        *writeBuffer
 	segments      []*segment // in order; the last one is written to, if hasOwnSegment
 	hasOwnSegment bool       // this process has created a segment
 	nextSegment   int64      // number of the next segment
@@ -74,6 +78,7 @@ type Spool struct {
 	runningBytes int64
 	// recoveredBoot is the kernel boot of the last segment of earlier processes.
 	recoveredBoot string
+	earlier       earlier
 	// directory identifies the directory of the segments, nil before the first one. lost is why it, or a segment, is not
 	// there any more. See directory.go.
 	directory os.FileInfo
@@ -86,6 +91,9 @@ type Spool struct {
 	cachedBytes               int64 // size of the written records that are kept in memory for publication
 	writeErr                  error // of the last write
 	wake                      chan struct{}
+	// allowance counts the use of the outage allowances. recovered means that it has the events of earlier processes.
+	allowance outage.AllowanceUse
+	recovered bool
 }
 
 // entry is one unsettled event.
@@ -100,13 +108,40 @@ type entry struct {
 	record     []byte
 	finishedMS int64 // when the request finished, in Unix milliseconds
 	size       int32 // of the record's body
+	// overdraft is the use of the outage allowance, nil for a request that was not admitted under it.
+	overdraft *overdraft
+}
+
+// overdraft is what an event uses of the outage allowance until it is settled.
+type overdraft struct {
+	needs []wire.Need
+	cost  int64
+}
+
+func overdraftOf(e *event.Usage) *overdraft {
+	if len(e.OutageAllowance) == 0 {
+		return nil
+	}
+	o := &overdraft{cost: int64(e.LeaseCharge())}
+	for _, p := range e.OutageAllowance {
+		o.needs = append(o.needs, wire.Need{Pool: p.Pool, Kind: p.Kind})
+	}
+	return o
 }
 
 // releaseEntry frees what the spool keeps for an event that was settled.
 func (s *Spool) releaseEntry(e *entry) {
 	s.dropRecord(e)
 	e.segment.live--
+	if e.overdraft != nil && s.recovered {
+		s.allowance.Settled(e.overdraft.needs, e.overdraft.cost)
+	}
 }
+
+// AllowanceUse implements admission.Spool: it counts what requests use of the
+// outage allowances. The spool takes what an event uses out of it when the event is
+// settled, and counts the unsettled events of earlier processes.
+func (s *Spool) AllowanceUse() *outage.AllowanceUse { return &s.allowance }
 
 // Open opens the spool in a directory, creates the directory if necessary, and
 // recovers the records of an earlier process. It returns ErrLocked while another
@@ -123,7 +158,7 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	if cfg.KernelBoot == "" {
 		cfg.KernelBoot = kernelBoot()
 	}
-	s, err := open(cfg, log, openOS)
+	s, err := open(cfg, log, osDisk{})
 	if err != nil {
 		_ = lock.Close() // only unlocks; lock may be nil, for which Close returns an error
 		return nil, err
@@ -132,13 +167,13 @@ func Open(cfg Config, log *slog.Logger) (*Spool, error) {
 	return s, nil
 }
 
-func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
+func open(cfg Config, log *slog.Logger, d disk) (*Spool, error) {
 	if cfg.SegmentBytes == 0 {
 		// Space is freed by whole segments and never by the last one, so there must be many of them.
 		cfg.SegmentBytes = min(16<<20, cfg.MaxBytes/16)
 	}
 	s := &Spool{
-		cfg: cfg, log: log, openFile: openFile, openedAt: time.Now(), nextSegment: 1,
+		cfg: cfg, log: log, disk: d, openedAt: time.Now(), nextSegment: 1, buffer: newWriteBuffer(cfg.Dir, d, log),
 		usage: usagelog.New[*entry](), running: map[string]startedRequest{}, wake: make(chan struct{}, 1),
 	}
 	if err := s.recover(); err != nil {
@@ -148,11 +183,11 @@ func open(cfg Config, log *slog.Logger, openFile openFile) (*Spool, error) {
 	return s, nil
 }
 
-// Close closes the files.
+// Close writes what is in the write buffer to its segment, and closes the files.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var errs []error
+	errs := []error{s.buffer.close()}
 	for _, seg := range s.segments {
 		errs = append(errs, seg.file.Close())
 	}
@@ -286,6 +321,21 @@ func (s *Spool) append(record []byte) (place, error) {
 	return place{seg, offset, int32(len(record) - prefixBytes)}, nil
 }
 
+// FlushBuffer writes the records in the write buffer to their segment. Call it some
+// times a second: a crash of the machine loses hardly more than it would without the
+// buffer then, and a full disk is noticed although no record needs room.
+func (s *Spool) FlushBuffer() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writeErr != nil {
+		return // the next batch probes the disk
+	}
+	if err := s.buffer.flush(); err != nil {
+		s.writeErr = err
+		s.log.Error("records cannot be written to the spool; no request is admitted until the disk accepts writes", slog.Any("error", err))
+	}
+}
+
 // probeDisk writes a record after a failed write, to find out whether the disk
 // accepts writes again. Requests cannot find it out: none is admitted until then.
 func (s *Spool) probeDisk() {
@@ -308,6 +358,9 @@ func (s *Spool) rotate() error {
 	if err != nil {
 		return err
 	}
+	if err := s.buffer.flush(); err != nil {
+		return err
+	}
 	seg, err := s.createSegmentFile()
 	if err != nil {
 		return err
@@ -318,6 +371,7 @@ func (s *Spool) rotate() error {
 	}
 	s.bytes += seg.size
 	s.segments, s.hasOwnSegment = append(s.segments, seg), true
+	s.buffer.attach(seg)
 	s.loadSkipCount()
 	return s.identifyDirectory()
 }

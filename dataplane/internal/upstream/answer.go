@@ -21,7 +21,9 @@ type answerBody struct {
 	// taken for a silent provider.
 	deadline, totalDeadline time.Time
 	idleTimeout             time.Duration
-	started, done           bool
+	// extended is when the idle timeout was last started.
+	extended      time.Time
+	started, done bool
 	// deadlineSet reports whether Await has set the deadline of the next read.
 	deadlineSet bool
 	// closeAfter reports whether the connection cannot be used for another call.
@@ -91,16 +93,26 @@ func (a *answerBody) Await() error {
 	return nil
 }
 
-// setReadDeadline starts the idle timeout for the next bytes.
+// setReadDeadline starts the idle timeout for the next bytes, unless it was started a moment before: many events come shortly
+// after one another, and moving the deadline for each costs more than parsing it.
 func (a *answerBody) setReadDeadline() {
 	if !a.started {
 		return // the deadline for the first byte still applies
 	}
-	if a.deadline = time.Now().Add(a.idleTimeout); a.deadline.After(a.totalDeadline) {
+	now := time.Now()
+	if now.Sub(a.extended) < a.idleTimeout/idleSteps {
+		return
+	}
+	a.extended = now
+	if a.deadline = now.Add(a.idleTimeout); a.deadline.After(a.totalDeadline) {
 		a.deadline = a.totalDeadline
 	}
 	_ = a.conn.SetReadDeadline(a.deadline) // the next read reports that a connection is closed
 }
+
+// idleSteps is the number of times that the deadline is moved within an idle timeout, which may so be shorter by one part
+// of them.
+const idleSteps = 16
 
 // Close ends the call. If the answer has not been read to its end, the connection is closed.
 func (a *answerBody) Close() error {

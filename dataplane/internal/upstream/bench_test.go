@@ -38,7 +38,7 @@ func BenchmarkCall(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					call.Body = provider.NewBody(prompt, nil)
-					answer, err := c.Do(b.Context(), call)
+					answer, err := c.Do(b.Context(), &call)
 					if err != nil {
 						b.Fatal(err)
 					}

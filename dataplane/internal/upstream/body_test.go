@@ -54,7 +54,7 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheAnswer(t *testing.T) {
 		call := to("")
 		body, given := trackedBody()
 		call.Body = body
-		answer, err := c.Do(t.Context(), call)
+		answer, err := c.Do(t.Context(), &call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,13 +89,13 @@ func TestBodyIsNotFreedWhileItIsSentAfterTheCallWasCanceled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		first, second := to(""), to("")
 		first.Body, second.Body = body, body
-		answer, err := c.Do(ctx, first)
+		answer, err := c.Do(ctx, &first)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cancel()
 		_ = answer.Body.Close()
-		again, err := c.Do(t.Context(), second)
+		again, err := c.Do(t.Context(), &second)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -143,18 +143,18 @@ func (c *Client) newTransport(base *url.URL, http2 bool, connect time.Duration) 
 }
 
 // Do performs a call. The context ends the call and the reading of its answer. An error is a *provider.Failure.
-func (c *Client) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	limits := c.LimitsOf(call.Provider)
 	if !call.Deadline.IsZero() {
 		limits.Total = min(limits.Total, time.Until(call.Deadline))
 	}
 	target, err := c.transportOf(call.Provider, limits.Connect)
 	if err != nil {
-		return nil, provider.CallFailure(&call, err)
+		return nil, provider.CallFailure(call, err)
 	}
-	answer, err := target.send(ctx, &call, limits)
+	answer, err := target.send(ctx, call, limits)
 	if err != nil {
-		return nil, provider.CallFailure(&call, err)
+		return nil, provider.CallFailure(call, err)
 	}
 	return answer, nil
 }

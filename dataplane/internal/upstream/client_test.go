@@ -79,7 +79,7 @@ func TestCallsHaveTheGatewaysHeadersOnly(t *testing.T) {
 				defer done()
 				call := to("")
 				tt.change(&call)
-				answer, err := c.Do(t.Context(), call)
+				answer, err := c.Do(t.Context(), &call)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -114,7 +114,7 @@ func TestRequestAndAnswer(t *testing.T) {
 		call := to("http://host.example:8443/base")
 		call.Query = "variant=thumbnail&a=%20b"
 		call.Body = provider.NewBody([]byte("question"), nil)
-		answer, err := c.Do(t.Context(), call)
+		answer, err := c.Do(t.Context(), &call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestUsualCallIsSentWithOneWrite(t *testing.T) {
 		for i := range int64(3) {
 			call := to("")
 			call.Body = provider.NewBody(make([]byte, 8<<10), nil)
-			answer, err := c.Do(t.Context(), call)
+			answer, err := c.Do(t.Context(), &call)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestEarlyAnswerDoesNotFreeTheBodyThatIsStillSent(t *testing.T) {
 		var freed atomic.Int64
 		call := to("")
 		call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed.Add(1) })
-		answer, err := c.Do(t.Context(), call)
+		answer, err := c.Do(t.Context(), &call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestFailedCallFreesItsBody(t *testing.T) {
 				freed := 0
 				call := to(tt.url)
 				call.Body = provider.NewBody(make([]byte, 1<<20), func() { freed++ })
-				if _, err := c.Do(t.Context(), call); err == nil {
+				if _, err := c.Do(t.Context(), &call); err == nil {
 					t.Error("no error")
 				}
 				call.Body.Release()
@@ -298,7 +298,7 @@ func TestTimeLimitsEndCalls(t *testing.T) {
 				c, done := serve(t, tt.limits, tt.handler)
 				defer done()
 				begun := time.Now()
-				answer, err := c.Do(t.Context(), to(""))
+				answer, err := c.Do(t.Context(), new(to("")))
 				if err == nil {
 					_, err = io.ReadAll(read(answer.Body))
 					_ = answer.Body.Close() // before its end
@@ -317,7 +317,7 @@ func TestConnectTimeoutIsUnsentFailure(t *testing.T) {
 		c := New(limits(func(l *Limits) { l.Connect = time.Second }), false)
 		c.dial = (&pipeListener{conns: make(chan net.Conn)}).dial // accepts no connection
 		begun := time.Now()
-		_, err := c.Do(t.Context(), to(""))
+		_, err := c.Do(t.Context(), new(to("")))
 		var failure *provider.Failure
 		if !errors.As(err, &failure) || !failure.Unsent || !failure.Failover || time.Since(begun) != time.Second {
 			t.Errorf("got %+v after %v; want an unsent call that can fail over after a second", failure, time.Since(begun))
@@ -336,7 +336,7 @@ func TestSlowReaderDoesNotCountAsSilentProvider(t *testing.T) {
 			}
 		})
 		defer done()
-		answer, err := c.Do(t.Context(), to(""))
+		answer, err := c.Do(t.Context(), new(to("")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestCanceledCallFailsWithoutCooldown(t *testing.T) {
 		})
 		defer done()
 		ctx, cancel := context.WithCancel(t.Context())
-		answer, err := c.Do(ctx, to(""))
+		answer, err := c.Do(ctx, new(to("")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,7 +394,7 @@ func TestCanceledCallFailsWithoutCooldown(t *testing.T) {
 			t.Errorf("read: got %v", err)
 		}
 		_ = answer.Body.Close() // before its end
-		_, err = c.Do(ctx, to(""))
+		_, err = c.Do(ctx, new(to("")))
 		var failure *provider.Failure
 		if !errors.As(err, &failure) || failure.Failover || failure.RouteCooldown != 0 || !errors.Is(err, context.Canceled) {
 			t.Errorf("call: got %+v; want no failover", failure)
@@ -433,7 +433,7 @@ func TestCallOnDeadIdleConnectionIsRepeatedWithItsWholeBody(t *testing.T) {
 					call := to("")
 					call.Format, call.Body = format, provider.NewBody(fmt.Appendf(nil, "body %d", i), nil)
 					var answer *provider.Answer
-					if answer, err = c.Do(t.Context(), call); err != nil {
+					if answer, err = c.Do(t.Context(), &call); err != nil {
 						break
 					}
 					if _, err := io.ReadAll(answer.Body); err != nil {
@@ -467,7 +467,7 @@ func TestErrorTextsContainNoTextOfTheProvider(t *testing.T) {
 				_, _ = io.WriteString(conn, answer)
 			})
 			call := to("")
-			got, err := c.Do(t.Context(), call)
+			got, err := c.Do(t.Context(), &call)
 			if err == nil {
 				_, err = io.ReadAll(got.Body)
 				_ = got.Body.Close() // broken

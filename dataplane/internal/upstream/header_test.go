@@ -17,7 +17,7 @@ func TestHeadsAreCachedPerProviderCredentialAndFormat(t *testing.T) {
 		defer done()
 		send := func(call provider.Call) {
 			t.Helper()
-			answer, err := c.Do(t.Context(), call)
+			answer, err := c.Do(t.Context(), &call)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -168,7 +168,7 @@ type outcome struct {
 func callAs(ctx context.Context, c *Client, to provider.Call, who string, padding int) outcome {
 	to.Beta = who // a header that says whose call it is
 	to.Body = provider.NewBody(make([]byte, padding), nil)
-	answer, err := c.Do(ctx, to)
+	answer, err := c.Do(ctx, &to)
 	if err != nil {
 		return outcome{fail: "no answer"}
 	}
@@ -285,7 +285,7 @@ func TestConnectionIsNotReusedAfterAnAnswerThatBeganBeforeItsCallWasSent(t *test
 		c, to, conns := p.client(t, false)
 		to.Beta = "alice"
 		to.Body = provider.NewBody(make([]byte, 32<<20), nil) // more than the buffers of both kernels hold
-		early, err := c.Do(t.Context(), to)
+		early, err := c.Do(t.Context(), &to)
 		if err != nil {
 			t.Fatal(err)
 		}

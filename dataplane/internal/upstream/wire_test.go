@@ -73,7 +73,7 @@ func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 					if i == 1 {
 						call.IdempotencyKey = "second"
 					}
-					answer, err := c.Do(t.Context(), call)
+					answer, err := c.Do(t.Context(), &call)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -113,7 +113,7 @@ func TestTruncatedOrInvalidAnswersAreErrors(t *testing.T) {
 					readHead(t, r)
 					_, _ = io.WriteString(conn, answer) // until the client has read it or closed the connection
 				})
-				got, err := c.Do(t.Context(), to(""))
+				got, err := c.Do(t.Context(), new(to("")))
 				if err == nil {
 					_, err = io.ReadAll(read(got.Body))
 					_ = got.Body.Close() // broken
@@ -153,7 +153,7 @@ func TestAnswerOfProviderThatDoesNotReadTheCallIsRead(t *testing.T) {
 	for range 20 {
 		call := call("http://" + listener.Addr().String())
 		call.Body = provider.NewBody(make([]byte, 8<<20), nil)
-		answer, err := c.Do(t.Context(), call)
+		answer, err := c.Do(t.Context(), &call)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 	for i := range int64(10) {
 		call := call(server.URL)
 		call.Format, call.Body = catalogkv.Videos, provider.NewBody([]byte("{}"), nil)
-		answer, err := c.Do(t.Context(), call)
+		answer, err := c.Do(t.Context(), &call)
 		if err != nil || got.Load() != i+1 {
 			t.Fatalf("call %d: %v, %d have arrived", i+1, err, got.Load())
 		}
@@ -221,7 +221,7 @@ func TestIdleConnectionsAreClosedAfterTheIdleTimeout(t *testing.T) {
 			var all sync.WaitGroup
 			for range n {
 				all.Go(func() {
-					answer, err := c.Do(t.Context(), to(""))
+					answer, err := c.Do(t.Context(), new(to("")))
 					if err != nil {
 						t.Error(err)
 						return
@@ -287,7 +287,7 @@ func echo(t *testing.T, c *Client, call provider.Call, text string, leave bool) 
 	var freed atomic.Int64
 	body := provider.NewBody([]byte(text), func() { freed.Add(1) })
 	call.Body = body
-	answer, err := c.Do(t.Context(), call)
+	answer, err := c.Do(t.Context(), &call)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func TestNothingIsSentWithoutValidCertificate(t *testing.T) {
 	defer server.Close()
 	c := New(Limits{}, false)
 	defer c.Close()
-	_, err := c.Do(t.Context(), call(server.URL))
+	_, err := c.Do(t.Context(), new(call(server.URL)))
 	if _, unknown := errors.AsType[*tls.CertificateVerificationError](err); !unknown {
 		t.Errorf("got %v", err)
 	}

@@ -207,15 +207,15 @@ type fakeProviders struct {
 	calls  []provider.Call
 }
 
-func (p *fakeProviders) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+func (p *fakeProviders) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.calls = append(p.calls, call)
+	p.calls = append(p.calls, *call)
 	if err := ctx.Err(); err != nil {
-		return nil, provider.CallFailure(&call, err)
+		return nil, provider.CallFailure(call, err)
 	}
 	if p.err != nil {
-		return nil, provider.CallFailure(&call, p.err)
+		return nil, provider.CallFailure(call, p.err)
 	}
 	return &provider.Answer{Status: p.status, Header: p.header, Body: provider.NoAwait{ReadCloser: io.NopCloser(strings.NewReader(p.body))}, Length: int64(len(p.body))}, nil
 }
@@ -323,10 +323,10 @@ func providerObject(status, more string) string {
 // called.
 type silentProvider struct{ called chan struct{} }
 
-func (s silentProvider) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+func (s silentProvider) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	if s.called != nil {
 		close(s.called)
 	}
 	<-ctx.Done()
-	return nil, provider.CallFailure(&call, ctx.Err())
+	return nil, provider.CallFailure(call, ctx.Err())
 }

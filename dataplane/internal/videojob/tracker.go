@@ -54,7 +54,7 @@ type Store interface {
 
 // Providers calls providers. An error of Do is a *provider.Failure.
 type Providers interface {
-	Do(ctx context.Context, call provider.Call) (*provider.Answer, error)
+	Do(ctx context.Context, call *provider.Call) (*provider.Answer, error)
 }
 
 // Charger charges completed jobs. When Charge returns nil, the usage event is in the
@@ -332,7 +332,7 @@ func (t *Tracker) fetchObject(ctx context.Context, v *event.Video) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	answer, err := t.providers.Do(ctx, *call)
+	answer, err := t.providers.Do(ctx, call)
 	if err != nil {
 		return nil, err
 	}

@@ -73,12 +73,12 @@ type hangingProvider struct {
 	polled map[string][]time.Time
 }
 
-func (h *hangingProvider) Do(ctx context.Context, call provider.Call) (*provider.Answer, error) {
+func (h *hangingProvider) Do(ctx context.Context, call *provider.Call) (*provider.Answer, error) {
 	h.mu.Lock()
 	h.polled[call.Path] = append(h.polled[call.Path], time.Now())
 	h.mu.Unlock()
 	<-ctx.Done()
-	return nil, provider.CallFailure(&call, ctx.Err())
+	return nil, provider.CallFailure(call, ctx.Err())
 }
 
 func (h *hangingProvider) firstPoll(upstream string) time.Time {

@@ -95,6 +95,7 @@ func (b *tab) barriers(path string, w *walk) (found []string) {
 		if width == narrow {
 			b.narrow(path, w.rules)
 		}
+		b.awaitCharts()
 		if is := eval[int64](b, pageWidth); is > width {
 			found = append(found, fmt.Sprintf("it is %d pixels wide at %d", is, width))
 		}

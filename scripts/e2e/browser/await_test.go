@@ -31,3 +31,9 @@ func (b *tab) await(what, expression string) {
 		return nil
 	})
 }
+
+// awaitCharts waits until the charts have followed a change of the page's width.
+func (b *tab) awaitCharts() {
+	b.t.Helper()
+	b.await("charts as wide as the page", `[...document.querySelectorAll("canvas")].every((c) => c.getBoundingClientRect().right <= innerWidth)`)
+}

@@ -113,12 +113,19 @@ func seldom(t *testing.T) []string {
 	if len(health.Value.Data) == 0 || scheduled < 0 || demo < 0 {
 		t.Fatalf("got routes %v, prices %v, keys %v; want a route, a scheduled price and the demo's key", health.Value.Data, prices.Value.Data, keys.Value.Data)
 	}
+	completed := adminclient.UsageStatusCompleted
+	usage, err := r.Admin.ListUsage(t.Context(), &adminclient.ListUsageParams{Status: &completed})
+	if err != nil || len(usage.Value.Data) == 0 {
+		t.Fatalf("got usage %v, %v; want a request with a receipt", usage, err)
+	}
 	check, err := r.Admin.StartLedgerCheck(t.Context(), &adminclient.StartLedgerCheckParams{},
 		adminclient.LedgerCheckStart{Kind: adminclient.LedgerCheckStartKindReceipts})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{
+		"/console/requests/" + usage.Value.Data[0].RequestID,
+		"/console/accounts/" + usage.Value.Data[0].AccountID + "/ledger",
 		"/console/money/checks/" + check.Value.ID,
 		"/console/routes/" + health.Value.Data[0].RouteID + "/reset",
 		"/console/models/demo-large/prices/" + *prices.Value.Data[scheduled].ID + "/cancel",

@@ -95,7 +95,7 @@ func TestLongNamesFitEveryScreen(t *testing.T) {
 		}
 		for _, width := range []int64{1280, narrow} {
 			b.run(chromedp.EmulateViewport(width, 900))
-			b.await("charts as wide as the page", `[...document.querySelectorAll("canvas")].every((c) => c.getBoundingClientRect().right <= innerWidth)`)
+			b.awaitCharts()
 			for _, found := range eval[[]string](b, tooWide) {
 				t.Errorf("%s at %d px: %s", path, width, found)
 			}

@@ -23,8 +23,9 @@ const (
 	hoursWarmUp = time.Minute
 )
 
-// While every control plane and Postgres are away, customers with money notice nothing, an operator can revoke a key, and a NATS server
-// can fail on top of it. make chaos plays a minute, make outages half an hour.
+// While every control plane and Postgres are away, customers with money notice nothing, whether a proxy has seen their keys or not. An
+// operator can revoke a key, the NATS server that leads the stream of changes can fail, and a proxy can be killed on top of it. make chaos
+// plays a minute, make outages half an hour.
 func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 	long(t)
 	length := time.Minute
@@ -33,7 +34,7 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 		t.Parallel()
 	}
 	r := rig.Start(t, rig.Options{DataPlanes: 4, ControlPlanes: 2, NATSServers: 3, ControlSettings: []string{
-		fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow),
+		fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow), "MGW_KEYS_BUCKET=true",
 	}, DataSettings: []string{"MGW_LEASE_OUTAGE_TARGET=30m"}})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: loadDirectives})
 	c := startCustomers(t, r, model)
@@ -42,7 +43,9 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 		r.AwaitStatus(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: secret, Body: question(model)}, http.StatusOK)
 		c.answered.Add(1)
 	}
+	unseen := c.newKeys(t, 3)
 	c.wait(t, hoursWarmUp)
+	awaitKeyBucket(t, r)
 	sessions := sumOf(t, r, "mgw_sessions_total")
 	c.fail.Store(true)
 	parts := append(r.ControlPlanes(), rig.Postgres)
@@ -50,17 +53,28 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 		r.Halt(t, part)
 	}
 	c.wait(t, length/3)
+	c.askAll(t, r, unseen[0])
 	c.answered.Add(revokeInOutage(t, r, secret, model))
 	leader := r.Cluster.StreamLeader(subject.ChangeStream)
 	r.Cluster.Kill(leader)
 	c.wait(t, length/3)
+	c.askAll(t, r, unseen[1])
 	r.Cluster.Node(leader).Start()
+	sessions -= value(t, r, rig.DataPlane(restarted), "mgw_sessions_total")
+	c.killProxy(t, r, restarted)
 	c.wait(t, length/3)
+	c.askAll(t, r, unseen[2])
+	if answer := r.Do(t, rig.Request{Proxy: restarted, Path: "/v1/chat/completions", Key: secret, Body: question(model)}); answer.Status != http.StatusUnauthorized {
+		t.Errorf("revoked key at the restarted proxy: got %s; want 401", answer)
+	}
 	if said := r.Ops(t, rig.DataPlane1, "/readyz"); !strings.Contains(said, `"ready":true`) || !strings.Contains(said, "degraded: no control plane answers") {
 		t.Errorf("/readyz says %s; want it ready and degraded", said)
 	}
 	if lapses, now := sumOf(t, r, "mgw_fresh_lapses_total"), sumOf(t, r, "mgw_sessions_total"); lapses != 0 || now != sessions {
 		t.Errorf("proxies lapsed %v times and registered %v times in the outage; want neither", lapses, now-sessions)
+	}
+	if resumed := sumOf(t, r, "mgw_sessions_resumed_total"); resumed != 1 {
+		t.Errorf("%v sessions were continued; want that of the killed proxy", resumed)
 	}
 	c.fail.Store(false)
 	r.Resume(t, parts...)
@@ -84,11 +98,17 @@ func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
 	checkInvariants(t, r)
 }
 
+// restarted is the proxy that is killed in the outage.
+const restarted = 2
+
 // customers send requests to every proxy in turn.
 type customers struct {
+	model    string
 	accounts []*rig.Account
-	stop     context.CancelFunc
-	all      sync.WaitGroup
+	// proxies are locked for reading while a request to them runs, and for writing while no request is sent to them.
+	proxies []sync.RWMutex
+	stop    context.CancelFunc
+	all     sync.WaitGroup
 	// fail means that a request that is not answered is an error.
 	fail atomic.Bool
 	// answered counts the answered requests, during those in the outage; slowest is the longest time of one in the outage.
@@ -98,7 +118,7 @@ type customers struct {
 func startCustomers(t *testing.T, r *rig.Rig, model string) *customers {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	c := &customers{stop: stop}
+	c := &customers{model: model, stop: stop, proxies: make([]sync.RWMutex, len(r.Proxies))}
 	for range hoursAccounts {
 		c.accounts = append(c.accounts, r.Account(t, rig.AccountSpec{}))
 	}
@@ -107,7 +127,7 @@ func startCustomers(t *testing.T, r *rig.Rig, model string) *customers {
 			next := time.NewTicker(hoursInterval)
 			defer next.Stop()
 			for n := i; ctx.Err() == nil; n++ {
-				c.ask(t, r, rig.Request{Proxy: n % len(r.Proxies), Path: "/v1/chat/completions", Key: account.Key, Body: question(model)})
+				c.ask(t, r, n%len(r.Proxies), account.Key)
 				select {
 				case <-next.C:
 				case <-ctx.Done():
@@ -118,10 +138,15 @@ func startCustomers(t *testing.T, r *rig.Rig, model string) *customers {
 	return c
 }
 
-func (c *customers) ask(t *testing.T, r *rig.Rig, q rig.Request) {
+// ask sends a request to a proxy, or to the next one if requests are not sent to it.
+func (c *customers) ask(t *testing.T, r *rig.Rig, proxy int, key string) {
 	t.Helper()
+	for !c.proxies[proxy].TryRLock() {
+		proxy = (proxy + 1) % len(c.proxies)
+	}
+	defer c.proxies[proxy].RUnlock()
 	inOutage, began := c.fail.Load(), time.Now()
-	answer, err := r.Try(t.Context(), q)
+	answer, err := r.Try(t.Context(), rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: key, Body: question(c.model)})
 	took := time.Since(began)
 	switch ok := err == nil && answer.Status == http.StatusOK; {
 	case ok && inOutage:
@@ -131,8 +156,43 @@ func (c *customers) ask(t *testing.T, r *rig.Rig, q rig.Request) {
 	case ok:
 		c.answered.Add(1)
 	case inOutage && c.fail.Load():
-		t.Errorf("proxy %d: got %v, %v after %s; want 200", q.Proxy, answer, err, took)
+		t.Errorf("proxy %d: got %v, %v after %s; want 200", proxy, answer, err, took)
 	}
+}
+
+// newKeys returns n sets of keys that no proxy has seen, each with a key of every account.
+func (c *customers) newKeys(t *testing.T, n int) [][]string {
+	t.Helper()
+	sets := make([][]string, n)
+	for i := range sets {
+		for _, account := range c.accounts {
+			_, key := account.NewKey(t, "")
+			sets[i] = append(sets[i], key)
+		}
+	}
+	return sets
+}
+
+// askAll sends a request with each key to every proxy.
+func (c *customers) askAll(t *testing.T, r *rig.Rig, keys []string) {
+	t.Helper()
+	for _, key := range keys {
+		for proxy := range c.proxies {
+			c.ask(t, r, proxy, key)
+		}
+	}
+}
+
+// killProxy kills a proxy while no request is sent to it, and waits until the next process serves.
+func (c *customers) killProxy(t *testing.T, r *rig.Rig, proxy int) {
+	t.Helper()
+	c.proxies[proxy].Lock()
+	defer c.proxies[proxy].Unlock()
+	r.Kill(t, rig.DataPlane(proxy))()
+	began := time.Now()
+	r.AwaitStatus(t, rig.Request{Proxy: proxy, Path: "/v1/chat/completions", Key: c.accounts[0].Key, Body: question(c.model)}, http.StatusOK)
+	c.answered.Add(1)
+	t.Logf("the killed proxy served again %s after it had been started", time.Since(began))
 }
 
 // wait lets the customers go on for a time.

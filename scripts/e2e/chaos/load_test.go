@@ -42,6 +42,9 @@ type request struct {
 	code   string
 	// retryAfter is the header retry-after.
 	retryAfter string
+	// undecided is true for a 503 because the control plane did not decide within the timeout,
+	// as it may be when the machine is busy.
+	undecided bool
 	// whole is true if the response is complete.
 	whole bool
 	// id is the request id of the gateway, answerID the id of the provider's answer.
@@ -151,6 +154,7 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 	}
 	q.status, q.id, q.retryAfter = answer.Status, answer.RequestID(), answer.Header.Get("Retry-After")
 	if q.status != 200 {
+		q.undecided = q.status == 503 && time.Since(q.began) >= rig.DecisionTimeout
 		var failed struct{ Error struct{ Code string } }
 		q.whole = err == nil && json.Unmarshal(answer.Body, &failed) == nil
 		q.code = failed.Error.Code
@@ -171,6 +175,9 @@ func (l *load) ask(ctx context.Context, proxy int, stream bool) request {
 }
 
 func answered(q request) bool { return q.status == 200 && q.whole }
+
+// answeredOrUndecided is for requests that nothing hinders but a busy machine.
+func answeredOrUndecided(q request) bool { return answered(q) || q.undecided }
 
 func on(proxy int) func(request) bool {
 	return func(q request) bool { return q.proxy == proxy && answered(q) }

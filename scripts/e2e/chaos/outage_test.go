@@ -88,31 +88,31 @@ const (
 // outagesVariable is the environment variable that adds the outages of half an hour, if it is "all".
 const outagesVariable = "OUTAGES"
 
-// Each cell of the table of outages is played in real time, on a stack with the default durations. make test plays one cell, make
+// Each cell of the tables of outages is played in real time, on a stack with the default durations. make test plays one cell, make
 // chaos those of up to a minute, make outages all.
-func TestOutages(t *testing.T) { playTable(t, withoutFreshness, nil) }
-
-func TestOutagesWithFreshness(t *testing.T) {
-	playTable(t, withFreshness, []string{fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow)})
-}
-
-func playTable(t *testing.T, which int, settings []string) {
-	t.Helper()
-	for i := range outages {
-		o := &outages[i]
-		for _, length := range lengths {
-			t.Run(fmt.Sprintf("%s/%s", o.name, length), func(t *testing.T) {
-				if i > 0 || length > lengths[0] || which == withFreshness {
-					long(t)
-				}
-				if length > time.Minute {
-					if os.Getenv(outagesVariable) != "all" {
-						t.Skipf("takes half an hour; set %s=all to run it, as make outages does", outagesVariable)
+func TestOutages(t *testing.T) {
+	halfHours := os.Getenv(outagesVariable) == "all"
+	if halfHours {
+		t.Parallel() // with the other test that takes half an hour
+	}
+	settings := [2][]string{withFreshness: {fmt.Sprintf("MGW_FRESHNESS_WINDOW=%s", freshnessWindow)}}
+	for which, table := range tables {
+		for i := range outages {
+			o := &outages[i]
+			for _, length := range lengths {
+				t.Run(fmt.Sprintf("%s/%s/%s", table, o.name, length), func(t *testing.T) {
+					if i > 0 || length > lengths[0] || which == withFreshness {
+						long(t)
 					}
-					t.Parallel()
-				}
-				playOutage(t, o.play, settings, length, o.cells[which][length])
-			})
+					if length > time.Minute {
+						if !halfHours {
+							t.Skipf("takes half an hour; set %s=all to run it, as make outages does", outagesVariable)
+						}
+						t.Parallel()
+					}
+					playOutage(t, o.play, settings[which], length, o.cells[which][length])
+				})
+			}
 		}
 	}
 }

@@ -54,6 +54,9 @@ type cells map[time.Duration][4]view
 // The tables: without freshness, the default, and with it.
 const withoutFreshness, withFreshness = 0, 1
 
+// tables are the names of the tables.
+var tables = [2]string{withoutFreshness: "outages", withFreshness: "outages with freshness"}
+
 // The lengths of outages in the tables. Nothing changes after the sessions have expired, so that the last one stands for all longer ones.
 var lengths = []time.Duration{short, minute, long30}
 
@@ -77,8 +80,8 @@ var (
 
 func sameForAll(views [4]view) cells { return cells{short: views, minute: views, long30: views} }
 
-// outages are the tables of docs/operations/outages.md. TestOutages and TestOutagesWithFreshness play each cell, and fail if clients
-// see something else. Change a cell here and run make generate.
+// outages are the tables of docs/operations/outages.md. TestOutages plays each cell, and fails if clients see
+// something else. Change a cell here and run make generate.
 var outages = []outage{
 	{"every control plane is away", controlPlanesAway, [2]cells{expires, servesOn}},
 	{"Postgres is away", postgresAway, [2]cells{expires, servesOn}},
@@ -137,7 +140,7 @@ func TestTableOfOutagesReferenceIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := string(text)
-	for which, name := range []string{withoutFreshness: "outages", withFreshness: "outages with freshness"} {
+	for which, name := range tables {
 		begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->", name)
 		before, rest, begins := strings.Cut(want, begin)
 		_, after, ends := strings.Cut(rest, end)

@@ -28,7 +28,7 @@ var scenarios = map[string][]string{
 	"last_cent_race":                       {"TestChaos_last_cent_race"},
 	"burst_10k_accounts":                   {"TestChaos_burst_10k_accounts"},
 	"disk_full_no_admit":                   {"TestChaos_disk_full_no_admit"},
-	"cp_down_30min_fake_time":              {"dataplane/internal/app.TestControlPlaneIsDownForHalfAnHour"},
+	"cp_down_30min_fake_time":              {"dataplane/internal/app.TestOutagesOfHours"},
 	"settle_two_workers_no_deadlock":       {"TestChaos_settle_two_workers_no_deadlock"},
 	"revoke_vs_load_race":                  {"TestChaos_revoke_vs_load_race"},
 	"restart_fleet_cold":                   {"TestChaos_restart_fleet_cold"},

@@ -36,10 +36,10 @@ type Answer struct {
 	Body   []byte
 }
 
-// client keeps as many idle connections as tests send concurrent requests. It neither asks for
+// client keeps as many idle connections as tests send concurrent requests, and no longer than usual clients. It neither asks for
 // compression nor follows redirects.
 var client = &http.Client{
-	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true, ExpectContinueTimeout: waitLimit},
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ExpectContinueTimeout: waitLimit},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
@@ -53,8 +53,8 @@ func (r *Rig) Do(t *testing.T, q Request) *Answer {
 	return answer
 }
 
-// decisionTimeout is how long a proxy waits for the control plane before it answers 503.
-const decisionTimeout = 2 * time.Second
+// DecisionTimeout is how long a proxy waits for the control plane before it answers 503.
+const DecisionTimeout = 2 * time.Second
 
 // Ask calls the API and returns the whole response. Like a client, it retries after a 503 that
 // came because the control plane did not decide within the timeout. Any other response is
@@ -64,7 +64,7 @@ func (r *Rig) Ask(ctx context.Context, q Request) (*Answer, error) {
 		began := time.Now()
 		answer, err := r.Try(ctx, q)
 		_, once := q.Body.(io.Reader)
-		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < decisionTimeout || time.Now().After(limit) {
+		if err != nil || once || answer.Status != http.StatusServiceUnavailable || time.Since(began) < DecisionTimeout || time.Now().After(limit) {
 			return answer, err
 		}
 	}

@@ -1,8 +1,12 @@
 package rig
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -124,7 +128,28 @@ func (r *Rig) Pause(t *testing.T, part string) (resume func()) {
 	var once sync.Once
 	resume = func() { once.Do(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) }
 	t.Cleanup(resume)
+	Await(t, part+" to stop", func(context.Context) error { return stopped(pid) })
 	return resume
+}
+
+// stopped returns an error if a thread of a process still runs, as it may for some time after the signal.
+func stopped(pid int) error {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range threads {
+		stat, readErr := os.ReadFile(path)
+		if errors.Is(readErr, fs.ErrNotExist) {
+			continue // it has ended
+		}
+		// The state follows the name of the program, which is in parentheses.
+		if i := bytes.LastIndexByte(stat, ')'); readErr == nil && !bytes.HasPrefix(stat[i+1:], []byte(" T")) {
+			readErr = fmt.Errorf("a thread of %d runs: %s", pid, stat)
+		}
+		err = errors.Join(err, readErr)
+	}
+	if err == nil && len(threads) == 0 {
+		err = fmt.Errorf("process %d has no threads", pid)
+	}
+	return err
 }
 
 // AwaitSessions waits until the control plane knows exactly one live session per proxy, so

@@ -1,6 +1,9 @@
 package natstest
 
 import (
+	"errors"
+	"net"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -44,4 +47,51 @@ func (b *BubbleServer) Connection() nats.Option { return nats.InProcessServer(b.
 func (b *BubbleServer) Stop() {
 	b.server.Shutdown()
 	b.server.WaitForShutdown()
+}
+
+// A BubbleLink connects a client to a BubbleServer until it is cut.
+type BubbleLink struct {
+	server *server.Server
+
+	mu    sync.Mutex
+	isCut bool
+	conns []net.Conn
+}
+
+// NewLink returns a link to the server.
+func (b *BubbleServer) NewLink() *BubbleLink { return &BubbleLink{server: b.server} }
+
+// Connection returns the option that connects a client through the link, without regard to the client's URL.
+func (l *BubbleLink) Connection() nats.Option { return nats.InProcessServer(l) }
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (l *BubbleLink) InProcessConn() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isCut {
+		return nil, errors.New("natstest: the link is cut")
+	}
+	conn, err := l.server.InProcessConn()
+	if err == nil {
+		l.conns = append(l.conns, conn)
+	}
+	return conn, err
+}
+
+// Cut closes the connections of the link and refuses new ones until Mend.
+func (l *BubbleLink) Cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = true
+	for _, conn := range l.conns {
+		_ = conn.Close() // the client may have closed it
+	}
+	l.conns = nil
+}
+
+// Mend lets the client connect again.
+func (l *BubbleLink) Mend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isCut = false
 }

@@ -55,9 +55,17 @@ func member(b []byte, name string) []byte {
 	return append(b, '"', ':')
 }
 
+// plain has the bytes that stand for themselves in a string.
+var plain = func() (table [256]bool) {
+	for c := ' '; c <= '~'; c++ {
+		table[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	return table
+}()
+
 func text(b []byte, value string) []byte {
 	for i := range len(value) {
-		if c := value[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+		if !plain[value[i]] {
 			escaped, err := json.Marshal(value)
 			if err != nil { // a string always marshals
 				panic(err)

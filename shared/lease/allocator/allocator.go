@@ -22,7 +22,7 @@ type Allocator struct {
 	// holders were not read.
 	Holders       map[wire.PoolID][]LiveLease
 	UnreadHolders map[wire.PoolID]bool
-	// Live is the number of live sessions, which share the units that may be held for their targets.
+	// Live is the number of live proxies, which share the units that may be held for their targets.
 	Live int64
 	// EndedSessions marks the sessions in Leases that are not live: their idle units cannot be recalled.
 	EndedSessions map[wire.SessionID]bool

@@ -17,8 +17,8 @@ type Batch struct {
 	Sessions map[wire.SessionID]*session.Record
 	// Results has the last stored result by session and account; Decide adds the new ones.
 	Results map[RequestKey]*Result
-	// LiveSessions is the number of active sessions.
-	LiveSessions int64
+	// LiveProxies is the number of proxies with an active session, which share what may be held or used without a decision.
+	LiveProxies int64
 	// SinceLoss is the time since the last declared loss of commits by the clock of Postgres, very long if there was none.
 	SinceLoss time.Duration
 	// Recovering means that the recovery wait after the loss is not over: nothing is granted.
@@ -140,7 +140,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	applyPolicy(b)
 	checked := *request
 	checked.Reports = b.believed(record, request.Account, request.Reports)
-	b.Allocator.Live = b.LiveSessions
+	b.Allocator.Live = b.LiveProxies
 	decision, decided := b.Allocator.Decide(&checked, pending)
 	switch {
 	case !decided:
@@ -150,7 +150,7 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 	}
 	for i := range decision.Leases {
 		l := &decision.Leases[i]
-		l.Allowance = b.Allowance.Of(b.Allocator.Pools[l.Pool], b.LiveSessions)
+		l.Allowance = b.Allowance.Of(b.Allocator.Pools[l.Pool], b.LiveProxies)
 	}
 	b.Results[key] = &Result{Number: request.Number, Response: decision, New: true}
 	return &decision, false

@@ -245,7 +245,7 @@ func (t *Transaction) decide(d Decider, m *message) outcome {
 	o.response, o.recalling = d.Decide(m.request, &o.state, func(b *Batch) {
 		b.Allowance = t.batcher.cfg.Allowance
 		if t.batcher.cfg.Escrow {
-			t.batcher.cfg.Policy.Apply(b.Allocator, b.LiveSessions, m.request, t.at)
+			t.batcher.cfg.Policy.Apply(b.Allocator, b.LiveProxies, m.request, t.at)
 		}
 	})
 	return o

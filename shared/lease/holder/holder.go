@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"modelgateway/shared/lease/demand"
 	"modelgateway/shared/wire"
 )
 
@@ -63,6 +64,8 @@ type lease struct {
 	// unknown means that no response has named the lease yet. Its totals may not be zero in Postgres: the Holder forgets
 	// leases that hold nothing.
 	unknown bool
+	// slots means that the units are slots.
+	slots bool
 	// granted is the greatest granted total that was read, returned the total returned, charged the costs of finished
 	// requests, running the units of unfinished ones.
 	granted, returned, charged, running int64
@@ -86,8 +89,8 @@ type lease struct {
 	// used means that a request has used the lease since the last ForgetSettled, unused counts the calls since then.
 	used   bool
 	unused int
-	// consumption is how fast requests use up the units.
-	consumption consumption
+	// demand is how fast requests use up the units.
+	demand demand.Demand
 	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
 	// Holder.due.
 	hasIdle, isDue, listed bool
@@ -236,9 +239,10 @@ func (h *Holder) coversNeed(n wire.Need) bool {
 	return l != nil && !l.central && l.idle() >= n.Amount
 }
 
-// use adds units to those of unfinished requests.
-func (l *lease) use(amount int64) {
-	l.running += amount
+// use adds the units of a need to those of unfinished requests.
+func (l *lease) use(n wire.Need) {
+	l.running += n.Amount
+	l.slots = n.Kind == wire.Slots
 	l.used, l.unused, l.askSettled = true, 0, false
 }
 
@@ -246,7 +250,7 @@ func (l *lease) use(amount int64) {
 func (h *Holder) grant(w *Waiter) {
 	for _, n := range w.needs {
 		l := h.pools[n.Pool]
-		l.use(n.Amount)
+		l.use(n)
 		h.changed(l)
 	}
 	w.state = granted
@@ -314,7 +318,7 @@ func (h *Holder) requestReports() []wire.LeaseReport {
 	list := reports(append(needed, h.firstDue(wire.MaxReports-len(needed), known)...))
 	for i := range list {
 		if l := h.pools[list[i].Pool]; !l.central {
-			list[i].Target = l.consumption.ask()
+			list[i].Target = l.demand.Ask()
 		}
 	}
 	return list
@@ -367,7 +371,7 @@ func (h *Holder) HandleResponse(r *wire.LeaseResponse) []*Waiter {
 		w.state = granted
 		h.running++
 		for _, n := range w.needs { // endRequest calls changed: the units for the other waiters look idle until then
-			h.pools[n.Pool].use(n.Amount)
+			h.pools[n.Pool].use(n)
 		}
 	}
 	h.endRequest()
@@ -424,7 +428,7 @@ func (h *Holder) endRequest() {
 		if l := h.pools[report.Pool]; l != nil {
 			l.requested, l.inRequest = false, 0
 			h.changed(l)
-			l.consumption.filled = l.idle()
+			l.demand.Filled(l.idle())
 		}
 	}
 	h.request, h.requested = nil, nil
@@ -572,87 +576,4 @@ func (h *Holder) keeps(l *lease) bool { return l.allowance > 0 && h.keep > 0 && 
 // except for the number of the last lease request.
 func (h *Holder) Unused() bool {
 	return len(h.pools) == 0 && h.request == nil && h.ret == nil && len(h.queue) == 0 && h.running == 0
-}
-
-// LeaseView is the state of a Holder's lease on one pool.
-type LeaseView struct {
-	Generation int64
-	Central    bool
-	// Granted is the greatest granted total that was read, Returned the total returned, Charged the costs of finished
-	// requests, Running the units of unfinished ones.
-	Granted, Returned, Charged, Running int64
-}
-
-// LeaseView returns the state of the lease on a pool.
-func (h *Holder) LeaseView(pool wire.PoolID) LeaseView {
-	l := h.pools[pool]
-	if l == nil {
-		return LeaseView{}
-	}
-	return LeaseView{Generation: l.generation, Central: l.central, Granted: l.granted, Returned: l.returned, Charged: l.charged, Running: l.running}
-}
-
-// Reserved returns the units of a pool that running requests hold.
-func (h *Holder) Reserved(pool wire.PoolID) int64 {
-	if l := h.pools[pool]; l != nil {
-		return l.running
-	}
-	return 0
-}
-
-// NextReturn returns the Return to send, or nil: none is sent while one is
-// outstanding, or if the outstanding lease request contains the same report.
-// Units that came back after that request was sent are returned at once, because
-// the request may wait for them. The caller repeats the Return until it calls
-// ReturnDelivered.
-func (h *Holder) NextReturn() *wire.Return {
-	if h.ret != nil {
-		return nil
-	}
-	due := h.firstDue(wire.MaxReports, nil)
-	if len(due) == 0 {
-		return nil
-	}
-	h.ret = &wire.Return{V: wire.Version, Session: h.session, BootID: h.bootID, Account: h.account, Reports: reports(due)}
-	return h.ret
-}
-
-// ReturnDelivered records that the outstanding Return has arrived, or that the
-// session is closed and takes none. settled has the leases of which the control
-// plane has settled every charge.
-func (h *Holder) ReturnDelivered(settled []wire.PoolID) {
-	if h.ret == nil {
-		return
-	}
-	delivered := h.ret.Reports
-	h.ret = nil
-	h.confirm(delivered)
-	for _, v := range delivered {
-		l := h.pools[v.Pool]
-		if l == nil {
-			continue
-		}
-		l.askSettled = false
-		h.changed(l)
-		switch forget := slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned; {
-		case forget && h.keeps(l):
-			l.granted = max(l.granted, l.returned+l.charged) // what was charged beyond the grants is granted now
-		case forget:
-			delete(h.pools, v.Pool)
-		}
-	}
-}
-
-// confirm records that the control plane has received reports.
-func (h *Holder) confirm(reports []wire.LeaseReport) {
-	for _, v := range reports {
-		l := h.pools[v.Pool]
-		if l == nil {
-			continue
-		}
-		l.confirmed = max(l.confirmed, v.Returned)
-		if l.reportDue && v.Generation == l.generation && v.GrantedSeen == l.granted {
-			l.reportDue, l.provisional = false, h.request != nil
-		}
-	}
 }

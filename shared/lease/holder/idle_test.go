@@ -193,3 +193,23 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// A busy account that has no requests any more keeps nothing after its idle timeout, also if the cost of a request is never
+// settled because its event is in quarantine.
+func TestIdleUnitsOfAnUnusedAccountAreNotToppedUp(t *testing.T) {
+	t.Parallel()
+	const idleTimeout = 30 * time.Second
+	s := newSparse(1, idleTimeout)
+	s.runFor(0, 10*time.Minute, 100*time.Millisecond)
+	s.queues[0].Release(s.queues[0].Reserve(10*time.Minute, sparseNeeds), 300)
+	for now := 10 * time.Minute; now < 10*time.Minute+2*idleTimeout; now += time.Second {
+		s.pump(now)
+	}
+	asked := s.leases
+	for now := 10*time.Minute + 2*idleTimeout; now < time.Hour; now += time.Second {
+		s.pump(now)
+	}
+	if s.leases > asked {
+		t.Errorf("%d lease requests after the idle timeout; want none", s.leases-asked)
+	}
+}

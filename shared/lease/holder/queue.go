@@ -71,6 +71,8 @@ type Queue struct {
 	// ended means that the session has ended, and no request waits any more; closed that the control plane accepts no
 	// returns either.
 	ended, closed bool
+	// resumed means that the session is that of an earlier process, see ResumeQueue.
+	resumed bool
 }
 
 type expiry struct {
@@ -106,6 +108,9 @@ func NewQueue(h *Holder, timing *Timing, response *outage.ResponseTime, allowanc
 // other cases Next reports it when it is decided or has expired. The waiter is nil
 // after the end of the session.
 func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
+	if q.resumed && !q.ended {
+		return q.reserveResumed(now, needs)
+	}
 	if q.ended || q.closed {
 		return nil
 	}
@@ -326,7 +331,8 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 		q.forgetAt = 0
 		q.holder.keep = q.keptRounds(now)
 		q.holder.ForgetSettled()
-		if q.timing.OutageTarget > 0 && !q.ended && !q.failing {
+		q.holder.low = nil
+		if q.timing.OutageTarget > 0 && !q.ended && !q.failing && now < q.usedAt+q.timing.IdleTimeout {
 			q.holder.measure(now, q.timing.OutageTarget)
 		}
 	}

@@ -124,6 +124,12 @@ func (u *AllowanceUse) Settled(needs []wire.Need, cost int64) {
 	}
 }
 
+// Recovered counts the cost of a request that an earlier process has ended with
+// these needs and that is not settled.
+func (u *AllowanceUse) Recovered(needs []wire.Need, cost int64) {
+	u.Settled(needs, -cost)
+}
+
 // add is called with the lock held.
 func (u *AllowanceUse) add(n wire.Need, amount int64) {
 	if u.used == nil {

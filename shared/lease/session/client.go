@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/wire"
 )
 
@@ -45,6 +46,10 @@ const (
 	EndEpoch EndReason = "cluster epoch changed"
 	// EndLeave: the proxy stops.
 	EndLeave EndReason = "the proxy stops"
+	// EndRecalled: a control plane asks for the units of a session that the proxy has resumed.
+	EndRecalled EndReason = "a control plane asks for its units"
+	// EndReplaced: a new session takes the place of one that the proxy has resumed.
+	EndReplaced EndReason = "a new session has begun"
 )
 
 // Proxy is the part of a proxy that depends on its sessions. A Client calls the
@@ -63,6 +68,8 @@ type Proxy interface {
 	// CommitsLost is called when Postgres has lost commits, before the next session starts: all leases must be reported
 	// again, and unsettled usage events published again.
 	CommitsLost(epoch int64)
+	// SessionResumed is called when the proxy goes on in a session of an earlier process.
+	SessionResumed(id wire.SessionID)
 	// SessionStarted is called before the session is current.
 	SessionStarted(id wire.SessionID, deadline Instant)
 	// SessionExtended sets the deadline. The new one may be earlier, if the control plane has shortened sessions.
@@ -94,7 +101,11 @@ type Client struct {
 	// heartbeats is the number of the last heartbeat.
 	heartbeats int64
 	// session is the session that is current or being opened.
-	session    wire.SessionID
+	session wire.SessionID
+	// resumed is a session of an earlier process in which requests may be admitted until another one begins; isResumed
+	// means that they are.
+	resumed    wire.SessionID
+	isResumed  bool
 	deadline   Instant
 	expired    bool
 	registered *wire.RegisterResponse
@@ -136,17 +147,64 @@ func NewClient(now Instant, bootID string, timing Timing, proxy Proxy) *Client {
 	return &Client{bootID: bootID, timing: timing, proxy: proxy, at: now.Mono, interval: timing.HeartbeatInterval, acks: map[int64]func(wire.Ack){}}
 }
 
-// Session returns the current session and its deadline; zero if there is none.
+// MayResume keeps a session of an earlier process open, because Resume may be called
+// for it before another session begins.
+func (c *Client) MayResume(id wire.SessionID) { c.resumed = id }
+
+// Resume goes on in the session of MayResume, because no control plane responds. The
+// proxy knows the changes that its earlier process knew, and must be fresh to admit.
+// It sends no message of this session to a control plane: registrations are
+// repeated, and the session of the first one that succeeds takes its place.
+func (c *Client) Resume(epoch int64, known checkpoint.KnownChanges) {
+	if c.resumed == 0 || c.isResumed || c.phase == active || c.phase == left {
+		return
+	}
+	c.isResumed, c.epoch = true, epoch
+	c.changes.Begin(c.resumed, known.Applied)
+	c.proxy.ResetKeys(known.Floor, epoch)
+	for _, change := range known.Changes {
+		c.proxy.ApplyChange(change)
+	}
+	c.proxy.SessionResumed(c.resumed)
+}
+
+// EndResumed ends a resumed session and registers at once, because a control plane
+// asks for its units: the proxy cannot say how many of them it has used.
+func (c *Client) EndResumed(now Instant) {
+	if !c.isResumed {
+		return
+	}
+	c.endResumed(EndRecalled)
+	if c.phase == unregistered {
+		c.at = now.Mono
+	}
+}
+
+// endResumed ends a session of an earlier process.
+func (c *Client) endResumed(reason EndReason) {
+	id, was := c.resumed, c.isResumed
+	c.resumed, c.isResumed = 0, false
+	if was {
+		c.changes.End()
+		c.proxy.SessionEnded(id, reason)
+	}
+}
+
+// Session returns the current session and its deadline; zero if there is none. A
+// resumed session has no deadline.
 func (c *Client) Session() (wire.SessionID, Instant) {
+	if c.isResumed {
+		return c.resumed, Instant{}
+	}
 	if c.phase != active {
 		return 0, Instant{}
 	}
 	return c.session, c.deadline
 }
 
-// Opened returns the session that is current or being opened; zero if there is
-// none. All other sessions have ended.
-func (c *Client) Opened() wire.SessionID { return c.session }
+// Opened returns the sessions that are current, being opened, or may be resumed; zero
+// for none. All other sessions have ended.
+func (c *Client) Opened() (session, resumed wire.SessionID) { return c.session, c.resumed }
 
 // Applied returns the revision up to which every key change is applied.
 func (c *Client) Applied() int64 { return c.changes.Applied() }
@@ -221,6 +279,7 @@ func (c *Client) HandleOpened(now Instant, err error) {
 		return
 	}
 	r := c.registered
+	c.endResumed(EndReplaced)
 	c.phase, c.registered = active, nil
 	c.changes.Begin(c.session, r.Revision)
 	clear(c.acks)
@@ -294,8 +353,8 @@ func (c *Client) applyFetched(changes []wire.KeyChange) {
 // every earlier one is applied, too. HandlePushed reports whether an earlier one
 // is missing; a heartbeat is sent then, whose response contains it.
 func (c *Client) HandlePushed(change wire.KeyChange, ack func(wire.Ack)) (gap bool) {
-	if c.changes.Session() == 0 {
-		return false // the next registration includes the change
+	if c.changes.Session() == 0 || c.isResumed {
+		return false // the next registration includes the change, and the stream brings it to a resumed session
 	}
 	if due, ok := c.changes.ApplyPushed(change, c.proxy.ApplyChange); ok {
 		ack(due)
@@ -315,6 +374,9 @@ func (c *Client) HandleEnded(now Instant, id wire.SessionID) {
 	if c.phase == active && c.session == id {
 		c.end(now, EndFenced)
 	}
+	if c.resumed == id {
+		c.endResumed(EndFenced)
+	}
 }
 
 // HandleEpoch ends the session, because the stream of changes has a later cluster
@@ -323,6 +385,9 @@ func (c *Client) HandleEpoch(now Instant, epoch int64) {
 	if c.phase == active && epoch > c.epoch {
 		c.end(now, EndEpoch)
 	}
+	if c.isResumed && epoch > c.epoch {
+		c.endResumed(EndEpoch)
+	}
 }
 
 // Leave ends the session, because the proxy stops; no other one is registered.
@@ -330,6 +395,7 @@ func (c *Client) Leave(now Instant) {
 	if c.phase == active {
 		c.end(now, EndLeave)
 	}
+	c.endResumed(EndLeave)
 	c.phase, c.session = left, 0
 }
 

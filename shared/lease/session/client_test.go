@@ -15,6 +15,7 @@ func (*idleProxy) ApplyChange(wire.KeyChange)                   {}
 func (*idleProxy) StreamLost()                                  {}
 func (*idleProxy) HoldUsage(bool)                               {}
 func (*idleProxy) CommitsLost(int64)                            {}
+func (*idleProxy) SessionResumed(wire.SessionID)                {}
 func (p *idleProxy) SessionStarted(_ wire.SessionID, d Instant) { p.deadline = d }
 func (p *idleProxy) SessionExtended(d Instant)                  { p.deadline = d }
 func (*idleProxy) SessionExpired(wire.SessionID)                {}

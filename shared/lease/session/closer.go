@@ -8,9 +8,9 @@ import (
 
 // Usage is the usage log of a proxy's sessions.
 type Usage interface {
-	// FinishedSessions returns the sessions, other than the current one, in which no request runs. No request starts in
-	// them afterwards.
-	FinishedSessions(current wire.SessionID) []wire.CloseRequest
+	// FinishedSessions returns requests to close the sessions other than the open ones. No request starts in them
+	// afterwards.
+	FinishedSessions(open ...wire.SessionID) []wire.CloseRequest
 	// SessionClosed drops a session that the control plane has closed.
 	SessionClosed(r wire.CloseRequest)
 }
@@ -33,16 +33,16 @@ func NewCloser(now Instant, timing Timing, usage Usage) *Closer {
 }
 
 // Next returns the requests to send now, whose outcomes are reported to
-// HandleClosed, and when Next must be called again. current is the session that
-// has not ended.
-func (c *Closer) Next(now Instant, current wire.SessionID) (requests []wire.CloseRequest, wake time.Duration) {
+// HandleClosed, and when Next must be called again. The open sessions have not
+// ended.
+func (c *Closer) Next(now Instant, open ...wire.SessionID) (requests []wire.CloseRequest, wake time.Duration) {
 	if c.outstanding > 0 || c.done {
 		return nil, Never
 	}
 	if now.Mono < c.at {
 		return nil, c.at
 	}
-	requests = c.usage.FinishedSessions(current)
+	requests = c.usage.FinishedSessions(open...)
 	c.outstanding, c.open = len(requests), 0
 	if len(requests) == 0 {
 		c.endRound(now)
@@ -56,9 +56,11 @@ func (c *Closer) Next(now Instant, current wire.SessionID) (requests []wire.Clos
 
 // HandleClosed reports the outcome of a request: whether the session is closed.
 func (c *Closer) HandleClosed(now Instant, r wire.CloseRequest, closed bool) {
-	if closed {
+	switch {
+	case r.FinalCount == wire.NotFinal: // requests run in it, whatever the control plane knows, and their end is not waited for
+	case closed:
 		c.usage.SessionClosed(r)
-	} else {
+	default:
 		c.open++
 	}
 	if c.outstanding--; c.outstanding == 0 {
@@ -72,6 +74,9 @@ func (c *Closer) endRound(now Instant) {
 		c.at, c.done = now.Mono+c.timing.LeaveInterval, c.open == 0
 	}
 }
+
+// Close makes the Closer try at once, because a session has ended that may hold units.
+func (c *Closer) Close(now Instant) { c.at = min(c.at, now.Mono) }
 
 // Leave makes the Closer try at once and more often, because the proxy stops.
 func (c *Closer) Leave(now Instant) { c.leaving, c.at = true, now.Mono }

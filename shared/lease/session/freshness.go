@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"modelgateway/shared/lease/checkpoint"
+)
 
 // Beat is a heartbeat of a proxy in the stream of changes.
 type Beat struct {
@@ -39,6 +43,36 @@ type Freshness struct {
 	resynced bool
 	// readAt is when the first heartbeat of this lapse was read.
 	readAt Instant
+	// resuming means that this process has not read yet what the stream has since the earlier process ended.
+	resuming bool
+}
+
+// skippedNumbers is how many numbers of heartbeats a later process skips: the
+// earlier one may have sent some after its last checkpoint, at other times.
+const skippedNumbers = 1 << 20
+
+// ResumeFreshness returns the Freshness of a process that continues that of an
+// earlier one. It is not fresh before ReadBack: until then, the proxy does not know
+// what the stream has since. It returns false if the earlier process would not be
+// fresh any more: the stream may have lost a change meanwhile.
+func ResumeFreshness(window time.Duration, state checkpoint.Freshness, now Instant) (*Freshness, bool) {
+	left := state.UntilBoot - now.Boot
+	if state.Last == 0 || left <= 0 || left > window {
+		return nil, false
+	}
+	f := NewFreshness(window)
+	f.last, f.incarnation, f.first, f.number = state.Last, state.Incarnation, state.Number, state.Number+skippedNumbers
+	f.until, f.resuming = now.Add(left), true
+	return f, true
+}
+
+// State returns the state for a later process. It returns false if the proxy is not
+// fresh.
+func (f *Freshness) State(now Instant) (checkpoint.Freshness, bool) {
+	if !f.Fresh(now) || f.last == 0 {
+		return checkpoint.Freshness{}, false
+	}
+	return checkpoint.Freshness{Last: f.last, Incarnation: f.incarnation, Number: f.number, UntilBoot: min(f.until.Boot, now.Boot+f.until.Mono-now.Mono)}, true
 }
 
 // NewFreshness returns the Freshness of a proxy that has read nothing.
@@ -91,6 +125,9 @@ func (f *Freshness) ReadBack(now Instant, incarnation string, b Beat, sequence u
 		return false
 	}
 	f.last, f.incarnation = sequence, incarnation
+	if f.resuming {
+		f.resuming, f.resynced = false, now.Before(f.until)
+	}
 	sentAt, ok := f.sent[b.Number]
 	if !ok || !now.Before(sentAt.Add(f.window)) {
 		return true
@@ -115,5 +152,5 @@ func (f *Freshness) Resynced(now, askedAt Instant) {
 // The next heartbeat names none before it: the stream must be read from its start.
 func (f *Freshness) Reset() {
 	clear(f.sent)
-	f.first, f.last, f.incarnation, f.until, f.resynced = f.number, 0, "", Instant{}, false
+	f.first, f.last, f.incarnation, f.until, f.resynced, f.resuming = f.number, 0, "", Instant{}, false, false
 }

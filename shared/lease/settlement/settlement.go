@@ -43,33 +43,40 @@ type Charge struct {
 type Batch struct {
 	Charges  []Charge
 	Outcomes []Outcome
+
+	candidates []int
 }
 
 // NewBatch returns the Batch of the given charges.
 func NewBatch(charges []Charge) *Batch {
-	return &Batch{charges, make([]Outcome, len(charges))}
+	return &Batch{charges, make([]Outcome, len(charges)), firstOfEachRequest(charges)}
+}
+
+func firstOfEachRequest(charges []Charge) []int {
+	first := make([]int, 0, len(charges))
+	seen := make(map[[16]byte]struct{}, len(charges))
+	for i := range charges {
+		c := &charges[i]
+		if c.Invalid {
+			continue
+		}
+		if _, repeated := seen[c.Request]; !repeated {
+			seen[c.Request] = struct{}{}
+			first = append(first, i)
+		}
+	}
+	return first
 }
 
 // Candidates returns the indices of the events to be inserted: the first one of
 // each request.
-func (s *Batch) Candidates() []int {
-	var candidates []int
-	seen := map[[16]byte]bool{}
-	for i, c := range s.Charges {
-		if c.Invalid || seen[c.Request] {
-			continue
-		}
-		seen[c.Request] = true
-		candidates = append(candidates, i)
-	}
-	return candidates
-}
+func (s *Batch) Candidates() []int { return s.candidates }
 
 // MarkInserted records that requests are new in the table, and returns the
 // indices of their events.
 func (s *Batch) MarkInserted(requests map[[16]byte]bool) []int {
 	var inserted []int
-	for _, i := range s.Candidates() {
+	for _, i := range s.candidates {
 		if requests[s.Charges[i].Request] {
 			s.Outcomes[i] = Inserted
 			inserted = append(inserted, i)
@@ -83,8 +90,8 @@ func (s *Batch) MarkInserted(requests map[[16]byte]bool) []int {
 // settled event.
 func (s *Batch) Unresolved() []int {
 	var unresolved []int
-	for i, c := range s.Charges {
-		if !c.Invalid && s.Outcomes[i] != Inserted {
+	for i := range s.Charges {
+		if !s.Charges[i].Invalid && s.Outcomes[i] != Inserted {
 			unresolved = append(unresolved, i)
 		}
 	}
@@ -106,10 +113,11 @@ func (s *Batch) ResolveDuplicates(settled map[[16]byte][32]byte) {
 // ApplyCharges charges the inserted events. Charges of unknown or closed sessions
 // are late.
 func (s *Batch) ApplyCharges(a *allocator.Allocator, records map[wire.SessionID]*session.Record) {
-	for i, c := range s.Charges {
+	for i := range s.Charges {
 		if s.Outcomes[i] != Inserted {
 			continue
 		}
+		c := &s.Charges[i]
 		record := records[c.Session]
 		for _, pool := range c.Pools {
 			a.Charge(c.Session, record == nil || !record.HoldsLeases(), pool, c.Cost)

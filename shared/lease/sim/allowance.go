@@ -99,15 +99,25 @@ func (p *proxy) dropAllowances(account string) {
 	}
 }
 
-// noteSettled records that events are settled that were admitted under the allowance.
+// recoverAllowance counts an event that an earlier process has left, or whose request
+// it had not finished.
+func (p *proxy) recoverAllowance(u *usage) {
+	if len(u.beyond) == 0 {
+		return
+	}
+	p.w.stats.count("requests under the outage allowance found after a restart")
+	p.overdrawn = append(p.overdrawn, &ended{u.id, u.beyond, u.cost})
+	p.w.rules.RecoverAllowance(p, u)
+}
+
+// noteSettled records that an event is settled. If its request was admitted under the
+// allowance, that is given back.
 func (p *proxy) noteSettled(u *usage) {
-	p.overdrawn = slices.DeleteFunc(p.overdrawn, func(e *ended) bool {
-		if e.id == u.id {
-			p.allowance.Settled(e.beyond, e.cost)
-			return true
-		}
-		return false
-	})
+	if len(u.beyond) == 0 {
+		return
+	}
+	p.allowance.Settled(u.beyond, u.cost)
+	p.overdrawn = slices.DeleteFunc(p.overdrawn, func(e *ended) bool { return e.id == u.id })
 }
 
 // overdraws returns what a proxy uses of the allowance of a pool: what running
@@ -169,7 +179,7 @@ func (w *world) checkAllowance(r *request) {
 func (w *world) checkAllowances(batch *allocator.Batch, response *wire.LeaseResponse) {
 	o := w.profile.Allowance
 	for _, l := range response.Leases {
-		p, live := batch.Allocator.Pools[l.Pool], max(batch.LiveSessions, 1)
+		p, live := batch.Allocator.Pools[l.Pool], max(batch.LiveProxies, 1)
 		most, share := max(p.Free, 0), o.Percent
 		if p.Kind == wire.Slots {
 			share = o.SlotsPercent
@@ -267,6 +277,10 @@ func allowanceMutations() []Mutation {
 			r.Profile = profile
 			r.AllowanceUse = func(*proxy) *outage.AllowanceUse { return &outage.AllowanceUse{} }
 		}},
+		{"a restart gives the outage allowance back", 600, func(r *Rules) {
+			r.Profile = profile
+			r.RecoverAllowance = func(_ *proxy, u *usage) { u.beyond = nil }
+		}},
 		{"a proxy uses more than the outage allowance", 60, func(r *Rules) {
 			respond(r, func(l *wire.LeaseState) { l.Allowance *= 2 })
 		}},
@@ -281,7 +295,7 @@ func allowanceMutations() []Mutation {
 			r.Profile = profile
 			r.Policy = func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) {
 				apply(b)
-				b.Allowance.Percent *= max(b.LiveSessions, 2)
+				b.Allowance.Percent *= max(b.LiveProxies, 2)
 			}
 		}},
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 // allowanceSeeds is how many worlds of each profile with outage allowances the tests
 // run.
-const allowanceSeeds = 60
+const allowanceSeeds = 30
 
 func TestInvariantsHoldWithOutageAllowances(t *testing.T) {
 	t.Parallel()
@@ -22,6 +22,7 @@ func TestInvariantsHoldWithOutageAllowances(t *testing.T) {
 	for _, what := range []string{
 		"requests granted under the outage allowance", "accounts that need the outage allowance", "Postgres away", "bus away", "replicas stopped",
 		"replicas killed and not started", "losses of commits declared",
+		"requests under the outage allowance found after a restart",
 	} {
 		if total.Faults[what] == 0 {
 			t.Errorf("no seed has %s, so they are not tested", what)

@@ -151,6 +151,10 @@ type proxyFreshness struct {
 	// sentAt has when each heartbeat was sent, and provenAt is that time of the last one that was read, for the oracle.
 	sentAt   map[int64]time.Duration
 	provenAt time.Duration
+	// resumed means that the session is that of an earlier process, and that this one has not read the stream yet.
+	resumed bool
+	// last is the sequence number of the last heartbeat that the earlier process has read.
+	last uint64
 }
 
 // beginFresh begins the freshness of a session that has begun.
@@ -229,7 +233,10 @@ func (p *proxy) readBack(f *proxyFreshness, subject string, refused bool, then f
 	askChanges(&p.actor, func() bool { return p.minority }, func(s *changeStream) beatRead {
 		m, sequence := s.last(subject)
 		read := beatRead{message: m, sequence: sequence, incarnation: s.name()}
-		if m.beat.Previous > 0 {
+		switch {
+		case f.resumed:
+			read.changes = s.between(f.last, sequence)
+		case m.beat.Previous > 0:
 			read.changes = s.between(m.beat.Previous, sequence)
 		}
 		return read
@@ -268,11 +275,13 @@ func (p *proxy) read(f *proxyFreshness, read beatRead, refused bool) bool {
 		f.sequence = 0
 		return false
 	}
+	f.resumed = false
 	f.number, f.sequence, f.provenAt = b.Number, read.sequence, max(f.provenAt, f.sentAt[b.Number])
 	if f.Reads(p.clock()) && !f.Fresh(p.clock()) {
 		p.client.HeartbeatNow() // the response ends the lapse
 		p.pump()
 	}
+	p.saveCheckpoint()
 	return true
 }
 
@@ -292,6 +301,9 @@ func (p *proxy) applyStreamed(m changeMessage) {
 		p.client.HandleEpoch(p.clock(), m.epoch)
 	case m.change.Revision > p.client.Applied():
 		p.applyChange(m.change)
+		if p.isResumed && m.change.MayReduce() {
+			delete(p.idle, m.change.Account)
+		}
 		return
 	default:
 		return
@@ -302,6 +314,7 @@ func (p *proxy) applyStreamed(m changeMessage) {
 // resynced records that the response to a heartbeat has all changes of Postgres.
 func (p *proxy) resynced(sentAt session.Instant, r *wire.HeartbeatResponse) {
 	if p.fresh != nil && p.session != 0 && r.Status == wire.Done && !r.More {
+		p.history.Synced(p.client.Applied())
 		p.w.rules.Changes.Resynced(p.fresh.Freshness, p.clock(), sentAt)
 	}
 }

@@ -55,6 +55,7 @@ type outcome struct {
 	cost    int64
 	session wire.SessionID
 	limit   wire.PoolID
+	balance wire.PoolID
 	// used is what counts in oracle.used.
 	used int64
 	// spoolLost and pgLost mean that the event was lost with a spool or with commits of Postgres, excused that no copy of
@@ -190,6 +191,10 @@ func (w *world) checkAdmission(r *request) {
 	needs := []wire.PoolID{r.record.BalancePool}
 	if r.needsSlot {
 		needs = append(needs, r.record.SlotsPool)
+	}
+	if r.session == p.session && p.isResumed {
+		w.checkResumed(r)
+		needs = nil
 	}
 	for _, pool := range needs {
 		l, at := w.pg.leases[pool][r.session], r.queue.queue.LeaseView(pool)

@@ -40,7 +40,7 @@ func TestFreshSeedsAreReproducible(t *testing.T) {
 
 // freshSeedsWithPools is how many worlds of each profile with pools and freshness
 // the tests run.
-const freshSeedsWithPools = 40
+const freshSeedsWithPools = 25
 
 func TestInvariantsHoldWithFreshness(t *testing.T) {
 	t.Parallel()

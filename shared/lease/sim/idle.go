@@ -24,7 +24,8 @@ func (w *world) checkIdle(batch *allocator.Batch, pool wire.PoolID, request *wir
 			continue
 		}
 		for _, q := range p.allQueues {
-			if q.account == request.Account && w.oracle.server[q.session] == w.pg.server {
+			// A recall does not reach the units of an earlier process, as little as if there were none to resume its session.
+			if q.account == request.Account && !q.resumed && w.oracle.server[q.session] == w.pg.server {
 				w.checkIdleOf(q, batch, pool, request, reply)
 			}
 		}

@@ -71,7 +71,9 @@ type Profile struct {
 	Allowance       allocator.OutageAllowance
 	Away            float64
 	DecisionTimeout time.Duration
-	Length          time.Duration
+	// RestartWithin is the longest time until a killed proxy is started again.
+	RestartWithin time.Duration
+	Length        time.Duration
 }
 
 // need is what a proxy needs to admit in a session.
@@ -115,6 +117,7 @@ var freshProfiles = []struct {
 		p.Outage, p.FaultEvery, p.Length, p.LoseCommits = 3, 6*time.Second, 40*time.Second, 0
 		p.RequestEvery = 60 * time.Millisecond
 	}},
+	{resumeProfile, func(p *Profile, r *rand.Rand) { p.needResume(r) }},
 }
 
 // needFreshness makes sessions need freshness, and lets the stream of changes fail.
@@ -144,7 +147,7 @@ func draw(r *rand.Rand) Profile {
 		FaultEvery: between(300*time.Millisecond, 4*time.Second), Poor: r.IntN(2) == 0,
 		KillProxy: some(.6, 1), LoseSpool: some(.3, .5), Drain: some(.4, 1), KillReplica: some(.5, 1), Halt: some(.6, 1), Suspend: some(.5, 1), Cut: some(.6, 1),
 		BusDown: some(.4, .7), PostgresDown: some(.4, .7), LoseTail: some(.4, .7), DeleteStream: some(.2, .4), KillFleet: some(.2, .3),
-		Limits: 8000, IdleTimeout: idleTimeout, Length: between(6*time.Second, 16*time.Second),
+		Limits: 8000, IdleTimeout: idleTimeout, RestartWithin: 4 * time.Second, Length: between(6*time.Second, 16*time.Second),
 	}
 	p.HeartbeatInterval, p.Stall = between(sessionValid/10, sessionValid/2), some(.3, .5)
 	p.LosePushes = some(.4, .5)

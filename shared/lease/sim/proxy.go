@@ -7,6 +7,7 @@ import (
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
+	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/holder"
 	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/session"
@@ -37,6 +38,14 @@ type proxy struct {
 	fresh *proxyFreshness
 	// minority means that it is connected to a server that cannot reach the others of the stream of changes.
 	minority bool
+	// alone means that the last heartbeat of the session was not answered. history has the changes that the session knows.
+	alone   bool
+	history checkpoint.ChangeHistory
+	// resumable is the freshness with which this process can go on in the session of an earlier one, idle its idle units.
+	// isResumed means that session is that one.
+	resumable *proxyFreshness
+	idle      map[string][]checkpoint.IdleUnits
+	isResumed bool
 	// queues has the account queues of the current session, by account. allQueues also has those of earlier sessions.
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
@@ -71,6 +80,9 @@ type cached struct {
 type disk struct {
 	sessions map[wire.SessionID]*diskSession
 	started  map[[16]byte]*request
+	// records counts the records that were written.
+	records    int
+	checkpoint *keptCheckpoint
 }
 
 type diskSession struct {
@@ -80,7 +92,7 @@ type diskSession struct {
 }
 
 func newDisk() *disk {
-	return &disk{map[wire.SessionID]*diskSession{}, map[[16]byte]*request{}}
+	return &disk{sessions: map[wire.SessionID]*diskSession{}, started: map[[16]byte]*request{}}
 }
 
 // usage is a usage event.
@@ -90,6 +102,11 @@ type usage struct {
 	n, cost        int64
 	fingerprint    [32]byte
 	balance, limit wire.PoolID
+	request        *request
+	// written is the number of its record on the disk.
+	written int
+	// beyond are the needs that were granted under the outage allowance.
+	beyond []wire.Need
 }
 
 func (w *world) newProxy(name string) *proxy {
@@ -128,15 +145,17 @@ func (p *proxy) start() {
 			kept.events[n] = &e
 			p.usage.Add(n, &e)
 			p.usage.Enqueue(&e)
+			p.recoverAllowance(&e)
 		}
 		l.Last = max(l.Last, kept.last)
 	}
 	for _, id := range sortedIDs(p.disk.started) { // unfinished requests are billed by their progress
 		r := p.disk.started[id]
 		delete(p.disk.started, id)
-		p.recordUsage(r, r.progress())
+		p.recoverAllowance(p.recordUsage(r, r.progress()))
 		w.stats.count("requests aborted")
 	}
+	p.loadCheckpoint()
 	p.pump()
 	if w.profile.Freshness != deadlineOnly {
 		p.after(w.between(0, w.profile.window()/4), p.beat)
@@ -164,7 +183,7 @@ func (p *proxy) kill(keep bool) {
 		w.oracle.destroyed()
 	}
 	process := p.process
-	w.after(w.between(50*time.Millisecond, 4*time.Second), func() {
+	w.after(w.between(50*time.Millisecond, w.profile.RestartWithin), func() {
 		if p.process == process {
 			p.start()
 		}
@@ -190,6 +209,13 @@ func (p *proxy) drain() {
 	wait = func() {
 		switch {
 		case p.clock().Mono < deadline && len(p.running) > 0:
+		case !leaving && p.alone && p.disk.checkpoint != nil: // the next process goes on in the session
+			p.alive = false
+			for _, r := range p.running {
+				r.lost = true
+			}
+			p.start()
+			return
 		case !leaving:
 			leaving = true
 			p.leave()
@@ -209,6 +235,7 @@ func (p *proxy) drain() {
 // leave ends the session; no request is admitted any more.
 func (p *proxy) leave() {
 	p.draining = true
+	p.w.rules.Resume.Void(p)
 	p.client.Leave(p.clock())
 	p.closer.Leave(p.clock())
 	p.pump()
@@ -218,7 +245,8 @@ func (p *proxy) leave() {
 func (p *proxy) pump() {
 	now := p.clock()
 	out := p.client.Next(now)
-	closing, wake := p.closer.Next(now, p.client.Opened())
+	opened, resumed := p.client.Opened()
+	closing, wake := p.closer.Next(now, opened, resumed)
 	if out.Register != nil {
 		p.register(now, out.Register)
 	}
@@ -250,10 +278,13 @@ func (p *proxy) register(sentAt session.Instant, r *wire.RegisterRequest) {
 	ask(p, "registration", callTimeout, func(c *replica, reply func(wire.RegisterResponse)) { c.register(r, reply) }, func(a wire.RegisterResponse) {
 		p.w.log("%s opens session %d at rev %d, epoch %d", p.name, a.Session, a.Revision, a.ClusterEpoch)
 		p.w.oracle.epochs[a.Session] = a.ClusterEpoch
+		p.w.rules.Resume.Void(p)
+		p.resumable = nil
 		p.w.rules.HandleRegistered(p, sentAt, &a)
 		p.pump()
 	}, func() {
 		p.client.RegisterFailed(p.clock())
+		p.resumeSession()
 		p.pump()
 	})
 }
@@ -279,6 +310,8 @@ func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
 		r.Expired = r.Expired && !p.valid(sentAt)
 	}
 	ask(p, "heartbeat", callTimeout, func(c *replica, reply func(wire.HeartbeatResponse)) { c.heartbeat(r, reply) }, func(a wire.HeartbeatResponse) {
+		p.w.rules.Resume.Void(p)
+		p.alone = false
 		p.w.rules.HandleHeartbeat(p, sentAt, r, &a)
 		p.resynced(sentAt, &a)
 		if len(a.Changes) > 0 {
@@ -286,6 +319,7 @@ func (p *proxy) heartbeat(sentAt session.Instant, r *wire.HeartbeatRequest) {
 		}
 		p.pump()
 	}, func() {
+		p.alone = true
 		p.client.HeartbeatFailed(p.clock(), r)
 		p.pump()
 	})
@@ -332,8 +366,10 @@ func (h proxyHost) CommitsLost(int64) {
 
 // SessionStarted implements session.Proxy.
 func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
+	h.p.w.rules.Resume.Void(h.p)
 	h.p.endQueues()
-	h.p.session, h.p.deadline = id, deadline
+	h.p.session, h.p.deadline, h.p.isResumed = id, deadline, false
+	h.p.history, h.p.alone = checkpoint.NewHistory(h.p.client.Applied()), false
 	clear(h.p.allowances)
 	h.p.beginFresh(id)
 }
@@ -349,12 +385,17 @@ func (h proxyHost) SessionExpired(wire.SessionID) {
 // SessionEnded implements session.Proxy.
 func (h proxyHost) SessionEnded(id wire.SessionID, reason session.EndReason) {
 	h.p.w.log("%s: session %d has ended: %s", h.p.name, id, reason)
-	h.p.session, h.p.deadline, h.p.fresh = 0, session.Instant{}, nil
+	h.p.w.rules.Resume.Void(h.p)
+	h.p.session, h.p.deadline, h.p.fresh, h.p.resumable = 0, session.Instant{}, nil, nil
+	if h.p.isResumed {
+		h.p.isResumed = false
+		h.p.closer.Close(h.p.clock())
+	}
 }
 
 // FinishedSessions implements session.Usage.
-func (h proxyHost) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
-	return h.p.usage.FinishedSessions(current)
+func (h proxyHost) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
+	return h.p.usage.FinishedSessions(open...)
 }
 
 // SessionClosed implements session.Usage.
@@ -384,6 +425,7 @@ func (p *proxy) stallUntilDeadline() {
 
 // handlePushed handles a change that was pushed.
 func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
+	p.w.rules.Resume.Void(p)
 	if p.w.rules.HandlePushed(p.client, c, ack) {
 		p.w.stats.count("gaps in pushed changes")
 	}
@@ -392,6 +434,8 @@ func (p *proxy) handlePushed(c wire.KeyChange, ack func(wire.Ack)) {
 
 // applyChange applies one change.
 func (p *proxy) applyChange(c wire.KeyChange) {
+	p.w.rules.Resume.Void(p)
+	p.history.Applied(c)
 	p.invalidations.Apply(c)
 	delete(p.cache, c.KeyHash)
 	if q := p.queues[c.Account]; q != nil && p.w.rules.MayReduce(&c) {
@@ -412,7 +456,13 @@ func (p *proxy) applyChange(c wire.KeyChange) {
 }
 
 func (p *proxy) handleRecall(session wire.SessionID, r wire.Recall) {
+	if p.isResumed && p.session == session {
+		p.client.EndResumed(p.clock())
+		p.pump()
+		return
+	}
 	if q := p.queues[r.Account]; q != nil && p.session == session {
+		p.w.rules.Resume.Void(p)
 		p.w.rules.HandleRecall(q.queue, r.Pool, r.Generation)
 		q.pump()
 	}
@@ -423,9 +473,9 @@ var errSpoolFull = errors.New("the spool is full")
 func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage.Pending()) }
 
 // recordUsage appends the usage event of a request to the spool.
-func (p *proxy) recordUsage(r *request, cost int64) {
+func (p *proxy) recordUsage(r *request, cost int64) *usage {
 	l := p.usage.Open(r.session, "")
-	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
+	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit, beyond: r.waiter.Beyond()}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
 	kept := p.disk.sessions[r.session]
@@ -433,6 +483,7 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 		kept = &diskSession{boot: l.BootID, events: map[int64]*usage{}}
 		p.disk.sessions[r.session] = kept
 	}
+	e.request, e.written = r, p.disk.write()
 	kept.last = e.n
 	kept.events[e.n] = e
 	p.usage.Add(e.n, e)
@@ -441,7 +492,8 @@ func (p *proxy) recordUsage(r *request, cost int64) {
 		p.schedule.EventQueued(p.clock().Mono)
 		p.publish()
 	}
-	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit}
+	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit, balance: r.customer.balance}
+	return e
 }
 
 // publish publishes a message if the schedule has one due.
@@ -521,6 +573,9 @@ func (p *proxy) trim(id wire.SessionID, watermark int64, forgotten bool) {
 	}
 	for n := range kept.events {
 		if n <= watermark {
+			if c := p.disk.checkpoint; c != nil && kept.events[n].written > c.written {
+				p.disk.checkpoint = nil // what is consumed since is not known any more
+			}
 			delete(kept.events, n)
 		}
 	}

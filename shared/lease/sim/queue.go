@@ -23,6 +23,8 @@ type accountQueue struct {
 	usedAt time.Duration
 	// ended means that the session has ended, and new requests use another queue.
 	ended bool
+	// resumed means that the session is that of an earlier process.
+	resumed bool
 	// needed has the pools that requests of the queue have needed so far.
 	needed map[wire.PoolID]bool
 	// request is the lease request without a response. returnedBefore has the returned totals of the account's sessions
@@ -35,9 +37,14 @@ func (p *proxy) newQueue(account string) *accountQueue {
 	q := &accountQueue{
 		p: p, session: p.session, account: account, waiting: map[*holder.Waiter]*request{}, needed: map[wire.PoolID]bool{}, wake: holder.Never,
 	}
-	h := holder.NewHolder(p.session, p.boot, account)
-	h.StartAfter(p.lastNumber)
-	q.queue = holder.NewQueue(h, &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
+	if q.resumed = p.isResumed; q.resumed {
+		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
+		delete(p.idle, account)
+	} else {
+		h := holder.NewHolder(p.session, p.boot, account)
+		h.StartAfter(p.lastNumber)
+		q.queue = holder.NewQueue(h, &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
+	}
 	p.queues[account] = q
 	p.allQueues = append(p.allQueues, q)
 	return q
@@ -157,6 +164,7 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 	ask(q.p, "lease request", 0, func(c *replica, reply func(wire.LeaseResponse)) {
 		c.request(request, reply)
 	}, func(a wire.LeaseResponse) {
+		q.p.w.rules.Resume.Void(q.p)
 		q.p.w.checkFenced(outstanding, &a)
 		request, _ := q.queue.Outstanding()
 		if request == outstanding && !q.ended {
@@ -226,6 +234,7 @@ func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
 	ask(q.p, "return", 0, func(c *replica, reply func(wire.ReturnResponse)) {
 		c.takeReturn(ret, reply)
 	}, func(a wire.ReturnResponse) {
+		q.p.w.rules.Resume.Void(q.p)
 		if q.queue.HandleReturned(q.p.clock().Mono, sentAt, ret, &a) {
 			q.p.decidedAt = q.p.clock().Mono
 			q.pump()

@@ -70,6 +70,7 @@ func (c *replica) start() {
 	c.every(c.w.profile.SettleEvery, c.settle)
 	if c.w.profile.Freshness != deadlineOnly {
 		c.every(confirmEvery, c.confirmChanges)
+		c.every(bucketEvery, c.writeBucket)
 	}
 }
 
@@ -359,7 +360,7 @@ func (c *replica) loadBatch(d *database, tx *allocator.Transaction, skipped rows
 		}
 	}
 	return &allocator.Batch{
-		Allocator: book, Sessions: tenures, Results: results, LiveSessions: live, SinceLoss: d.now(w) - d.lostAt,
+		Allocator: book, Sessions: tenures, Results: results, LiveProxies: live, SinceLoss: d.now(w) - d.lostAt,
 		Recovering: d.recovering(),
 	}
 }
@@ -551,21 +552,25 @@ func (c *replica) close(r *wire.CloseRequest, reply func(wire.CloseResponse)) {
 func (c *replica) load(cust *customer, k *key, reply func(wire.LoadKeyResponse)) {
 	var answer wire.LoadKeyResponse
 	c.tx("load", func(d *database) {
-		limit := k.limit
-		if d.pools[limit] == nil { // Postgres has lost the key
-			answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision}
-			return
-		}
-		if d.pools[limit].Unlimited {
-			limit = 0
-		}
-		answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision, Record: &wire.KeyRecord{
-			KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
-			BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
-		}}
+		answer = wire.LoadKeyResponse{V: wire.Version, Status: wire.Done, ReadRevision: d.mark.Revision, Record: d.keyRecord(cust, k)}
 	}, func(ok bool) {
 		if ok {
 			reply(answer)
 		}
 	})
+}
+
+// keyRecord returns the record of a key; nil if Postgres has lost the key.
+func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
+	limit := k.limit
+	if d.pools[limit] == nil {
+		return nil
+	}
+	if d.pools[limit].Unlimited {
+		limit = 0
+	}
+	return &wire.KeyRecord{
+		KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
+		BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
+	}
 }

@@ -38,6 +38,8 @@ type request struct {
 	// admittedAt is a time of the world's clock. lost means that the process of the request was killed.
 	admittedAt           time.Duration
 	started, ended, lost bool
+	// written is the number of its started record on the disk.
+	written int
 	// admitted, if not nil, is called when the request is admitted.
 	admitted func()
 }
@@ -107,7 +109,7 @@ func (p *proxy) lookup(r *request, attempts int) {
 		p.cache[r.key.hash] = &cached{*a.Record, reading}
 		r.record, r.version = *a.Record, reading
 		p.admit(r)
-	}, nil)
+	}, func() { p.readBucket(r, asked) })
 }
 
 // admit admits a request, in the order of the protocol.
@@ -156,7 +158,7 @@ func (p *proxy) admit(r *request) {
 	case r.waiter.Aborted():
 		w.stats.count("requests aborted at once")
 		p.reserved--
-		if !p.failing || p.clock().Mono-p.failingSince < p.timing.DecisionTimeout {
+		if !p.isResumed && (!p.failing || p.clock().Mono-p.failingSince < p.timing.DecisionTimeout) {
 			w.fail("%s: a request is aborted at once although a control plane has decided something within the decision timeout", p.name)
 		}
 	default:
@@ -200,6 +202,7 @@ func (p *proxy) checkAfterWait(r *request) {
 	l.Running++
 	r.started = true
 	p.disk.started[r.id] = r
+	r.written = p.disk.write()
 	p.after(r.duration, func() { p.finish(r, r.cost) })
 }
 

@@ -59,6 +59,9 @@ type Rules struct {
 	// messages whose rows are free.
 	LocksRows, SkipsLockedRows bool
 
+	// Resume has the steps by which a process goes on in the session of an earlier one.
+	Resume *ResumeRules
+
 	// The steps of a proxy.
 	Before           func(now, deadline session.Instant) bool
 	HandleRegistered func(p *proxy, sentAt session.Instant, r *wire.RegisterResponse)
@@ -73,6 +76,7 @@ type Rules struct {
 	Release          func(q *accountQueue, t *holder.Waiter, cost int64)
 	AllowanceAfter   func(p Profile) time.Duration
 	AllowanceUse     func(p *proxy) *outage.AllowanceUse
+	RecoverAllowance func(p *proxy, u *usage)
 	EndSession       func(q *holder.Queue)
 	Unused           func(q *holder.Queue, now time.Duration) bool
 	LastNumber       func(q *holder.Queue) int64
@@ -100,7 +104,7 @@ func CorrectIn(profile string) *Rules {
 // Correct returns the rules of shared/lease.
 func Correct() *Rules {
 	return &Rules{
-		Changes: correctFresh(),
+		Changes: correctFresh(), Resume: correctResume(),
 		Exceeds: allocator.Exceeds, AddRequest: (*allocator.Batcher).AddRequest,
 		Decide: (*allocator.Batch).Decide, ApplyReturn: (*allocator.Batch).ApplyReturn, ApplyCharges: (*settlement.Batch).ApplyCharges,
 		MarkInserted:      (*settlement.Batch).MarkInserted,
@@ -123,27 +127,28 @@ func Correct() *Rules {
 		HandleHeartbeat: func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) {
 			_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, r)
 		},
-		HandlePushed:    (*session.Client).HandlePushed,
-		IsCurrent:       (*session.Invalidations).IsCurrent,
-		GateBefore:      gate.Gate.Before,
-		GateAfter:       gate.Gate.After,
-		HandleResponse:  (*holder.Queue).HandleResponse,
-		RequestFailed:   (*holder.Queue).RequestFailed,
-		HandleRecall:    (*holder.Queue).HandleRecall,
-		Release:         func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
-		AllowanceAfter:  func(p Profile) time.Duration { return p.decisionTimeout() },
-		AllowanceUse:    func(p *proxy) *outage.AllowanceUse { return &p.allowance },
-		EndSession:      (*holder.Queue).EndSession,
-		Unused:          (*holder.Queue).Unused,
-		LastNumber:      (*holder.Queue).LastNumber,
-		IdleTimeout:     func(p Profile) time.Duration { return p.IdleTimeout },
-		MayReduce:       (*wire.KeyChange).MayReduce,
-		Next:            func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
-		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
-		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
-		OnStored:        func(*usagelog.Log[*usage], []*usage) {},
-		Resync:          (*holder.Queue).Resync,
-		Republish:       (*usagelog.Log[*usage]).Republish,
-		HoldUsage:       (*usagelog.Log[*usage]).Hold,
+		HandlePushed:     (*session.Client).HandlePushed,
+		IsCurrent:        (*session.Invalidations).IsCurrent,
+		GateBefore:       gate.Gate.Before,
+		GateAfter:        gate.Gate.After,
+		HandleResponse:   (*holder.Queue).HandleResponse,
+		RequestFailed:    (*holder.Queue).RequestFailed,
+		HandleRecall:     (*holder.Queue).HandleRecall,
+		Release:          func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
+		AllowanceAfter:   func(p Profile) time.Duration { return p.decisionTimeout() },
+		AllowanceUse:     func(p *proxy) *outage.AllowanceUse { return &p.allowance },
+		RecoverAllowance: func(p *proxy, u *usage) { p.allowance.Recovered(u.beyond, u.cost) },
+		EndSession:       (*holder.Queue).EndSession,
+		Unused:           (*holder.Queue).Unused,
+		LastNumber:       (*holder.Queue).LastNumber,
+		IdleTimeout:      func(p Profile) time.Duration { return p.IdleTimeout },
+		MayReduce:        (*wire.KeyChange).MayReduce,
+		Next:             func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
+		OutgoingRequest:  func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
+		Policy:           func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
+		OnStored:         func(*usagelog.Log[*usage], []*usage) {},
+		Resync:           (*holder.Queue).Resync,
+		Republish:        (*usagelog.Log[*usage]).Republish,
+		HoldUsage:        (*usagelog.Log[*usage]).Hold,
 	}
 }

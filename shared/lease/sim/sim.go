@@ -57,6 +57,8 @@ type world struct {
 	// pushesCut means that no pushed message reaches a proxy.
 	pushesCut bool
 	outages   outages
+	// keys is the bucket of key records.
+	keys keyBucket
 	// brokenAt is when something was last broken.
 	brokenAt time.Duration
 	// settlesFrom is when settlement goes on.

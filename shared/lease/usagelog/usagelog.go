@@ -145,17 +145,21 @@ func (u *Log[E]) Add(number int64, e E) {
 	u.pending++
 }
 
-// FinishedSessions returns close requests for the sessions, other than the
-// current one, in which no request runs any more. From now on no request may
-// start in them: their event counts are final.
-func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
+// FinishedSessions returns close requests for the sessions, other than the open
+// ones. From now on no request may start in them. The event counts of those in which
+// no request runs any more are final; the requests for the others only fence them.
+func (u *Log[E]) FinishedSessions(open ...wire.SessionID) []wire.CloseRequest {
 	var ended []wire.CloseRequest
 	for id, l := range u.sessions {
-		if id == current || l.Running > 0 || l.closed {
+		if slices.Contains(open, id) || l.closed {
 			continue
 		}
 		l.ended = true
-		ended = append(ended, wire.CloseRequest{V: wire.Version, Session: id, BootID: l.BootID, FinalCount: l.Last})
+		count := l.Last
+		if l.Running > 0 {
+			count = wire.NotFinal
+		}
+		ended = append(ended, wire.CloseRequest{V: wire.Version, Session: id, BootID: l.BootID, FinalCount: count})
 	}
 	slices.SortFunc(ended, func(a, b wire.CloseRequest) int { return cmp.Compare(a.Session, b.Session) })
 	return ended
@@ -167,7 +171,7 @@ func (u *Log[E]) FinishedSessions(current wire.SessionID) []wire.CloseRequest {
 // silent for long before its events are settled.
 func (u *Log[E]) MarkClosed(id wire.SessionID) (dropped bool) {
 	l := u.sessions[id]
-	if l == nil || !l.ended {
+	if l == nil || !l.ended || l.Running > 0 {
 		return false
 	}
 	l.closed = true

@@ -13,17 +13,12 @@ import (
 )
 
 // RevokeDirectly revokes keys by the stream of changes, without a control plane. It returns when no proxy that needs freshness
-// admits them.
+// admits one of them.
 func RevokeDirectly(ctx context.Context, r revokedirect.Revocation) error {
 	b, err := bus.Connect(bus.Config{URL: r.NATSURL, CAFile: r.CAFile, Inbox: subject.OperatorInbox, Name: "gwctl"}, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	for _, hash := range r.Hashes {
-		if err := changestream.Revoke(ctx, b, hash, leasing.Margin, r.Note); err != nil {
-			return err
-		}
-	}
-	return nil
+	return changestream.Revoke(ctx, b, r.Hashes, leasing.Margin, r.Note)
 }

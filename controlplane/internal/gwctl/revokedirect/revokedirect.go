@@ -34,9 +34,10 @@ const long = `Revoke keys while every control plane, or Postgres, is away. It ne
 (gwctl nats-permissions --operator). The texts of the keys are read from the standard input, one per line, and hashed
 under the peppers; or --hash has their hashes.
 
-Proxies get the revocation at once. The command returns when no proxy with freshness admits the keys. Proxies without it
-get the revocation when a control plane is back, which writes it to Postgres. Until then it is in NATS alone: if NATS loses
-its data before, revoke the keys again.`
+All keys are revoked at once, under each pepper. Proxies get the revocations immediately; the command ends when no proxy with
+freshness can admit one of the keys any more, after about freshness.window. It does not know whether a key exists: check that a
+request with it gets 401. Proxies without freshness get the revocation when a control plane is back, which writes it to Postgres.
+Until then it is in NATS alone: if NATS loses its data before, revoke the keys again.`
 
 // Command returns the command. revoke may be nil if the build does not support it.
 func Command(in io.Reader, out, notes io.Writer, revoke Func) *cobra.Command {

@@ -277,5 +277,6 @@ func (s *Store) SummarizeBalances(ctx context.Context) (account.BalanceSummary, 
 	row, err := s.db.Queries().SummarizeBalances(ctx)
 	return account.BalanceSummary{
 		Negative: row.Negative, Exhausted: row.Exhausted, Low: row.Low, Sufficient: row.Sufficient, Overdrawn: money.Nano(row.Overdrawn),
+		Overrun: money.Nano(row.Overrun), Late: money.Nano(row.Late),
 	}, postgres.Translate("summarize balances", err)
 }

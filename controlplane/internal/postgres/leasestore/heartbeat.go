@@ -146,7 +146,11 @@ func (l *Store) release(ctx context.Context, r *wire.CloseRequest) (done, more b
 		if more {
 			t.State, done = session.Fenced, false
 		}
-		if err := q.EndSession(ctx, sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State), FinalCount: &r.FinalCount}); err != nil {
+		ended := sqlcgen.EndSessionParams{ID: int64(t.ID), State: int16(t.State)}
+		if r.FinalCount != wire.NotFinal {
+			ended.FinalCount = &r.FinalCount
+		}
+		if err := q.EndSession(ctx, ended); err != nil {
 			return fmt.Errorf("end session: %w", err)
 		}
 		return nil

@@ -159,8 +159,8 @@ func (k *batchKeys) load(ctx context.Context, q *sqlcgen.Queries) (*allocator.Ba
 	if err := poolstore.LoadHolders(ctx, q, batch.Allocator, k.needed); err != nil {
 		return nil, nil, err
 	}
-	if batch.LiveSessions, err = q.CountLiveSessions(ctx); err != nil {
-		return nil, nil, fmt.Errorf("count sessions: %w", err)
+	if batch.LiveProxies, err = q.CountLiveProxies(ctx); err != nil {
+		return nil, nil, fmt.Errorf("count proxies: %w", err)
 	}
 	loss, err := q.Recovering(ctx)
 	if err != nil {

@@ -11,14 +11,13 @@ import (
 // than the others, and one model that is rare. A token costs 100 billionths, as by a price of 0.10 for a million.
 const usageFill = `
 	insert into usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, status, http_status, started_at,
-		finished_at, usage, rule, price_version, cost, reservation, fingerprint)
+		finished_at, usage, rule, price_version, cost, reservation)
 	select (left(uuid_floor(at)::text, 14) || '7' || lpad(to_hex(g % 4096), 3, '0') || '-8000-' || lpad(to_hex(g), 12, '0'))::uuid, 1, g,
 		('00000000-0000-7000-8000-' || lpad(to_hex(a), 12, '0'))::uuid, ('00000000-0000-7000-9000-' || lpad(to_hex(a * 2 + g % 2), 12, '0'))::uuid,
 		case when g % 50000 = 0 then 'rare' else 'model-' || (a + g % 3) % 20 end,
 		case when g % 10 = 0 then 'messages' else 'chat' end, case when g % 4000000 = 17 then 'backup' else 'openai' end, case when g % 3 = 0 then 'rte_2' else 'rte_1' end,
 		case when g % 500 = 0 then 'failed' else 'completed' end, 200, at as started_at, at as finished_at,
-		jsonb_build_object('input', 10 + g % 10), 'reported', 1, 100 * (10 + g % 10), 2000,
-		sha256(int8send(g))
+		json_build_object('input', 10 + g % 10), 'reported', 1, 100 * (10 + g % 10), 2000
 	from generate_series(1, $1::bigint) as g,
 		lateral (select (case when g % 20 = 0 then 0 else hashint8(g) & 1023 end) % 1000 as a, now() - interval '100 days' * (1 - g::float8 / $1)) as x(a, at)`
 

@@ -84,12 +84,14 @@ from pools p
 where p.kind = 1 and p.key_id is null and p.account_id = any(@account_ids::uuid[]);
 
 -- name: SummarizeBalances :one
--- Counts each account once, in the first state that applies, and adds up how far balances are below zero. The bits of
+-- Counts each account once, in the first state that applies, and adds up how far balances are below zero, and the
+-- charges beyond what had been granted and after the end of their session. The bits of
 -- raised_alarms are 1 for a low balance and 2 for one that a request was refused for, or that is spent.
 select count(*) filter (where total < settled) as negative,
     count(*) filter (where total >= settled and (total = settled or raised_alarms & 2 <> 0)) as exhausted,
     count(*) filter (where total > settled and raised_alarms & 3 = 1) as low,
     count(*) filter (where total > settled and raised_alarms & 3 = 0) as sufficient,
-    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn
+    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn,
+    coalesce(sum(overrun), 0)::bigint as overrun, coalesce(sum(late), 0)::bigint as late
 from pools
 where kind = 1;

@@ -76,8 +76,9 @@ where l.pool_id = any(@pool_ids::bigint[])
     and l.granted - l.returned - l.charged > 0
     and s.state = 1;
 
--- name: CountLiveSessions :one
-select count(*) from proxy_sessions where state = 1 and valid_until >= clock_timestamp();
+-- name: CountLiveProxies :one
+-- The live proxies: one that opens ever more sessions must not make the shares of the others smaller.
+select count(distinct name) from proxy_sessions where state = 1 and valid_until >= clock_timestamp();
 
 -- name: LeaseResponses :many
 select o.session_id, o.account_id, o.request_number, o.response

@@ -40,8 +40,11 @@ select update_rollups(array(
     ) as t
 ));
 
--- name: UsageFingerprints :many
-select request_id, fingerprint from usage_records where request_id = any(@request_ids::uuid[]);
+-- name: SettledCharges :many
+-- What the fingerprints of settled events are computed from. A join, because a list of thousands of ids takes seconds to plan.
+select r.request_id, r.account_id, r.key_id, r.model, r.usage, r.price_version, r.cost
+from unnest(@request_ids::uuid[]) as e (request_id)
+join usage_records r on r.request_id = e.request_id;
 
 -- name: QuarantineEvents :exec
 insert into quarantine (session_id, seq, request_id, reason, payload)

@@ -6,8 +6,11 @@ import (
 	"maps"
 	"slices"
 
+	"modelgateway/controlplane/internal/postgres/sqlcgen"
+	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/settlement"
+	"modelgateway/shared/money"
 )
 
 // insert writes the usage records and returns the indices of the new ones.
@@ -43,12 +46,14 @@ func (t *settleTx) findAbsent() ([]int, error) {
 	for n, i := range doubtful {
 		ids[n] = t.items[i].RequestID
 	}
-	rows, err := t.q.UsageFingerprints(t.ctx, ids)
+	rows, err := t.q.SettledCharges(t.ctx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("read fingerprints: %w", err)
+		return nil, fmt.Errorf("read settled charges: %w", err)
 	}
-	for _, r := range rows {
-		t.fingerprints[r.RequestID] = [32]byte(r.Fingerprint)
+	for i := range rows {
+		if t.fingerprints[rows[i].RequestID], err = fingerprintOf(&rows[i]); err != nil {
+			return nil, err
+		}
 	}
 	var unrecorded []int
 	for _, i := range doubtful {
@@ -62,6 +67,19 @@ func (t *settleTx) findAbsent() ([]int, error) {
 	absent = append(absent, unrecorded...)
 	slices.Sort(absent) // by request id, like the items, so that concurrent settlements of the same events insert in the same order
 	return absent, nil
+}
+
+// fingerprintOf returns the fingerprint of the event that a record was made of: the
+// record has every member on which it depends.
+func fingerprintOf(r *sqlcgen.SettledChargesRow) ([32]byte, error) {
+	e := event.Usage{
+		RequestID: ident.Request.Format(r.RequestID), AccountID: ident.Account.Format(r.AccountID), KeyID: ident.Key.Format(r.KeyID),
+		Model: r.Model, PriceVersion: r.PriceVersion, Cost: money.Nano(r.Cost),
+	}
+	if err := json.Unmarshal(r.Usage, &e.Usage); err != nil {
+		return [32]byte{}, fmt.Errorf("read usage of %s: %w", e.RequestID, err)
+	}
+	return e.Fingerprint(), nil
 }
 
 // copy writes the records of these items.

@@ -1,6 +1,7 @@
 package settlestore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -14,8 +15,8 @@ import (
 // copyRecords is the SQL that copies records, with the columns in the order of
 // recordCopy.append.
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status,
-	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job, fingerprint,
-	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
+	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job,
+	price_multiplier, transaction_id, settled_at, attempts, outage_allowance) from stdin (format binary)`
 
 // recordFields is the number of columns.
 const recordFields = 28
@@ -71,17 +72,19 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 	b = b.uuid(item.RequestID).bigint(e.Session).bigint(e.Seq).uuid(item.AccountID).uuid(item.KeyID)
 	b = b.text(e.Model).text(e.Format).text(e.Provider).text(e.Route).text(e.ProviderRequestID).text(string(e.Status))
 	b = b.integer(int32(e.HTTPStatus)).boolean(e.Stream).moment(e.StartedMS).moment(e.FinishedMS).bigint(e.FirstByteMS)
-	b = b.jsonb(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))
-	b = b.text(e.VideoJob).bytea(item.Fingerprint[:]).bigint(int64(e.PriceMultiplier.Or(price.One)))
+	b = b.json(e.AppendCounts).text(e.Rule).boolean(e.Estimated).bigint(e.PriceVersion).bigint(int64(e.Cost)).bigint(int64(e.Reservation))
+	b = b.text(e.VideoJob).bigint(int64(e.PriceMultiplier.Or(price.One)))
 	if e.Cost > 0 {
 		b = b.uuid(c.transaction)
 	} else {
 		b = b.null() // records without a cost have no ledger transaction
 	}
 	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
-		return b.null()
+		b = b.null()
+	} else {
+		b = b.jsonb(e.AppendAttempts)
 	}
-	return b.jsonb(e.AppendAttempts)
+	return b.boolean(len(e.OutageAllowance) > 0)
 }
 
 // row is binary COPY data: each field is a length and bytes.
@@ -92,7 +95,6 @@ func (r row) null() row         { return binary.BigEndian.AppendUint32(r, 0xffff
 func (r row) text(s string) row { return append(r.size(len(s)), s...) }
 
 func (r row) uuid(id ident.UUID) row  { return append(r.size(len(id)), id[:]...) }
-func (r row) bytea(b []byte) row      { return append(r.size(len(b)), b...) }
 func (r row) bigint(n int64) row      { return binary.BigEndian.AppendUint64(r.size(8), uint64(n)) }
 func (r row) integer(n int32) row     { return binary.BigEndian.AppendUint32(r.size(4), uint32(n)) }
 func (r row) micros(micros int64) row { return r.bigint(micros) }
@@ -101,6 +103,18 @@ func (r row) boolean(is bool) row {
 		return append(r.size(1), 1)
 	}
 	return append(r.size(1), 0)
+}
+
+// json appends the text that appendTo appends. The type json, unlike jsonb, has a text with a zero character, which
+// Postgres cannot return as text, so json makes Postgres refuse it.
+func (r row) json(appendTo func([]byte) []byte) row {
+	start := len(r)
+	r = appendTo(r.size(0))
+	if bytes.Contains(r[start:], []byte(`\u0000`)) {
+		r = append(r, 0)
+	}
+	binary.BigEndian.PutUint32(r[start:], uint32(len(r)-start-4))
+	return r
 }
 
 // jsonb appends a version byte and the text that appendTo appends.

@@ -94,7 +94,7 @@ type settleTx struct {
 	quarantineReasons map[int]string
 	// checkAll looks up the usage record of every event, also of those whose sequence numbers are not settled.
 	checkAll bool
-	// fingerprints are those of the usage records that were found or written, by request id.
+	// fingerprints are those of the usage records that were found, by request id.
 	fingerprints map[[16]byte][32]byte
 	*settlement.Batch
 }
@@ -119,8 +119,13 @@ func (t *settleTx) run() (settle.Result, error) {
 		Settled: len(fresh), Quarantined: len(t.quarantineReasons), Duplicates: len(t.items) - len(fresh) - len(t.quarantineReasons), Watermarks: marks,
 	}
 	for _, i := range fresh {
-		if ms := t.items[i].Event.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
+		e := t.items[i].Event
+		if ms := e.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
 			result.OldestFinishedMS = ms
+		}
+		if len(e.OutageAllowance) > 0 {
+			result.UnderAllowance++
+			result.AllowanceCost += e.Cost
 		}
 	}
 	return result, err
@@ -129,39 +134,35 @@ func (t *settleTx) run() (settle.Result, error) {
 // findPools reads the pools that the events charge. An event goes into quarantine
 // if its key does not exist or belongs to another account.
 func (t *settleTx) findPools() error {
-	keys := map[ident.UUID]bool{}
-	for _, item := range t.items {
-		if item.QuarantineReason == "" {
-			keys[item.KeyID] = true
+	pools := map[ident.UUID]*sqlcgen.PoolsOfEventsRow{}
+	for i := range t.items {
+		if t.items[i].QuarantineReason == "" {
+			pools[t.items[i].KeyID] = nil
 		}
 	}
-	rows, err := t.q.PoolsOfEvents(t.ctx, slices.Collect(maps.Keys(keys)))
+	rows, err := t.q.PoolsOfEvents(t.ctx, slices.Collect(maps.Keys(pools)))
 	if err != nil {
 		return fmt.Errorf("find pools: %w", err)
 	}
-	pools := map[ident.UUID]sqlcgen.PoolsOfEventsRow{}
-	for _, r := range rows {
-		pools[r.KeyID] = r
-	}
-	for i, item := range t.items {
-		row, ok := pools[item.KeyID]
-		switch {
-		case item.QuarantineReason != "":
-			t.quarantineReasons[i] = item.QuarantineReason
-		case !ok:
-			t.quarantineReasons[i] = settle.ReasonUnknownKey
-		case row.AccountID != item.AccountID:
-			t.quarantineReasons[i] = settle.ReasonOtherAccount
-		}
+	for i := range rows {
+		pools[rows[i].KeyID] = &rows[i]
 	}
 	charges := make([]settlement.Charge, len(t.items))
-	for i, item := range t.items {
-		c, row := &charges[i], pools[item.KeyID]
-		if t.quarantineReasons[i] == "" {
+	for i := range t.items {
+		item, c := &t.items[i], &charges[i]
+		c.Request, c.Session = item.RequestID, wire.SessionID(item.Session)
+		row := pools[item.KeyID]
+		switch {
+		case item.QuarantineReason != "":
+			t.quarantineReasons[i], c.Invalid = item.QuarantineReason, true
+		case row == nil:
+			t.quarantineReasons[i], c.Invalid = settle.ReasonUnknownKey, true
+		case row.AccountID != item.AccountID:
+			t.quarantineReasons[i], c.Invalid = settle.ReasonOtherAccount, true
+		default:
 			c.Cost = int64(item.Event.Cost)
+			c.Pools = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}
 		}
-		c.Request, c.Fingerprint, c.Session = item.RequestID, item.Fingerprint, wire.SessionID(item.Session)
-		c.Pools, c.Invalid = [2]wire.PoolID{wire.PoolID(row.BalancePool), wire.PoolID(row.LimitPool)}, t.quarantineReasons[i] != ""
 	}
 	t.Batch = settlement.NewBatch(charges)
 	return nil
@@ -203,15 +204,20 @@ func (t *settleTx) post(transaction ident.UUID, fresh []int) error {
 }
 
 // detectConflicts compares repeated events with the settled ones. An event that
-// differs goes into quarantine.
+// differs goes into quarantine. Only these events need fingerprints.
 func (t *settleTx) detectConflicts() {
 	doubtful := t.Unresolved()
 	if len(doubtful) == 0 {
 		return
 	}
+	repeated := make(map[[16]byte]bool, len(doubtful))
+	for _, i := range doubtful {
+		repeated[t.items[i].RequestID] = true
+		t.Charges[i].Fingerprint = t.items[i].Event.Fingerprint()
+	}
 	for i, verdict := range t.Outcomes { // a batch can contain a new event twice
-		if verdict == settlement.Inserted {
-			t.fingerprints[t.items[i].RequestID] = t.items[i].Fingerprint
+		if verdict == settlement.Inserted && repeated[t.items[i].RequestID] {
+			t.fingerprints[t.items[i].RequestID] = t.items[i].Event.Fingerprint()
 		}
 	}
 	t.ResolveDuplicates(t.fingerprints)
@@ -268,7 +274,7 @@ func (t *settleTx) updateRollups(fresh []int) error {
 	if sums.over {
 		return errSums
 	}
-	if err := t.q.UpdateRollups(t.ctx, sums.total); err != nil {
+	if err := t.q.UpdateRollups(t.ctx, sums.params()); err != nil {
 		return fmt.Errorf("update roll-ups: %w", err)
 	}
 	return nil

@@ -20,13 +20,20 @@ type dayKey struct {
 	model string
 }
 
+// dayRow is a row of the daily roll-up with its counts, in the order of columnsOf.
+type dayRow struct {
+	dayKey
+	counts [15]int64
+}
+
 // errSums is returned if the sum of the counts of a batch is out of range.
 var errSums = errors.New("counts are out of range")
 
-// daySums are the sums of a batch of records by day.
+// daySums are the sums of a batch of records by day. The counts of a row are stored together, because the rows of a large
+// batch do not fit into the processor's cache.
 type daySums struct {
-	rows  map[dayKey]int
-	total sqlcgen.UpdateRollupsParams
+	rows  []dayRow
+	index map[dayKey]int
 	over  bool
 }
 
@@ -35,56 +42,62 @@ const msPerDay = 24 * 60 * 60 * 1000
 // add adds a record.
 func (s *daySums) add(item *settle.Item) {
 	e, u := item.Event, &item.Event.Usage
-	key := dayKey{item.AccountID, item.KeyID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model}
-	i, ok := s.rows[key]
-	if !ok {
-		i = s.begin(key)
-	}
-	t := &s.total
-	s.sum(t.Requests, i, 1)
+	row := s.row(dayKey{item.AccountID, item.KeyID, item.RequestID.Time().UnixMilli() / msPerDay, e.Model})
+	estimated := int64(0)
 	if e.Estimated {
-		s.sum(t.Estimated, i, 1)
+		estimated = 1
 	}
-	s.sum(t.Input, i, u.Input)
-	s.sum(t.CachedInput, i, u.CachedInput)
+	cacheWrite := int64(0)
 	for _, n := range [...]int64{u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther} {
-		s.sum(t.CacheWrite, i, n)
+		s.sum(&cacheWrite, n)
 	}
-	s.sum(t.Output, i, u.Output)
-	s.sum(t.Reasoning, i, u.Reasoning)
-	s.sum(t.AudioIn, i, u.AudioIn)
-	s.sum(t.AudioOut, i, u.AudioOut)
-	s.sum(t.ImageIn, i, u.ImageIn)
-	s.sum(t.ImageOut, i, u.ImageOut)
-	s.sum(t.Images, i, u.Images)
-	s.sum(t.Seconds, i, u.Seconds)
-	s.sum(t.ServerToolRequests, i, u.ServerToolRequests)
-	s.sum(t.Costs, i, int64(e.Cost))
-}
-
-// begin adds a row of zeros.
-func (s *daySums) begin(key dayKey) int {
-	if s.rows == nil {
-		s.rows = map[dayKey]int{}
-	}
-	i := len(s.rows)
-	s.rows[key] = i
-	t := &s.total
-	t.AccountIds, t.KeyIds, t.Models = append(t.AccountIds, key.account), append(t.KeyIds, key.key), append(t.Models, key.model)
-	t.UsedOn = append(t.UsedOn, pgtype.Date{Time: time.UnixMilli(key.day * msPerDay).UTC(), Valid: true})
-	for _, column := range []*[]int64{
-		&t.Requests, &t.Estimated, &t.Input, &t.CachedInput, &t.CacheWrite, &t.Output, &t.Reasoning, &t.AudioIn, &t.AudioOut,
-		&t.ImageIn, &t.ImageOut, &t.Images, &t.Seconds, &t.ServerToolRequests, &t.Costs,
+	for i, n := range [len(row.counts)]int64{
+		1, estimated, u.Input, u.CachedInput, cacheWrite, u.Output, u.Reasoning, u.AudioIn, u.AudioOut,
+		u.ImageIn, u.ImageOut, u.Images, u.Seconds, u.ServerToolRequests, int64(e.Cost),
 	} {
-		*column = append(*column, 0)
+		s.sum(&row.counts[i], n)
 	}
-	return i
 }
 
-func (s *daySums) sum(column []int64, i int, n int64) {
-	if (n > 0 && column[i] > math.MaxInt64-n) || (n < 0 && column[i] < math.MinInt64-n) {
+// row returns the row of a key. It is valid until the next call.
+func (s *daySums) row(key dayKey) *dayRow {
+	i, ok := s.index[key]
+	if !ok {
+		if s.index == nil {
+			s.index = map[dayKey]int{}
+		}
+		i = len(s.rows)
+		s.index[key], s.rows = i, append(s.rows, dayRow{dayKey: key})
+	}
+	return &s.rows[i]
+}
+
+func (s *daySums) sum(to *int64, n int64) {
+	if (n > 0 && *to > math.MaxInt64-n) || (n < 0 && *to < math.MinInt64-n) {
 		s.over = true
 		return
 	}
-	column[i] += n
+	*to += n
+}
+
+// columnsOf returns the columns of the counts.
+func columnsOf(p *sqlcgen.UpdateRollupsParams) [len(dayRow{}.counts)]*[]int64 {
+	return [...]*[]int64{
+		&p.Requests, &p.Estimated, &p.Input, &p.CachedInput, &p.CacheWrite, &p.Output, &p.Reasoning, &p.AudioIn, &p.AudioOut,
+		&p.ImageIn, &p.ImageOut, &p.Images, &p.Seconds, &p.ServerToolRequests, &p.Costs,
+	}
+}
+
+// params returns the sums by column.
+func (s *daySums) params() (p sqlcgen.UpdateRollupsParams) {
+	columns := columnsOf(&p)
+	for i := range s.rows {
+		r := &s.rows[i]
+		p.AccountIds, p.KeyIds, p.Models = append(p.AccountIds, r.account), append(p.KeyIds, r.key), append(p.Models, r.model)
+		p.UsedOn = append(p.UsedOn, pgtype.Date{Time: time.UnixMilli(r.day * msPerDay).UTC(), Valid: true})
+		for c, column := range columns {
+			*column = append(*column, r.counts[c])
+		}
+	}
+	return p
 }

@@ -387,7 +387,8 @@ select count(*) filter (where total < settled) as negative,
     count(*) filter (where total >= settled and (total = settled or raised_alarms & 2 <> 0)) as exhausted,
     count(*) filter (where total > settled and raised_alarms & 3 = 1) as low,
     count(*) filter (where total > settled and raised_alarms & 3 = 0) as sufficient,
-    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn
+    coalesce(sum(settled - total) filter (where total < settled), 0)::bigint as overdrawn,
+    coalesce(sum(overrun), 0)::bigint as overrun, coalesce(sum(late), 0)::bigint as late
 from pools
 where kind = 1
 `
@@ -398,9 +399,12 @@ type SummarizeBalancesRow struct {
 	Low        int64
 	Sufficient int64
 	Overdrawn  int64
+	Overrun    int64
+	Late       int64
 }
 
-// Counts each account once, in the first state that applies, and adds up how far balances are below zero. The bits of
+// Counts each account once, in the first state that applies, and adds up how far balances are below zero, and the
+// charges beyond what had been granted and after the end of their session. The bits of
 // raised_alarms are 1 for a low balance and 2 for one that a request was refused for, or that is spent.
 func (q *Queries) SummarizeBalances(ctx context.Context) (SummarizeBalancesRow, error) {
 	row := q.db.QueryRow(ctx, summarizeBalances)
@@ -411,6 +415,8 @@ func (q *Queries) SummarizeBalances(ctx context.Context) (SummarizeBalancesRow, 
 		&i.Low,
 		&i.Sufficient,
 		&i.Overdrawn,
+		&i.Overrun,
+		&i.Late,
 	)
 	return i, err
 }

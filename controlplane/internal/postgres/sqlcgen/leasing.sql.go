@@ -109,12 +109,13 @@ func (q *Queries) ChangesAfter(ctx context.Context, arg ChangesAfterParams) ([]C
 	return items, nil
 }
 
-const countLiveSessions = `-- name: CountLiveSessions :one
-select count(*) from proxy_sessions where state = 1 and valid_until >= clock_timestamp()
+const countLiveProxies = `-- name: CountLiveProxies :one
+select count(distinct name) from proxy_sessions where state = 1 and valid_until >= clock_timestamp()
 `
 
-func (q *Queries) CountLiveSessions(ctx context.Context) (int64, error) {
-	row := q.db.QueryRow(ctx, countLiveSessions)
+// The live proxies: one that opens ever more sessions must not make the shares of the others smaller.
+func (q *Queries) CountLiveProxies(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countLiveProxies)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -499,10 +499,10 @@ type UsageRecord struct {
 	Cost              int64
 	Reservation       int64
 	VideoJob          string
-	Fingerprint       []byte
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
 	Attempts          []byte
+	OutageAllowance   bool
 }
 
 type UsageWeekly struct {

@@ -303,6 +303,51 @@ func (q *Queries) SessionOwners(ctx context.Context, arg SessionOwnersParams) ([
 	return items, nil
 }
 
+const settledCharges = `-- name: SettledCharges :many
+select r.request_id, r.account_id, r.key_id, r.model, r.usage, r.price_version, r.cost
+from unnest($1::uuid[]) as e (request_id)
+join usage_records r on r.request_id = e.request_id
+`
+
+type SettledChargesRow struct {
+	RequestID    ident.UUID
+	AccountID    ident.UUID
+	KeyID        ident.UUID
+	Model        string
+	Usage        []byte
+	PriceVersion int64
+	Cost         int64
+}
+
+// What the fingerprints of settled events are computed from. A join, because a list of thousands of ids takes seconds to plan.
+func (q *Queries) SettledCharges(ctx context.Context, requestIds []ident.UUID) ([]SettledChargesRow, error) {
+	rows, err := q.db.Query(ctx, settledCharges, requestIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SettledChargesRow
+	for rows.Next() {
+		var i SettledChargesRow
+		if err := rows.Scan(
+			&i.RequestID,
+			&i.AccountID,
+			&i.KeyID,
+			&i.Model,
+			&i.Usage,
+			&i.PriceVersion,
+			&i.Cost,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const settledSeqs = `-- name: SettledSeqs :many
 select s.id, coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.settled_seqs) as r), '[]')::jsonb as ranges
 from proxy_sessions s
@@ -408,35 +453,6 @@ func (q *Queries) UpdateRollups(ctx context.Context, arg UpdateRollupsParams) er
 		arg.Costs,
 	)
 	return err
-}
-
-const usageFingerprints = `-- name: UsageFingerprints :many
-select request_id, fingerprint from usage_records where request_id = any($1::uuid[])
-`
-
-type UsageFingerprintsRow struct {
-	RequestID   ident.UUID
-	Fingerprint []byte
-}
-
-func (q *Queries) UsageFingerprints(ctx context.Context, requestIds []ident.UUID) ([]UsageFingerprintsRow, error) {
-	rows, err := q.db.Query(ctx, usageFingerprints, requestIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []UsageFingerprintsRow
-	for rows.Next() {
-		var i UsageFingerprintsRow
-		if err := rows.Scan(&i.RequestID, &i.Fingerprint); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const usageSpan = `-- name: UsageSpan :one

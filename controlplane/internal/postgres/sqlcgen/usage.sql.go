@@ -97,7 +97,7 @@ func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]Credenti
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -162,10 +162,10 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id
@@ -235,10 +235,10 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -251,7 +251,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -303,10 +303,10 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -320,7 +320,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -367,10 +367,10 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -395,7 +395,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -428,16 +428,16 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.Cost,
 		&i.Reservation,
 		&i.VideoJob,
-		&i.Fingerprint,
 		&i.TransactionID,
 		&i.SettledAt,
 		&i.Attempts,
+		&i.OutageAllowance,
 	)
 	return i, err
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -451,32 +451,35 @@ where request_id = any(array(
             and ($7::text = '' or u.format = $7)
             and ($8::boolean or u.stream = $9)
             and ($10::boolean or u.estimated = $11)
-            and u.cost >= $12
+            and ($12::boolean or u.outage_allowance = $13)
+            and u.cost >= $14
         order by u.request_id desc
-        limit $13
+        limit $15
     ) as r
-    where k.account_id = $14
+    where k.account_id = $16
     order by r.request_id desc
-    limit $13
+    limit $15
 ))
 order by request_id desc
 `
 
 type ListAccountUsageParams struct {
-	Floor        ident.UUID
-	Ceiling      ident.UUID
-	Model        string
-	Status       string
-	Provider     string
-	Route        string
-	Format       string
-	AnyStream    bool
-	Stream       bool
-	AnyEstimated bool
-	Estimated    bool
-	MinCost      int64
-	RowLimit     int32
-	AccountID    ident.UUID
+	Floor           ident.UUID
+	Ceiling         ident.UUID
+	Model           string
+	Status          string
+	Provider        string
+	Route           string
+	Format          string
+	AnyStream       bool
+	Stream          bool
+	AnyEstimated    bool
+	Estimated       bool
+	AnyAllowance    bool
+	OutageAllowance bool
+	MinCost         int64
+	RowLimit        int32
+	AccountID       ident.UUID
 }
 
 // Reads the newest records of each key of the account: the newest records of the account are among them, because a key
@@ -494,6 +497,8 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		arg.Stream,
 		arg.AnyEstimated,
 		arg.Estimated,
+		arg.AnyAllowance,
+		arg.OutageAllowance,
 		arg.MinCost,
 		arg.RowLimit,
 		arg.AccountID,
@@ -530,10 +535,10 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -546,7 +551,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -598,10 +603,10 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -614,7 +619,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, fingerprint, transaction_id, settled_at, attempts from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
@@ -625,27 +630,30 @@ where request_id >= $1 and request_id < $2
     and ($9::text = '' or format = $9)
     and ($10::boolean or stream = $11)
     and ($12::boolean or estimated = $13)
-    and cost >= $14::bigint
+    and ($14::boolean or outage_allowance = $15)
+    and cost >= $16::bigint
 order by request_id desc
-limit $15
+limit $17
 `
 
 type ListUsageParams struct {
-	Floor        ident.UUID
-	Ceiling      ident.UUID
-	KeyID        *ident.UUID
-	AccountID    *ident.UUID
-	Model        string
-	Status       string
-	Provider     string
-	Route        string
-	Format       string
-	AnyStream    bool
-	Stream       bool
-	AnyEstimated bool
-	Estimated    bool
-	MinCost      int64
-	RowLimit     int32
+	Floor           ident.UUID
+	Ceiling         ident.UUID
+	KeyID           *ident.UUID
+	AccountID       *ident.UUID
+	Model           string
+	Status          string
+	Provider        string
+	Route           string
+	Format          string
+	AnyStream       bool
+	Stream          bool
+	AnyEstimated    bool
+	Estimated       bool
+	AnyAllowance    bool
+	OutageAllowance bool
+	MinCost         int64
+	RowLimit        int32
 }
 
 // It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
@@ -664,6 +672,8 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		arg.Stream,
 		arg.AnyEstimated,
 		arg.Estimated,
+		arg.AnyAllowance,
+		arg.OutageAllowance,
 		arg.MinCost,
 		arg.RowLimit,
 	)
@@ -699,10 +709,10 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.Cost,
 			&i.Reservation,
 			&i.VideoJob,
-			&i.Fingerprint,
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
+			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}

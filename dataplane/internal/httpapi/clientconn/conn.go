@@ -72,10 +72,13 @@ type Conn struct {
 	closed atomic.Bool
 	// answering is true from the beginning of a handler to the end of its answer.
 	answering bool
+	// selfWatched says that a Watch notices the end of the connection while a handler runs, not net/http.
+	selfWatched bool
 	// corked collects writes while it is not nil; otherwise writes go to the network at once.
 	corked *[]byte
 	// extended is when the write deadline was last moved.
 	extended time.Time
+	readDeadline
 }
 
 // Close implements net.Conn.
@@ -136,7 +139,7 @@ func (c *Conn) BeginAnswer(now time.Time) {
 // OnState is the ConnState hook of the server.
 func OnState(conn net.Conn, state http.ConnState) {
 	if c, ok := conn.(*Conn); ok && state == http.StateIdle {
-		c.answering = false
+		c.answering, c.selfWatched = false, false
 	}
 }
 
@@ -150,8 +153,8 @@ func (c *Conn) ExtendWrite(now time.Time) {
 	if now.Sub(c.extended) < limit/4 {
 		return
 	}
-	c.extended = now
 	_ = c.SetWriteDeadline(now.Add(limit)) // a closed connection fails at the next write
+	c.extended = now
 }
 
 // DeadlineRead sets the time until which the request must be read; zero: no limit.
@@ -177,6 +180,27 @@ func (c *Conn) CoalesceWrites(write func() error) error {
 	}
 	_, err = c.Conn.Write(*collected)
 	return err
+}
+
+// WriteChunk writes a chunk of an answer whose length is not declared. net/http must have sent all that it got before; it
+// would take several layers and a formatted number for the same bytes.
+func (c *Conn) WriteChunk(data []byte) error {
+	chunk := buffer.Get()
+	defer buffer.Put(chunk)
+	*chunk = append(strconv.AppendInt(*chunk, int64(len(data)), 16), "\r\n"...)
+	*chunk = append(append(*chunk, data...), "\r\n"...)
+	_, err := c.Conn.Write(*chunk)
+	return err
+}
+
+// SetWriteDeadline implements net.Conn. net/http removes the deadline after each answer: it stays, because ExtendWrite moves it
+// before the writes of the next one. TLS writes at other times, too.
+func (c *Conn) SetWriteDeadline(at time.Time) error {
+	if at.IsZero() && c.socket != nil && !isTLS(c.Conn) {
+		return nil
+	}
+	c.extended = time.Time{}
+	return c.Conn.SetWriteDeadline(at) //nolint:wrapcheck // passed through
 }
 
 type contextKey struct{}

@@ -74,8 +74,8 @@ func (c *Conn) ReadInTurn(t *turns.Turn) bool {
 	return true
 }
 
-// Read implements io.Reader.
-func (c *Conn) Read(p []byte) (int, error) {
+// read reads within the turn of a body, if there is one.
+func (c *Conn) read(p []byte) (int, error) {
 	// net/http waits for the client's next request with reads of one byte, in a goroutine of its own.
 	if len(p) <= 1 || c.turn == nil || !c.turn.Running() {
 		return c.Conn.Read(p)

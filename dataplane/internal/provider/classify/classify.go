@@ -112,7 +112,7 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 	}
 	u = unwrap(a.Body, a.Header.Get("Content-Type"))
 	e := newEvidence(*a, u)
-	rule, at := table.decide(e)
+	rule, at := table().decide(e)
 
 	f := finding{class: Unavailable}
 	switch {
@@ -133,7 +133,7 @@ func judge(a *Answer) (v Verdict, u unwrapped, at int) {
 
 // newEvidence prepares an answer for the rules.
 func newEvidence(a Answer, u unwrapped) evidence {
-	e := evidence{status: a.Status, format: a.Format, codes: table.lex.scan(strings.Join(u.hints, "\n"))}
+	e := evidence{status: a.Status, format: a.Format, codes: table().lex.scan(strings.Join(u.hints, "\n"))}
 	// Other gateways on the way to the provider wrap a 400 in a 500.
 	refused := u.status == http.StatusBadRequest || u.status == http.StatusUnprocessableEntity
 	if a.Status < 400 && u.status != 0 || a.Status >= 500 && refused {
@@ -168,9 +168,9 @@ func newEvidence(a Answer, u unwrapped) evidence {
 func (e *evidence) setTexts(texts []string) {
 	e.levels = nil
 	for _, text := range texts {
-		e.levels = append(e.levels, table.lex.scan(text))
+		e.levels = append(e.levels, table().lex.scan(text))
 	}
-	e.all = table.lex.scan(strings.Join(texts, "\n"))
+	e.all = table().lex.scan(strings.Join(texts, "\n"))
 }
 
 // isCertain reports whether a verdict about the provider or the gateway's account depends on a status or code that no
@@ -178,7 +178,7 @@ func (e *evidence) setTexts(texts []string) {
 func isCertain(c Class, e evidence) bool {
 	switch c {
 	case GatewayRefused:
-		return e.status == http.StatusUnauthorized || e.status == http.StatusPaymentRequired || table.refusesByCode(e)
+		return e.status == http.StatusUnauthorized || e.status == http.StatusPaymentRequired || table().refusesByCode(e)
 	case RateLimit:
 		return e.status == http.StatusTooManyRequests || e.status == http.StatusServiceUnavailable || e.status == statusOverloaded
 	case Unavailable:
@@ -201,7 +201,7 @@ func matchText(text string) string {
 	if len(text) > head+tail {
 		text = strings.ToValidUTF8(text[:head], "") + "\n" + strings.ToValidUTF8(text[len(text)-tail:], "")
 	}
-	return linkPattern.ReplaceAllString(text, " ")
+	return linkPattern.get().ReplaceAllString(text, " ")
 }
 
 func newVerdict(f finding, status int) Verdict {

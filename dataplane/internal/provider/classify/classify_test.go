@@ -144,7 +144,7 @@ data: {"error":{"message":"The server had an error","type":"server_error"}}
 func TestEveryClassHasARuleAndEveryRuleAPositiveTerm(t *testing.T) {
 	lines := strings.Count(rulesText, "\n") + 1
 	seen := map[Class]bool{}
-	for _, p := range table.passes {
+	for _, p := range table().passes {
 		for _, r := range p.rules {
 			seen[r.finding.class] = true
 			if r.line < 1 || r.line > lines || len(r.terms) == 0 {

@@ -30,34 +30,34 @@ type Cleaner struct {
 // shorter one would occur inside ordinary words.
 const minSecret = 3
 
-var linkPattern = regexp.MustCompile(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)
+var linkPattern = lazily(`(?i)\b(?:https?|wss?|s3|gs|ftp)://[^\s"'<>)\]}，。]+|\bwww\.[^\s"'<>)\]}]+`)
 
 // pattern is a form of identifying text. The first group of re, if there is one, stays: it is a label.
 type pattern struct {
 	what string
-	re   *regexp.Regexp
+	re   *expression
 }
 
 // idPattern is a form of text that identifies something if a condition holds for its second group. The first group
 // stays.
 type idPattern struct {
 	what string
-	re   *regexp.Regexp
+	re   *expression
 	is   func(id string) bool
 }
 
 // ids lists the patterns of ids that words could match, too. They are applied after those of identifying.
 var ids = []idPattern{
-	{"paths of programs", regexp.MustCompile(`(?i)()(/(?:opt|usr|home|root|app|srv|var|tmp|mnt|workspace)/[^\s"'<>)]+|(?:/[\w.-]+)+\.(?:py|go|rs|js|ts|cpp|cc|cu|so|rb|java|php)\b)`), always},
-	{"ids by their prefix, also short ones and such without digits", regexp.MustCompile(
+	{"paths of programs", lazily(`(?i)()(/(?:opt|usr|home|root|app|srv|var|tmp|mnt|workspace)/[^\s"'<>)]+|(?:/[\w.-]+)+\.(?:py|go|rs|js|ts|cpp|cc|cu|so|rb|java|php)\b)`), always},
+	{"ids by their prefix, also short ones and such without digits", lazily(
 		`()\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|req|request|resp|chatcmpl|cmpl|run|trace|gen|batch|msg|sess|session)[-_]([A-Za-z0-9]{6,})\b`), isMixed},
-	{"ids by a label with the word id", regexp.MustCompile(
+	{"ids by a label with the word id", lazily(
 		`(?i)\b((?:ray|key|request|trace|correlation|activity|subscription|organi[sz]ation|org|project|account|team|tenant|workspace|resource|session|deployment|log)[ _-]?(?:id|uuid)\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)([A-Za-z0-9_.-]{4,})`), hasDigit},
-	{"ids by a label alone", regexp.MustCompile(`(?i)\b((?:ray|reference|ref|subscription|incident)\s*[:=#(]*\s*["'<\x60]?)([0-9a-f]{8,}(?:-[a-z]{3})?)\b`), hasDigit},
-	{"names of machines and deployments", regexp.MustCompile(`(?i)\b((?:deployment|resource|pod|node)(?:\s+name)?\s*[:=]?\s*["'<\x60]?)([a-z0-9]+(?:-[a-z0-9]+)+)\b`), always},
-	{"ids of several parts", regexp.MustCompile(`()\b([A-Za-z0-9]{5,8}-[A-Za-z0-9]{5,8}-[0-9a-f]{16})\b`), always},
-	{"hexadecimal ids", regexp.MustCompile(`()\b([0-9a-f]{12,}(?:-[A-Z]{3})?)\b`), isMixed},
-	{"random text in base64", regexp.MustCompile(`()([A-Za-z0-9+/]{20,}={0,2})`), isRandom},
+	{"ids by a label alone", lazily(`(?i)\b((?:ray|reference|ref|subscription|incident)\s*[:=#(]*\s*["'<\x60]?)([0-9a-f]{8,}(?:-[a-z]{3})?)\b`), hasDigit},
+	{"names of machines and deployments", lazily(`(?i)\b((?:deployment|resource|pod|node)(?:\s+name)?\s*[:=]?\s*["'<\x60]?)([a-z0-9]+(?:-[a-z0-9]+)+)\b`), always},
+	{"ids of several parts", lazily(`()\b([A-Za-z0-9]{5,8}-[A-Za-z0-9]{5,8}-[0-9a-f]{16})\b`), always},
+	{"hexadecimal ids", lazily(`()\b([0-9a-f]{12,}(?:-[A-Z]{3})?)\b`), isMixed},
+	{"random text in base64", lazily(`()([A-Za-z0-9+/]{20,}={0,2})`), isRandom},
 }
 
 func always(string) bool { return true }
@@ -83,8 +83,8 @@ func isRandom(id string) bool {
 
 // hide replaces the ids in a text.
 func (p idPattern) hide(text string) string {
-	return p.re.ReplaceAllStringFunc(text, func(match string) string {
-		groups := p.re.FindStringSubmatch(match)
+	return p.re.get().ReplaceAllStringFunc(text, func(match string) string {
+		groups := p.re.get().FindStringSubmatch(match)
 		if groups == nil || !p.is(groups[2]) {
 			return match
 		}
@@ -96,26 +96,26 @@ func (p idPattern) hide(text string) string {
 // applied in this order: a URL before the host and the id in it.
 var identifying = []pattern{
 	{"links, also without a scheme", linkPattern},
-	{"inline data, which is long and meaningless", regexp.MustCompile(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
-	{"mail addresses", regexp.MustCompile(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)},
-	{"AWS resource names hold the account number", regexp.MustCompile(`(?i)\barn:[\w:/.*-]+`)},
-	{"Google resource names hold the project", regexp.MustCompile(`(?i)\bprojects?/[\w.:-]+(?:/[\w.:@-]+)*`)},
-	{"Azure resource names hold the subscription", regexp.MustCompile(`(?i)/?subscriptions/[\w-]+(?:/[\w.:@-]+)*`)},
-	{"bearer tokens", regexp.MustCompile(`(?i)\bbearer\s+[\w.~+/=*-]{6,}`)},
-	{"JSON web tokens", regexp.MustCompile(`\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}`)},
-	{"keys, whole or masked", regexp.MustCompile(`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`)},
-	{"masked texts", regexp.MustCompile(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
-	{"ids by their prefix", regexp.MustCompile(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
-	{"ids by their label", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|uuid)s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
-	{"accounts without the word id", regexp.MustCompile(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
-	{"routing notes of another gateway", regexp.MustCompile(`(?i)\b(?:received|available) model group\b.*$`)},
-	{"request ids in prose", regexp.MustCompile(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
-	{"UUIDs", regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
-	{"long random strings", regexp.MustCompile(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
-	{"IPv4 addresses with a port", regexp.MustCompile(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},
-	{"IPv6 addresses", regexp.MustCompile(`(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b|\b(?:[0-9a-f]{1,4}:){2,}:[0-9a-f:]*`)},
-	{"host names", regexp.MustCompile(`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`)},
-	{"account numbers of clouds", regexp.MustCompile(`\b\d{12}\b`)},
+	{"inline data, which is long and meaningless", lazily(`(?i)\bdata:[\w/+.-]+;base64,[A-Za-z0-9+/=_-]*`)},
+	{"mail addresses", lazily(`[\w.+-]+@[\w-]+(?:\.[\w-]+)+`)},
+	{"AWS resource names hold the account number", lazily(`(?i)\barn:[\w:/.*-]+`)},
+	{"Google resource names hold the project", lazily(`(?i)\bprojects?/[\w.:-]+(?:/[\w.:@-]+)*`)},
+	{"Azure resource names hold the subscription", lazily(`(?i)/?subscriptions/[\w-]+(?:/[\w.:@-]+)*`)},
+	{"bearer tokens", lazily(`(?i)\bbearer\s+[\w.~+/=*-]{6,}`)},
+	{"JSON web tokens", lazily(`\beyJ[\w-]{8,}(?:\.[\w-]*){0,2}`)},
+	{"keys, whole or masked", lazily(`(?i)\b(?:sk|pk|rk|ak|gsk|xai|key|nvapi|hf|r8|fw|tgp|pplx|csk|ghp|gho|glpat|api|sess|esecret)[-_][\w-]*[*\w.-]*[\w*]{4,}|\b(?:AKIA|ASIA|AIza)[\w-]{8,}|<ak-[^>]*>`)},
+	{"masked texts", lazily(`[\w-]*\*{3,}[\w*-]*|\b[\w-]{4,}…[\w-]{2,}|\b[\w-]{4,}\.\.\.[\w-]{3,}\b`)},
+	{"ids by their prefix", lazily(`(?i)\b(?:org|organization|proj|project|acct|account|acc|user|usr|team|tenant|workspace|wrkspc|ws|ep|dep|deployment|req|request|resp|chatcmpl|cmpl|run|trace|gen|sub|cus|file|batch|job|task|msg|key|sess|session)[-_](?:[a-z]+[-_])?[a-z0-9]*\d[a-z0-9_-]{3,}\b`)},
+	{"ids by their label", lazily(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace|user|subscription|request|trace|correlation|activity|api[ _-]?key|key|resource|client|session|endpoint|log|deployment)[ _-]?(?:id|number|uuid)s?\b\s*(?:is\s+|of\s+)?[:=#(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
+	{"accounts without the word id", lazily(`(?i)\b((?:organi[sz]ation|org|project|account|team|tenant|workspace)\s*[:=#\[(]?\s*["'<\x60]?)[A-Za-z0-9_.-]*\d[A-Za-z0-9_.-]{4,}`)},
+	{"routing notes of another gateway", lazily(`(?i)\b(?:received|available) model group\b.*$`)},
+	{"request ids in prose", lazily(`(?i)\b((?:request|trace|correlation|log)[ _-]?id\s*[:=]\s*["'(]?)[\w-]{6,}`)},
+	{"UUIDs", lazily(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)},
+	{"long random strings", lazily(`\b[A-Za-z_-]*\d[A-Za-z0-9_-]{27,}\b|\b[0-9a-f]{24,}\b`)},
+	{"IPv4 addresses with a port", lazily(`\b\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?\b`)},
+	{"IPv6 addresses", lazily(`(?i)\b(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}\b|\b(?:[0-9a-f]{1,4}:){2,}:[0-9a-f:]*`)},
+	{"host names", lazily(`(?i)\b(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|net|org|io|ai|dev|cloud|cn|co|app|internal|local|svc|xyz|azure|us|eu|uk|de|fr|jp|sh|so|run|tech|chat)\b(?::\d{1,5})?(?:/[^\s"'<>)]*)?`)},
+	{"account numbers of clouds", lazily(`\b\d{12}\b`)},
 }
 
 // Clean returns text without identifying parts, markup and control characters, cut to
@@ -128,7 +128,7 @@ func (c Cleaner) Clean(text string) string {
 	if looksLikeHTML(strings.TrimSpace(text)) {
 		text = stripHTML(text)
 	}
-	text = htmlTag.ReplaceAllStringFunc(text, keepComparison)
+	text = htmlTag.get().ReplaceAllStringFunc(text, keepComparison)
 	text = strings.Map(printable, text)
 	for _, name := range c.UpstreamModels {
 		text = c.hideModel(text, name)
@@ -137,25 +137,25 @@ func (c Cleaner) Clean(text string) string {
 		text = replaceFold(text, secret, removed)
 	}
 	for _, p := range identifying {
-		if p.re.NumSubexp() > 0 {
-			text = p.re.ReplaceAllString(text, "${1}"+removed)
+		if p.re.get().NumSubexp() > 0 {
+			text = p.re.get().ReplaceAllString(text, "${1}"+removed)
 			continue
 		}
-		text = p.re.ReplaceAllString(text, removed)
+		text = p.re.get().ReplaceAllString(text, removed)
 	}
 	for _, p := range ids {
 		text = p.hide(text)
 	}
-	return shorten(strings.TrimSpace(blanks.ReplaceAllString(text, " ")))
+	return shorten(strings.TrimSpace(blanks.get().ReplaceAllString(text, " ")))
 }
 
 // snapshotDate matches the end of the name of a model snapshot.
-var snapshotDate = regexp.MustCompile(`(?:[-@]\d{4}-?\d{2}-?\d{2}|-\d{3,4}|-latest|:[\w-]+)$`)
+var snapshotDate = lazily(`(?:[-@]\d{4}-?\d{2}-?\d{2}|-\d{3,4}|-latest|:[\w-]+)$`)
 
 // hideModel replaces the name of a model, with or without a vendor before it and a date
 // after it.
 func (c Cleaner) hideModel(text, name string) string {
-	family := snapshotDate.ReplaceAllString(name[strings.LastIndexByte(name, '/')+1:], "")
+	family := snapshotDate.get().ReplaceAllString(name[strings.LastIndexByte(name, '/')+1:], "")
 	if len(family) < minSecret || !strings.ContainsAny(family, "-_.0123456789") || strings.EqualFold(family, c.ClientModel) {
 		return replaceFold(text, name, c.modelName()) // a plain word
 	}
@@ -174,10 +174,10 @@ func (c Cleaner) modelName() string {
 }
 
 // markup matches a tag, but not the comparisons in "a < b and c > d".
-var markup = regexp.MustCompile(`^</?[A-Za-z!][^<>]*>$`)
+var markup = lazily(`^</?[A-Za-z!][^<>]*>$`)
 
 func keepComparison(tag string) string {
-	if markup.MatchString(tag) {
+	if markup.get().MatchString(tag) {
 		return " "
 	}
 	return tag

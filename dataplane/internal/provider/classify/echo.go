@@ -2,7 +2,6 @@ package classify
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 )
 
@@ -33,7 +32,7 @@ func (c Class) isJudgement() bool {
 func withoutEchoes(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		if memberPath.MatchString(line) {
+		if memberPath.get().MatchString(line) {
 			at := strings.LastIndexByte(line, ':')
 			if at < 0 {
 				at = len(line) - 1
@@ -41,24 +40,24 @@ func withoutEchoes(text string) string {
 			line = line[at+1:]
 		}
 		for _, quoted := range quotedTexts {
-			line = quoted.ReplaceAllString(line, "$1 $2")
+			line = quoted.get().ReplaceAllString(line, "$1 $2")
 		}
-		lines[i] = namesAtEnd.ReplaceAllString(line, "$1")
+		lines[i] = namesAtEnd.get().ReplaceAllString(line, "$1")
 	}
 	return strings.Join(lines, "\n")
 }
 
 // memberPath matches a line that begins with the path of a member, such as "messages.0.content: " and "tools[0].name: ".
 // The text after the last colon is not a part of it.
-var memberPath = regexp.MustCompile(`^\W*[A-Za-z_]+(?:\.\d+|\[\d+\])`)
+var memberPath = lazily(`^\W*[A-Za-z_]+(?:\.\d+|\[\d+\])`)
 
 // quotedTexts match quoted texts. An apostrophe within a word begins and ends none.
-var quotedTexts = []*regexp.Regexp{
-	regexp.MustCompile(`()".*"()`),
-	regexp.MustCompile("()`.*`()"),
-	regexp.MustCompile(`()“.*”()`),
-	regexp.MustCompile(`(^|\W)'.*'(\W|$)`),
+var quotedTexts = []*expression{
+	lazily(`()".*"()`),
+	lazily("()`.*`()"),
+	lazily(`()“.*”()`),
+	lazily(`(^|\W)'.*'(\W|$)`),
 }
 
 // namesAtEnd matches names that are listed without quotation marks, as in "unrecognized request argument supplied: x".
-var namesAtEnd = regexp.MustCompile(`(?i)(\b(?:arguments?|parameters?|fields?|keys?|names?|propert(?:y|ies))(?: supplied| provided| found)?:).*`)
+var namesAtEnd = lazily(`(?i)(\b(?:arguments?|parameters?|fields?|keys?|names?|propert(?:y|ies))(?: supplied| provided| found)?:).*`)

@@ -2,7 +2,6 @@ package classify
 
 import (
 	"html"
-	"regexp"
 	"strings"
 )
 
@@ -102,20 +101,20 @@ func (c *collector) addEventHints(depth int, v value, nested int) {
 }
 
 var (
-	htmlStart  = regexp.MustCompile(`(?i)^(<\?xml[^>]*>\s*)?<(!doctype|html|head|body|center|h1|title|!--|error|div|p\b)`)
-	htmlHidden = regexp.MustCompile(`(?is)<(script|style|svg)\b.*?(</(script|style|svg)>|$)`)
-	htmlBlock  = regexp.MustCompile(`(?i)</?(p|h[1-6]|title|div|br|li|tr|center|hr|code|message)\b[^>]*>`)
-	htmlTag    = regexp.MustCompile(`<[^<>]{0,1000}>`)
-	blanks     = regexp.MustCompile(`[ \t\r\n]+`)
+	htmlStart  = lazily(`(?i)^(<\?xml[^>]*>\s*)?<(!doctype|html|head|body|center|h1|title|!--|error|div|p\b)`)
+	htmlHidden = lazily(`(?is)<(script|style|svg)\b.*?(</(script|style|svg)>|$)`)
+	htmlBlock  = lazily(`(?i)</?(p|h[1-6]|title|div|br|li|tr|center|hr|code|message)\b[^>]*>`)
+	htmlTag    = lazily(`<[^<>]{0,1000}>`)
+	blanks     = lazily(`[ \t\r\n]+`)
 )
 
-func looksLikeHTML(s string) bool { return htmlStart.MatchString(s) }
+func looksLikeHTML(s string) bool { return htmlStart.get().MatchString(s) }
 
 // stripHTML returns the text of a page, one line per block element.
 func stripHTML(s string) string {
-	s = htmlHidden.ReplaceAllString(s, " ")
-	s = blanks.ReplaceAllString(s, " ")
-	s = htmlBlock.ReplaceAllString(s, "\n")
-	s = htmlTag.ReplaceAllString(s, " ")
+	s = htmlHidden.get().ReplaceAllString(s, " ")
+	s = blanks.get().ReplaceAllString(s, " ")
+	s = htmlBlock.get().ReplaceAllString(s, "\n")
+	s = htmlTag.get().ReplaceAllString(s, " ")
 	return strings.TrimSpace(html.UnescapeString(s))
 }

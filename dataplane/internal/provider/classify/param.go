@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 const (
@@ -23,13 +24,13 @@ const quote = "[\"'`‘’“”*]{1,2}"
 type paramPattern struct {
 	matches   string
 	knownOnly bool
-	re        *regexp.Regexp
+	re        *expression
 }
 
-func paramRE(expr string) *regexp.Regexp {
+func paramRE(expr string) *expression {
 	expr = strings.ReplaceAll(expr, "QUOTED", quote+`(`+paramName+`)`+quote)
 	expr = strings.ReplaceAll(expr, "BARE", `(`+paramName+`)`)
-	return regexp.MustCompile(`(?i)` + expr)
+	return lazily(`(?i)` + expr)
 }
 
 // paramPatterns are matched in order; the first name found is used.
@@ -55,7 +56,7 @@ var paramPatterns = []paramPattern{
 	{matches: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
 	{matches: "a name before Chinese text", knownOnly: true, re: paramRE(`\bBARE\s*\p{Han}`)},
 	{matches: "x VALUE is not valid", knownOnly: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
-	{matches: "a name in quotes alone", re: regexp.MustCompile(quote + `([a-z]\w*_\w+)` + quote)},
+	{matches: "a name in quotes alone", re: lazily(quote + `([a-z]\w*_\w+)` + quote)},
 }
 
 // paramNames lists the parameter names of the served formats. Names are compared without
@@ -88,22 +89,22 @@ func plainName(s string) string { return strings.ToLower(strings.ReplaceAll(s, "
 // feature in prose.
 type featureParam struct {
 	param string
-	re    *regexp.Regexp
+	re    *expression
 }
 
 // featureParams are used for prose that names a feature and no parameter.
 var featureParams = []featureParam{
-	{"tool_choice", regexp.MustCompile(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
-	{"parallel_tool_calls", regexp.MustCompile(`(?i)parallel (?:tool|function) call`)},
-	{"tools", regexp.MustCompile(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
-	{"response_format", regexp.MustCompile(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
-	{"reasoning_effort", regexp.MustCompile(`(?i)reasoning[ _]effort|effort level`)},
-	{"thinking", regexp.MustCompile(`(?i)\bthinking\b|budget_tokens`)},
-	{"logprobs", regexp.MustCompile(`(?i)log[ _]?prob`)},
-	{"system", regexp.MustCompile(`(?i)system (?:instruction|prompt|message|role)|developer instruction`)},
-	{"size", regexp.MustCompile(`(?i)(?:image|invalid|unsupported) size|\bsize \d+x\d+`)},
-	{"stream", regexp.MustCompile(`(?i)\bstream(?:ing)?\b`)},
-	{"messages", regexp.MustCompile(`(?i)image[ _](?:input|url)|\bvision\b|\bmessages?\b|multimodal|prefill`)},
+	{"tool_choice", lazily(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
+	{"parallel_tool_calls", lazily(`(?i)parallel (?:tool|function) call`)},
+	{"tools", lazily(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
+	{"response_format", lazily(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
+	{"reasoning_effort", lazily(`(?i)reasoning[ _]effort|effort level`)},
+	{"thinking", lazily(`(?i)\bthinking\b|budget_tokens`)},
+	{"logprobs", lazily(`(?i)log[ _]?prob`)},
+	{"system", lazily(`(?i)system (?:instruction|prompt|message|role)|developer instruction`)},
+	{"size", lazily(`(?i)(?:image|invalid|unsupported) size|\bsize \d+x\d+`)},
+	{"stream", lazily(`(?i)\bstream(?:ing)?\b`)},
+	{"messages", lazily(`(?i)image[ _](?:input|url)|\bvision\b|\bmessages?\b|multimodal|prefill`)},
 }
 
 // containers are path segments that contain parameters and are not parameters themselves.
@@ -134,7 +135,7 @@ func paramInProse(text string) string {
 		text = text[:maxProse]
 	}
 	for _, p := range paramPatterns {
-		for _, m := range p.re.FindAllStringSubmatch(text, 6) {
+		for _, m := range p.re.get().FindAllStringSubmatch(text, 6) {
 			name := cleanParam(m[1])
 			if name == "" || p.knownOnly && !isKnown(name) {
 				continue
@@ -142,11 +143,11 @@ func paramInProse(text string) string {
 			return name
 		}
 	}
-	if spaced := spacedNames.FindString(text); spaced != "" {
+	if spaced := spacedNames().FindString(text); spaced != "" {
 		return strings.ReplaceAll(strings.ToLower(spaced), " ", "_")
 	}
 	for _, f := range featureParams {
-		if f.re.MatchString(text) {
+		if f.re.get().MatchString(text) {
 			return f.param
 		}
 	}
@@ -155,24 +156,24 @@ func paramInProse(text string) string {
 
 // spacedNames matches known names of several words that prose writes with blanks, such as
 // "the thinking budget". It leaves out those that featureParams matches.
-var spacedNames = func() *regexp.Regexp {
+var spacedNames = sync.OnceValue(func() *regexp.Regexp {
 	var names []string
 	for name := range strings.FieldsSeq(paramNames) {
-		if strings.Contains(name, "_") && !slices.ContainsFunc(featureParams, func(f featureParam) bool { return f.re.MatchString(name) && f.param != name }) {
+		if strings.Contains(name, "_") && !slices.ContainsFunc(featureParams, func(f featureParam) bool { return f.re.get().MatchString(name) && f.param != name }) {
 			names = append(names, strings.ReplaceAll(name, "_", " "))
 		}
 	}
 	slices.SortFunc(names, func(a, b string) int { return len(b) - len(a) }) // longer names first
 	return regexp.MustCompile(`(?i)\b(?:` + strings.Join(names, "|") + `)\b`)
-}()
+})
 
 // isKnown reports whether a word is a parameter name rather than a noun: it is listed, or
 // written in snake case or camel case.
 func isKnown(name string) bool {
-	return knownParams[plainName(firstSegment(name))] || snakeOrCamel.MatchString(name)
+	return knownParams[plainName(firstSegment(name))] || snakeOrCamel.get().MatchString(name)
 }
 
-var snakeOrCamel = regexp.MustCompile(`^[a-z]+[a-z0-9]*(?:_|[A-Z])`)
+var snakeOrCamel = lazily(`^[a-z]+[a-z0-9]*(?:_|[A-Z])`)
 
 // isImageParam reports whether the value of a parameter is an image.
 func isImageParam(param string) bool {
@@ -192,7 +193,7 @@ func firstSegment(path string) string {
 	return path
 }
 
-var wholeName = regexp.MustCompile(`^` + paramName + `$`)
+var wholeName = lazily(`^` + paramName + `$`)
 
 // notParams are words that occur where a name is expected but are no parameter names.
 var notParams = nameSet(`model the a an this that is are was for in on of request value values body error errors invalid not field parameter parameters
@@ -214,7 +215,7 @@ func cleanParam(s string) string {
 		}
 		s = rest
 	}
-	if len(s) > maxParamName || !wholeName.MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") || containers[plainName(s)] {
+	if len(s) > maxParamName || !wholeName.get().MatchString(s) || notParams[plainName(s)] || strings.HasSuffix(plainName(s), "error") || containers[plainName(s)] {
 		return ""
 	}
 	if lower := strings.ToLower(s[:1]) + s[1:]; knownParams[plainName(firstSegment(s))] {

@@ -3,7 +3,6 @@ package classify
 import (
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -137,23 +136,23 @@ const (
 )
 
 var (
-	onePart = regexp.MustCompile(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
+	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
 	// prosePauses are the phrases that contain a pause, the most specific first.
-	prosePauses = []*regexp.Regexp{
-		regexp.MustCompile(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
-		regexp.MustCompile(`(?i)\bwait\s+(?:about |at least |approximately |~)?(` + durationText + `)`),
-		regexp.MustCompile(`(?i)(?:retry[ _-]?after|retry[ _-]?delay|reset[ _-]?delay|reset[ _-]?after|retry in)\W{0,4}(` + durationText + `)`),
-		regexp.MustCompile(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
-		regexp.MustCompile(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
+	prosePauses = []*expression{
+		lazily(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
+		lazily(`(?i)\bwait\s+(?:about |at least |approximately |~)?(` + durationText + `)`),
+		lazily(`(?i)(?:retry[ _-]?after|retry[ _-]?delay|reset[ _-]?delay|reset[ _-]?after|retry in)\W{0,4}(` + durationText + `)`),
+		lazily(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
+		lazily(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
 	}
 	proseNumbers = []struct {
-		pattern *regexp.Regexp
+		pattern *expression
 		unit    time.Duration
 	}{
-		{regexp.MustCompile(`(?i)retry[ _-]?after[ _-]?ms\W{0,4}(\d+(?:\.\d+)?)`), time.Millisecond},
-		{regexp.MustCompile(`(?i)retry[ _-]?(?:after|delay|in)(?:[ _-]?seconds)?\W{0,4}(\d+(?:\.\d+)?)(?:[^\w.:/-]|\.?\s|\.?$)`), time.Second},
+		{lazily(`(?i)retry[ _-]?after[ _-]?ms\W{0,4}(\d+(?:\.\d+)?)`), time.Millisecond},
+		{lazily(`(?i)retry[ _-]?(?:after|delay|in)(?:[ _-]?seconds)?\W{0,4}(\d+(?:\.\d+)?)(?:[^\w.:/-]|\.?\s|\.?$)`), time.Second},
 	}
-	proseMoment = regexp.MustCompile(`(?i)(?:reset|retry|again|until|available|regain)[^\n]{0,80}?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?UTC|Z|[+-]\d\d:\d\d)?)`)
+	proseMoment = lazily(`(?i)(?:reset|retry|again|until|available|regain)[^\n]{0,80}?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?: ?UTC|Z|[+-]\d\d:\d\d)?)`)
 )
 
 // pauseInProse finds a pause in a sentence.
@@ -162,20 +161,20 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 		text = text[:maxProse]
 	}
 	for _, re := range prosePauses {
-		if m := re.FindStringSubmatch(text); m != nil {
+		if m := re.get().FindStringSubmatch(text); m != nil {
 			if d, _, ok := leadingDuration(m[1]); ok {
 				return positive(d)
 			}
 		}
 	}
 	for _, p := range proseNumbers {
-		if m := p.pattern.FindStringSubmatch(text); m != nil {
+		if m := p.pattern.get().FindStringSubmatch(text); m != nil {
 			if n, err := strconv.ParseFloat(m[1], 64); err == nil && n < 1e9 {
 				return positive(time.Duration(n * float64(p.unit)))
 			}
 		}
 	}
-	if m := proseMoment.FindStringSubmatch(text); m != nil {
+	if m := proseMoment.get().FindStringSubmatch(text); m != nil {
 		for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05 UTC", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02T15:04:05", "2006-01-02 15:04 UTC", "2006-01-02 15:04"} {
 			if at, err := time.Parse(layout, m[1]); err == nil {
 				return positive(at.Sub(now))
@@ -190,7 +189,7 @@ func pauseInProse(text string, now time.Time) (time.Duration, bool) {
 func leadingDuration(text string) (d time.Duration, rest string, ok bool) {
 	rest = strings.ToLower(strings.TrimSpace(text))
 	for {
-		m := onePart.FindStringSubmatch(rest)
+		m := onePart.get().FindStringSubmatch(rest)
 		if m == nil {
 			return d, rest, ok
 		}

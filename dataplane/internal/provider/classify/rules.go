@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 //go:embed rules.txt
 var rulesText string
 
-// table is parsed when the program starts. The tests make sure that it is valid.
-var table = mustParseRules(rulesText)
+// table is parsed when it is first used, as it takes 1 MB. The tests make sure that it is valid.
+var table = sync.OnceValue(func() *ruleTable { return mustParseRules(rulesText) })
 
 // ruleTable is the parsed form of rules.txt.
 type ruleTable struct {

@@ -1,11 +1,11 @@
-package holder
+// Package demand measures how fast requests use up the units of a lease, and how many
+// idle units a proxy needs to serve them for some time without the control plane.
+package demand
 
 import "time"
 
-// consumption is how fast the requests of a proxy use up the units of a lease, and
-// how many idle units it needs to serve them for some time without the control
-// plane.
-type consumption struct {
+// Demand is that of one lease. The zero value has no measurements.
+type Demand struct {
 	// measuredAt is when charged was read, begunAt when it was read first; zero if it was not.
 	measuredAt, begunAt time.Duration
 	charged             int64
@@ -24,10 +24,10 @@ const (
 	lowShare  = 0.6
 )
 
-// measure reads how much was charged, and sets the target to what requests use in
+// Measure reads how much was charged, and sets the target to what requests use in
 // twice the time for which they are to be served: more than half of them are always
 // left.
-func (c *consumption) measure(now time.Duration, charged int64, served time.Duration) {
+func (c *Demand) Measure(now time.Duration, charged int64, served time.Duration) {
 	if c.measuredAt == 0 || charged < c.charged {
 		c.measuredAt, c.begunAt, c.charged = now, now, charged
 		return
@@ -42,31 +42,18 @@ func (c *consumption) measure(now time.Duration, charged int64, served time.Dura
 	c.target = int64(2 * c.perSecond * served.Seconds())
 }
 
-// isLow reports whether the idle units should be topped up: much of what the last
+// IsLow reports whether the idle units should be topped up: much of what the last
 // response left is used, or the target has doubled. What is asked for may be more
 // than the pool can spare, so that is not compared with the target alone.
-func (c *consumption) isLow(idle int64) bool {
+func (c *Demand) IsLow(idle int64) bool {
 	return float64(idle) < lowShare*float64(min(c.target, c.filled)) || c.target > 2*max(c.asked, c.filled)
 }
 
-// ask returns the target to report.
-func (c *consumption) ask() int64 {
+// Ask returns the target to report.
+func (c *Demand) Ask() int64 {
 	c.asked = c.target
 	return c.target
 }
 
-// measure finds the leases whose idle units are low. served is for how long a proxy
-// should be able to serve the requests of the last minutes without the control
-// plane.
-func (h *Holder) measure(now, served time.Duration) {
-	h.low = h.low[:0]
-	for _, l := range h.leases() {
-		if l.unknown {
-			continue
-		}
-		l.consumption.measure(now, l.charged, served)
-		if !l.central && !l.requested && l.consumption.isLow(l.idle()) {
-			h.low = append(h.low, l)
-		}
-	}
-}
+// Filled records the number of idle units after a response to a lease request.
+func (c *Demand) Filled(idle int64) { c.filled = idle }

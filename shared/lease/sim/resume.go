@@ -1,0 +1,280 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"modelgateway/shared/lease/checkpoint"
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
+
+// ResumeRules are the steps by which a new process goes on in the session of an
+// earlier one. The correct ones are those of the data plane.
+type ResumeRules struct {
+	// Void removes the checkpoint before the proxy acts on something that it does not say.
+	Void func(p *proxy)
+	// Freshness continues that of the earlier process.
+	Freshness func(window time.Duration, state checkpoint.Freshness, now session.Instant) (*session.Freshness, bool)
+	// Known returns the changes that the proxy knows.
+	Known func(p *proxy) (checkpoint.KnownChanges, bool)
+	// Add adds an event to what is consumed since the checkpoint.
+	Add func(c checkpoint.Consumption, account string, cost, reservation int64, since bool)
+	// ChecksMark means that the mark of the bucket of key records says at which revision a record was read.
+	ChecksMark bool
+}
+
+func correctResume() *ResumeRules {
+	return &ResumeRules{
+		Void:      func(p *proxy) { p.disk.checkpoint = nil },
+		Freshness: session.ResumeFreshness,
+		Known:     func(p *proxy) (checkpoint.KnownChanges, bool) { return p.history.Known(p.client.Applied()) },
+		Add:       checkpoint.Consumption.Add, ChecksMark: true,
+	}
+}
+
+// keptCheckpoint is a checkpoint with what the oracle knows of it.
+type keptCheckpoint struct {
+	checkpoint.Checkpoint
+	// written counts the records of the disk before the idle units were noted.
+	written int
+	// provenAt is when the last heartbeat was sent that the process had read.
+	provenAt time.Duration
+}
+
+// write counts one more record of the disk, and returns its number.
+func (d *disk) write() int {
+	d.records++
+	return d.records
+}
+
+// saveCheckpoint keeps what a later process needs, while no control plane responds.
+func (p *proxy) saveCheckpoint() {
+	f := p.fresh
+	if !p.alone || f == nil || p.session == 0 || p.w.profile.Freshness != freshnessOnly {
+		return
+	}
+	known, ok := p.w.rules.Resume.Known(p)
+	state, fresh := f.State(p.clock())
+	if !ok || !fresh {
+		p.disk.checkpoint = nil
+		return
+	}
+	kept := &keptCheckpoint{written: p.disk.records, provenAt: f.provenAt, Checkpoint: checkpoint.Checkpoint{
+		Session: p.session, BootID: p.usage.Session(p.session).BootID, Epoch: p.w.oracle.epochs[p.session], Window: p.w.profile.window(),
+		Source: f.source, Freshness: state, Known: known, Idle: map[string][]checkpoint.IdleUnits{},
+	}}
+	for _, account := range sortedKeys(p.queues) {
+		kept.Idle[account] = p.queues[account].queue.IdleUnits()
+	}
+	p.disk.checkpoint = kept
+	p.w.stats.count("checkpoints")
+}
+
+// loadCheckpoint prepares a new process to go on in the session of the one before.
+func (p *proxy) loadCheckpoint() {
+	p.resumable, p.isResumed, p.idle, p.alone, p.history = nil, false, nil, false, checkpoint.ChangeHistory{}
+	kept := p.disk.checkpoint
+	if kept == nil || p.usage.Session(kept.Session) == nil {
+		return
+	}
+	fresh, ok := p.w.rules.Resume.Freshness(kept.Window, kept.Freshness, p.clock())
+	if !ok {
+		p.w.rules.Resume.Void(p) // this process closes the session
+		return
+	}
+	used := checkpoint.Consumption{}
+	for _, l := range p.disk.sessions {
+		for _, e := range l.events {
+			if e.Session == kept.Session && e.written > kept.written {
+				p.w.rules.Resume.Add(used, e.request.customer.name, e.cost, e.request.amount, e.request.written > kept.written)
+			}
+		}
+	}
+	p.resumable, p.idle = &proxyFreshness{
+		Freshness: fresh, source: kept.Source, number: kept.Freshness.Number, sequence: kept.Freshness.Last, sentAt: map[int64]time.Duration{}, provenAt: kept.provenAt,
+		resumed: true, last: kept.Freshness.Last,
+	}, kept.Left(used)
+	p.client.MayResume(kept.Session)
+}
+
+// resume goes on in the session of the process before, because no control plane has
+// answered.
+func (p *proxy) resumeSession() {
+	kept := p.disk.checkpoint
+	if p.resumable == nil || kept == nil || p.draining {
+		return
+	}
+	p.fresh, p.resumable = p.resumable, nil
+	p.client.Resume(kept.Epoch, kept.Known)
+	p.disk.checkpoint = kept // applying what it knows has removed it
+	p.history, p.alone = checkpoint.ResumeHistory(kept.Known), true
+}
+
+// SessionResumed implements session.Proxy.
+func (h proxyHost) SessionResumed(id wire.SessionID) {
+	p := h.p
+	p.w.stats.count("sessions resumed")
+	p.w.log("%s goes on in session %d", p.name, id)
+	p.session, p.isResumed = id, true
+	clear(p.allowances)
+}
+
+// bucketEvery is how often a replica writes the bucket of key records.
+const bucketEvery = 500 * time.Millisecond
+
+// keyBucket is the bucket of key records: those at a revision in a cluster epoch.
+type keyBucket struct {
+	revision, epoch int64
+	records         map[string]wire.KeyRecord
+}
+
+// writeBucket copies the key records into the bucket.
+func (c *replica) writeBucket() {
+	if c.w.profile.Freshness != freshnessOnly || c.w.changes.down {
+		return
+	}
+	var copied keyBucket
+	c.tx("key records", func(d *database) {
+		copied = keyBucket{revision: d.mark.Revision, epoch: d.mark.Epoch, records: map[string]wire.KeyRecord{}}
+		for _, cust := range c.w.customers {
+			for _, k := range cust.keys {
+				if record := d.keyRecord(cust, k); record != nil {
+					copied.records[k.name] = *record
+				}
+			}
+		}
+	}, func(ok bool) {
+		if b := &c.w.keys; ok && (copied.epoch > b.epoch || copied.epoch == b.epoch && copied.revision >= b.revision) {
+			*b = copied
+		}
+	})
+}
+
+// readBucket finds the record of a key in the bucket.
+func (p *proxy) readBucket(r *request, asked int64) {
+	w := p.w
+	if w.profile.Freshness != freshnessOnly {
+		return
+	}
+	id := p.session
+	askChanges(&p.actor, func() bool { return p.minority }, func(*changeStream) keyBucket { return w.keys }, func(b keyBucket, ok bool) {
+		record, found := b.records[r.key.name]
+		if !ok || !found || id == 0 || b.epoch != w.oracle.epochs[id] {
+			return
+		}
+		reading := session.RecordVersion{Hash: r.key.hash, Account: r.customer.name, Revision: b.revision, Session: asked}
+		if !w.rules.Resume.ChecksMark {
+			reading.Revision = madeUp
+		}
+		if !w.rules.IsCurrent(&p.invalidations, reading) {
+			w.stats.count("records of the bucket out of date")
+			return
+		}
+		w.stats.count("key records read from the bucket")
+		p.cache[r.key.hash] = &cached{record, reading}
+		r.record, r.version = record, reading
+		p.admit(r)
+	})
+}
+
+// checkResumed checks I2 in a resumed session: its leases cover what its requests
+// have cost, and what running ones need.
+func (w *world) checkResumed(r *request) {
+	w.stats.count("requests admitted in resumed sessions")
+	needs := []wire.Need{{Pool: r.record.BalancePool, Kind: wire.Balance, Amount: r.amount}}
+	if r.record.LimitPool != 0 {
+		needs = append(needs, wire.Need{Pool: r.record.LimitPool, Kind: wire.KeyLimit, Amount: r.amount})
+	}
+	if r.needsSlot {
+		needs = append(needs, wire.Need{Pool: r.record.SlotsPool, Kind: wire.Slots, Amount: 1})
+	}
+	for _, n := range needs {
+		l := w.pg.leases[n.Pool][r.session]
+		if l == nil {
+			w.fail("I2: %s has resumed session %d, which has no lease of pool %d", r.p.name, r.session, n.Pool)
+		}
+		if left := l.Granted - l.Returned - w.usedBy(r.p, r.session, n); left < 0 {
+			w.fail("I2: %s lacks %d of pool %d for the requests of session %d, which it has resumed", r.p.name, -left, n.Pool, r.session)
+		}
+	}
+}
+
+// usedBy returns what the ended requests of a session have cost, and what running
+// ones have reserved, of the pool of a need.
+func (w *world) usedBy(p *proxy, id wire.SessionID, n wire.Need) (used int64) {
+	for _, e := range w.oracle.events {
+		if e.session == id && (e.balance == n.Pool || e.limit == n.Pool) {
+			used += e.cost
+		}
+	}
+	for _, x := range p.running {
+		switch {
+		case x.session != id || x.lost:
+		case n.Kind == wire.Slots && x.needsSlot && x.record.SlotsPool == n.Pool:
+			used++
+		case n.Kind == wire.Balance && x.record.BalancePool == n.Pool, n.Kind == wire.KeyLimit && x.record.LimitPool == n.Pool:
+			used += x.amount
+		}
+	}
+	return used
+}
+
+// resumeProfile has outages in which proxies are restarted.
+const resumeProfile = "restarts in outages"
+
+func (p *Profile) needResume(r *rand.Rand) {
+	p.needFreshness(r, freshnessOnly)
+	p.NoQuorum, p.NewChanges, p.Minority, p.LoseChanges = p.NoQuorum/4, p.NewChanges/4, p.Minority/4, p.LoseChanges/2
+	p.FreshWindow = 2 * sessionValid
+	p.Poor, p.HeadroomPeriod, p.RequestEvery, p.RequestDuration = false, 30*time.Millisecond, 25*time.Millisecond, min(p.RequestDuration, 500*time.Millisecond)
+	p.SettleEvery = min(p.SettleEvery, 50*time.Millisecond)
+	p.Outage, p.KillProxy, p.Drain, p.LoseSpool, p.BusDown, p.KillFleet, p.RestartWithin = 3, 2, 1, .05, 1, 1, time.Second
+	p.Halt, p.Suspend, p.Cut, p.KillReplica, p.PostgresDown, p.DeleteStream, p.LoseTail = p.Halt/4, p.Suspend/4, p.Cut/2, p.KillReplica/4, p.PostgresDown/4, 0, 0
+	p.HaltInTx, p.TxFail, p.TxUnknown, p.LoseMessage, p.DelayMessage = 0, p.TxFail/4, p.TxUnknown/4, p.LoseMessage/4, p.DelayMessage/4
+	p.FaultEvery, p.Length, p.LoseCommits, p.SpoolCapacity, p.RevokeEvery = 1500*time.Millisecond, 40*time.Second, 0, 600, time.Second
+	p.SuspendEvery, p.AdjustEvery = 4*p.SuspendEvery, 2*p.AdjustEvery
+}
+
+// resumeMutations break the rules of resumed sessions.
+func resumeMutations() []Mutation {
+	resume := func(name string, budget uint64, apply func(r *ResumeRules)) Mutation {
+		return Mutation{name, budget, func(r *Rules) {
+			r.Profile = resumeProfile
+			apply(r.Resume)
+		}}
+	}
+	return []Mutation{
+		resume("a later process uses what was consumed since the checkpoint", 200, func(r *ResumeRules) {
+			r.Add = func(checkpoint.Consumption, string, int64, int64, bool) {}
+		}),
+		resume("a later process leaves out what earlier requests have cost beyond their reservations", 2000, func(r *ResumeRules) {
+			r.Add = func(c checkpoint.Consumption, account string, cost, reservation int64, since bool) {
+				if since {
+					c.Add(account, cost, reservation, since)
+				}
+			}
+		}),
+		resume("a later process goes on after the earlier one was no longer fresh", 4000, func(r *ResumeRules) {
+			r.Freshness = func(window time.Duration, state checkpoint.Freshness, now session.Instant) (*session.Freshness, bool) {
+				state.UntilBoot = max(state.UntilBoot, now.Boot+window)
+				return session.ResumeFreshness(window, state, now)
+			}
+		}),
+		resume("a later process does not know the changes that the earlier one has applied", 4000, func(r *ResumeRules) {
+			r.Known = func(p *proxy) (checkpoint.KnownChanges, bool) {
+				known, ok := p.history.Known(p.client.Applied())
+				known.Changes = nil
+				return known, ok
+			}
+		}),
+		resume("a later process has no floor for key records", 4000, func(r *ResumeRules) {
+			r.Known = func(p *proxy) (checkpoint.KnownChanges, bool) {
+				known, ok := p.history.Known(p.client.Applied())
+				known.Floor = 0
+				return known, ok
+			}
+		}),
+		resume("a record of the bucket counts as new", 4000, func(r *ResumeRules) { r.ChecksMark = false }),
+	}
+}
