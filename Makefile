@@ -10,7 +10,7 @@ MODULES  := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 PACKAGES := $(MODULES:%=./%/...)
 # The path of this folder may contain spaces, which targets and commands need escaped.
 space    := $(subst ,, )
-TOOLS    := $(subst $(space),\ ,$(CURDIR))/.cache/bin
+BUILT    := $(subst $(space),\ ,$(CURDIR))/.cache/bin
 FUZZTIME ?= 10s
 BENCH    ?= .
 SEEDS    ?= 2000
@@ -22,7 +22,11 @@ TESTFLAGS ?=
 OFFLINE ?=
 export OFFLINE
 
-export PATH := $(CURDIR)/.cache/bin:$(PATH)
+# The paths of source files are not in what Go builds, so that another checkout of this user takes it from Go's build cache.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
+# tool is the path of a pinned tool (scripts/tools), which is built once per version for all checkouts of this user.
+tool = "$$(scripts/tool.sh $(1))"
 
 .PHONY: help
 help: ## list the targets
@@ -32,8 +36,8 @@ help: ## list the targets
 
 .PHONY: run
 run: ## start the whole product on this machine, in the foreground (Ctrl-C stops it); CATALOG=apply applies an unchanged catalog file again
-	@[ -x $(TOOLS)/devstack ] || echo "building the dev stack (the first time this downloads modules)"
-	@go build -o $(TOOLS)/devstack ./scripts/cmd/devstack && exec $(TOOLS)/devstack $(if $(filter apply,$(CATALOG)),-apply-catalog)
+	@[ -x $(BUILT)/devstack ] || echo "building the dev stack (the first time this downloads modules)"
+	@go build -o $(BUILT)/devstack ./scripts/cmd/devstack && exec $(BUILT)/devstack $(if $(filter apply,$(CATALOG)),-apply-catalog)
 
 .PHONY: cabinet
 cabinet: ## run the example cabinet backend against the running stack (scripts/cabinet)
@@ -56,49 +60,80 @@ build: ## build every binary into bin/
 ## check
 
 # with_node puts a suitable Node.js into PATH for the rest of a recipe's line, which fails if there is none.
-with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh "$(CURDIR)/.cache/node"); export PATH="$${node:+$$node:}$$PATH";)
+with_node = $(if $(OFFLINE),,node=$$(scripts/node.sh); export PATH="$${node:+$$node:}$$PATH";)
 
 # with_browser installs Chromium and the rules of accessibility. Where that is not possible, the tests of the console in a
 # browser are skipped, or fail in CI.
 define with_browser
 scripts/need.sh chromium chromium || echo "NOT CHECKED: the console in a browser, without Chromium" >&2; \
-$(if $(OFFLINE),,node=$$(scripts/node.sh "$(CURDIR)/.cache/node"); export PATH="$${node:+$$node:}$$PATH"; scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js)
+$(if $(OFFLINE),,$(with_node) scripts/npmci.sh scripts/tools/axe node_modules/axe-core/axe.min.js)
 endef
 
+# Results of tests are not cached (-count=1), because the cache does not see the programs that tests build.
+# The longest packages come first, so that no core is idle at the end.
+# RESULTS is a folder for the events of the tests as JSON (scripts/repeat.sh).
+RESULTS ?=
+gotest = $(call tool,gotestsum) --format standard-quiet $(if $(RESULTS),--jsonfile "$$(mktemp "$(RESULTS)/XXXXXX.json")") -- -count=1 -timeout 20m $(TESTFLAGS)
+
+# One goroutine does all the work in these packages, so the race detector finds nothing in them and only makes them slow.
+sequential := ./shared/lease/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
+product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
+# Tests of the repository itself and of the tools that the short tier relies on.
+repository := ./scripts/docs ./scripts/importrules ./scripts/providersim ./scripts/testkit/wiresample
+stack      := ./scripts/e2e ./scripts/e2e/browser
+
 .PHONY: test
-test: test/build test/vet test/costs test/hours test/race ## build, vet, cost tests, and all tests with the race detector
+test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBUTING.md has a table)
+	@$(BUILT)/withpostgres $(MAKE) --no-print-directory test/race test/plain
 
-.PHONY: test/build
-test/build: ## build each module by itself, as its go.mod says, without the workspace
-	@for module in $(MODULES); do echo "build $$module without go.work"; GOWORK=off go build -C $$module ./...; done
+# The seeds of all fuzz tests run as tests. One database server serves all packages; each test clones a database of its own.
+.PHONY: test/race
+test/race: $(BUILT)/withpostgres
+	@scripts/need.sh cc gcc libc6-dev
+	@packages=$$(go list $(product:%=%/...) | grep -vxF "$$(go list $(sequential))"); $(BUILT)/withpostgres $(gotest) -race $$packages
 
-.PHONY: test/vet
-test/vet: ## go vet on every package
-	@go vet $(PACKAGES)
+# Costs are counted without the race detector, which allocates and drops pooled objects.
+.PHONY: test/plain
+test/plain: $(BUILT)/withpostgres
+	@$(with_browser)
+	@$(gotest) -run '$(costs)' ./dataplane/...
+	@$(with_node) $(BUILT)/withpostgres $(gotest) $(sequential) $(stack) $(repository)
 
-# These run without the race detector, which allocates and drops pooled objects.
-.PHONY: test/costs
-test/costs: ## tests of the allocations, writes and system calls per request and the memory of a waiting stream
-	@go test -count=1 -run 'Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite' ./dataplane/... 2>&1 | { grep -v 'no test' || true; }
+costs := Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite
+
+# REPEAT is the number of rounds.
+REPEAT ?= 20
+.PHONY: test/repeat
+test/repeat: ## the short tier REPEAT times beside four busy loops, each time with another seed; lists what failed at least once
+	@scripts/repeat.sh $(REPEAT)
+
+# What is slow, plays faults on the real clock or concerns tools and packages. CONTRIBUTING.md says which change needs what.
+.PHONY: test/long
+test/long: test/stack test/browser test/hours chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
+
+.PHONY: test/stack
+test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
+	@$(with_node) LONG=1 $(BUILT)/withpostgres $(gotest) ./scripts/e2e ./scripts/e2e/neighbour ./scripts/testkit/... ./scripts/devstack/... ./scripts/providersim/...
+
+.PHONY: test/browser
+test/browser: ## the whole console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight, pictures
+	@$(with_browser)
+	@LONG=1 $(gotest) -v ./scripts/e2e/browser
 
 # With a fake clock, and without the race detector, which makes four hours long.
 .PHONY: test/hours
 test/hours: ## the data plane during outages of four hours
-	@go test -count=1 -run 'OutagesOfHours' ./dataplane/internal/app
+	@LONG=1 go test -count=1 -run 'OutagesOfHours' ./dataplane/internal/app
 
-# The seeds of all fuzz tests run as tests. One database server serves all
-# packages; each test clones a database of its own. Results are not cached
-# (-count=1), because the cache does not see the programs that tests build.
-.PHONY: test/race
-test/race: $(TOOLS)/gotestsum $(TOOLS)/withpostgres $(TOOLS)/compose-spec $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/gitleaks $(TOOLS)/promtool ## all tests, with the race detector and a real Postgres
-	@scripts/need.sh cc gcc libc6-dev
-	@$(with_browser)
-	@$(with_node) withpostgres gotestsum --format standard-quiet -- -race -count=1 -timeout 20m $(TESTFLAGS) $(PACKAGES)
+.PHONY: test/observe
+test/observe: ## rules, dashboards and page alerts of the chart with a real Prometheus
+	@$(call tool,promtool) --version >/dev/null 2>&1
+	@LONG=1 $(gotest) ./scripts/observe ./scripts/e2e/observe
 
-.PHONY: test/browser
-test/browser: ## the console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight (in make test too)
-	@$(with_browser)
-	@go test -count=1 -timeout 20m -v $(TESTFLAGS) ./scripts/e2e/browser
+.PHONY: test/delivery
+test/delivery: ## images, bills of materials, release, Compose and the chart on the schemas of Kubernetes, benchmarks and audits of the repository
+	@scripts/tool.sh helm kubeconform compose-spec gitleaks govulncheck >/dev/null
+	@LONG=1 $(gotest) ./scripts/images/... ./scripts/sbom/... ./scripts/cmd/... ./scripts/compose/... ./scripts/chart/... ./scripts/audit/... ./scripts/proxybench/... ./scripts/demo/... ./scripts/picture/... ./scripts/cabinet/...
 
 # Needs a running stack (make run) that make demo has filled.
 .PHONY: screenshots
@@ -116,7 +151,7 @@ screenshots/parts: ## take over how the parts of the console look now, after loo
 .PHONY: test/clients
 test/clients: ## real clients play a task with tools; prints the table of clients
 	@if node=$$(scripts/node.sh $(CURDIR)/.cache/node); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
-	CLIENTS=all go test -count=1 -v -timeout 40m ./scripts/e2e/clients
+	LONG=1 go test -count=1 -v -timeout 40m ./scripts/e2e/clients
 
 .PHONY: clients/update
 clients/update: ## pin the newest versions of the clients of make test/clients
@@ -132,36 +167,36 @@ clients/update: ## pin the newest versions of the clients of make test/clients
 # disk for the build of Kubernetes, and half an hour on two cores the first time, so CI does not run it.
 PREVIOUS ?=
 .PHONY: test/cluster
-test/cluster: $(TOOLS)/helm ## operate the chart on a real Kubernetes on this machine, under load: install, upgrade, rollback, drain, rotate, restore
-	@scripts/cluster/test.sh $(or $(PREVIOUS),HEAD)
+test/cluster: ## operate the chart on a real Kubernetes on this machine, under load: install, upgrade, rollback, drain, rotate, restore
+	@PATH="$$(dirname $(call tool,helm)):$$PATH" scripts/cluster/test.sh $(or $(PREVIOUS),HEAD)
 
 # Includes the failure scenarios that take long; make test has only the others.
 # Several of them stop and start many processes, so other load on the machine
 # disturbs them.
 .PHONY: chaos
 chaos: ## failure scenarios on real processes: kills, network cuts, lost data, full disks (minutes)
-	@CHAOS=all go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
+	@LONG=1 go test -count=1 -timeout 40m -v $(TESTFLAGS) ./scripts/e2e/chaos
 
 # In real time: the outages of 10 s and 1 min one after the other, then those of 30 min at once.
 .PHONY: outages
 outages: ## play every outage in the tables of docs/operations/outages.md (50 minutes)
-	@CHAOS=all OUTAGES=all go test -count=1 -timeout 90m -parallel 12 -v -run 'TestOutages|TestCustomersNoticeNothing' $(TESTFLAGS) ./scripts/e2e/chaos
+	@LONG=1 OUTAGES=all go test -count=1 -timeout 90m -parallel 12 -v -run 'TestOutages|TestCustomersNoticeNothing' $(TESTFLAGS) ./scripts/e2e/chaos
 
 # PREVIOUS is a tag or commit; the newest tag is the default.
 .PHONY: test/upgrade
 test/upgrade: ## play an upgrade from PREVIOUS and a rollback, both under load (minutes)
-	@CHAOS=all PREVIOUS='$(PREVIOUS)' go test -count=1 -timeout 20m -v -run NeighbouringReleases ./scripts/e2e/chaos
+	@LONG=1 PREVIOUS='$(PREVIOUS)' go test -count=1 -timeout 20m -v -run NeighbouringReleases ./scripts/e2e/chaos
 
 .PHONY: test/db
-test/db: $(TOOLS)/gotestsum $(TOOLS)/withpostgres ## the tests that need Postgres, without the race detector
-	@withpostgres gotestsum --format standard-quiet -- $(TESTFLAGS) ./scripts/testkit/pgcluster/... ./controlplane/...
+test/db: $(BUILT)/withpostgres ## the tests that need Postgres, without the race detector
+	@$(BUILT)/withpostgres $(gotest) ./scripts/testkit/pgcluster/... ./controlplane/...
 
 .PHONY: lint
 lint: lint/go lint/api lint/migrations lint/secrets lint/vulnerabilities ## all linters: Go, the API documents, migrations, secrets, vulnerabilities
 
 .PHONY: lint/go
-lint/go: $(TOOLS)/golangci-lint ## golangci-lint on every package, formatting included (.golangci.yaml)
-	@golangci-lint run $(PACKAGES)
+lint/go: ## golangci-lint on every package, formatting included (.golangci.yaml)
+	@$(call tool,golangci-lint) run $(PACKAGES)
 
 .PHONY: lint/api
 lint/api: ## check the documents of both APIs with redocly
@@ -182,16 +217,16 @@ else
 endif
 
 .PHONY: lint/secrets
-lint/secrets: $(TOOLS)/gitleaks ## search the files in git for keys, tokens and passwords (.gitleaks.toml)
+lint/secrets: ## search the files in git for keys, tokens and passwords (.gitleaks.toml)
 	@scripts/secrets.sh
 
 .PHONY: lint/vulnerabilities
-lint/vulnerabilities: $(TOOLS)/govulncheck ## report known vulnerabilities in what the code calls, from the database GOVULNDB
+lint/vulnerabilities: ## report known vulnerabilities in what the code calls, from the database GOVULNDB
 	@scripts/vulncheck.sh $(MODULES)
 
 .PHONY: fmt
-fmt: $(TOOLS)/golangci-lint ## format all Go files
-	@golangci-lint fmt $(MODULES)
+fmt: ## format all Go files
+	@$(call tool,golangci-lint) fmt $(MODULES)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME (10s)
@@ -206,24 +241,29 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 sim: ## simulate the lease protocol with faults over SEEDS seeds, or repeat one SEED, with TRACE=1
 	@go run ./scripts/cmd/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS)) $(if $(TRACE),-trace)
 
+# Every directed profile, too.
+.PHONY: sim/long
+sim/long: ## simulate with 20,000 seeds of the general profile and of each directed one
+	@go run ./scripts/cmd/sim -seeds 20000 -all
+
 .PHONY: sim/mutations
 sim/mutations: ## put each mutation into the protocol and check that the simulation finds it
 	@go run ./scripts/cmd/sim -mutations
 
 .PHONY: bench
-bench: $(TOOLS)/withpostgres ## run the benchmarks that match BENCH (all)
-	@withpostgres go test -run='^$$' -bench='$(BENCH)' -benchmem $(PACKAGES)
+bench: $(BUILT)/withpostgres ## run the benchmarks that match BENCH (all)
+	@$(BUILT)/withpostgres go test -run='^$$' -bench='$(BENCH)' -benchmem $(PACKAGES)
 
 # EVENTS is the number of usage events in the stream at the start.
 EVENTS ?= 1000000
 .PHONY: bench/settle
-bench/settle: $(TOOLS)/withpostgres ## settle a million queued usage events and check the ledger
-	@withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
+bench/settle: $(BUILT)/withpostgres ## settle a million queued usage events and check the ledger
+	@$(BUILT)/withpostgres go test -run='^$$' -bench=BenchmarkSettlement -benchtime=$(EVENTS)x ./controlplane/internal/bus
 
 .PHONY: bench/usage
-bench/usage: $(TOOLS)/withpostgres ## lists, totals and statements, and all pages of the console, over 5 million usage records, with a limit of 150 ms each
-	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
-	@MGW_BENCH_ROWS=5000000 withpostgres go test -run='^$$' -bench=Pages -benchtime=1x -timeout 60m ./controlplane/internal/console
+bench/usage: $(BUILT)/withpostgres ## lists, totals and statements, and all pages of the console, over 5 million usage records, with a limit of 150 ms each
+	@MGW_BENCH_ROWS=5000000 $(BUILT)/withpostgres go test -run='^$$' -bench=UsageReads -benchtime=10x -timeout 60m ./controlplane/internal/postgres
+	@MGW_BENCH_ROWS=5000000 $(BUILT)/withpostgres go test -run='^$$' -bench=Pages -benchtime=1x -timeout 60m ./controlplane/internal/console
 
 .PHONY: bench/proxy
 bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts
@@ -266,12 +306,16 @@ images: ## build OCI images of the planes and gwctl for amd64 and arm64 into bin
 	@go run ./scripts/cmd/images -out bin/images $(release_flags) $(shipped)
 
 .PHONY: chart
-chart: $(TOOLS)/helm ## package the chart into bin/chart
-	@go run ./scripts/cmd/release -out bin/chart $(release_flags) chart
+chart: ## package the chart into bin/chart
+	@PATH="$$(dirname $(call tool,helm)):$$PATH" go run ./scripts/cmd/release -out bin/chart $(release_flags) chart
 
 .PHONY: release
-release: $(TOOLS)/helm ## write images, chart, gwctl for linux and darwin, bills of materials and checksums into bin/release
-	@go run ./scripts/cmd/release -out bin/release $(release_flags) all
+release: ## run both tiers, verify and lint, then write the release into bin/release; checks.txt in it says what ran (hours)
+	@scripts/release.sh
+
+.PHONY: release/files
+release/files: ## write images, chart, gwctl for linux and darwin, bills of materials and checksums into bin/release
+	@PATH="$$(dirname $(call tool,helm)):$$PATH" go run ./scripts/cmd/release -out bin/release $(release_flags) all
 
 # GOOS and GOARCH choose the platform of the programs.
 .PHONY: sbom
@@ -281,9 +325,9 @@ sbom: ## write the software bill of materials (CycloneDX) of each program of the
 ## maintain
 
 .PHONY: generate
-generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and reference tables
-	@cd controlplane && sqlc generate
-	@go generate $(PACKAGES)
+generate: ## write all generated code and reference tables
+	@sqlc=$(call tool,sqlc) && cd controlplane && "$$sqlc" generate
+	@PATH="$$(dirname $(call tool,oapi-codegen)):$$PATH" go generate $(PACKAGES)
 	@go test -count=1 ./dataplane/internal/config ./controlplane/internal/config ./scripts/docs ./scripts/observe ./scripts/chart ./scripts/e2e/chaos \
 		-run 'ReferenceIsUpToDate|DashboardFiles' -update | { grep -v '^ok' || true; }
 
@@ -292,11 +336,12 @@ generate: $(TOOLS)/sqlc $(TOOLS)/oapi-codegen ## write all generated code and re
 tree = { git diff; git ls-files --others --exclude-standard '*.go' '*go.mod' '*go.sum'; }
 
 .PHONY: verify
-verify: ## regenerate, tidy and format, and fail if that changes a file
+verify: ## regenerate, tidy and format, and fail if that changes a file, or if a module by itself would be another build
 	@mkdir -p .cache && $(tree) > .cache/verify.before
 	@$(MAKE) --no-print-directory generate tidy fmt
 	@$(tree) | diff .cache/verify.before - || { \
 		echo "make verify: files were not up to date; commit the changes of make generate, make tidy and make fmt" >&2; exit 1; }
+	@scripts/modules.sh $(MODULES)
 
 .PHONY: generated
 generated: ## print the share of generated lines in all Go
@@ -307,40 +352,6 @@ generated: ## print the share of generated lines in all Go
 tidy: ## go mod tidy in every module
 	@for module in $(MODULES) $(patsubst %/go.mod,%,$(wildcard scripts/tools/*/go.mod scripts/clients/*/go.mod)); do GOWORK=off go mod -C $$module tidy; done
 
-## tools, pinned in scripts/tools/*/go.mod and built when a pin changes
-
-$(TOOLS)/golangci-lint: PACKAGE := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-$(TOOLS)/gotestsum: PACKAGE := gotest.tools/gotestsum
-$(TOOLS)/golangci-lint $(TOOLS)/gotestsum: MODULE := lint
-$(TOOLS)/golangci-lint $(TOOLS)/gotestsum: scripts/tools/lint/go.mod scripts/tools/lint/go.sum
-
-$(TOOLS)/govulncheck: PACKAGE := golang.org/x/vuln/cmd/govulncheck
-$(TOOLS)/gitleaks: PACKAGE := github.com/zricethezav/gitleaks/v8
-$(TOOLS)/govulncheck $(TOOLS)/gitleaks: MODULE := audit
-$(TOOLS)/govulncheck $(TOOLS)/gitleaks: scripts/tools/audit/go.mod scripts/tools/audit/go.sum
-
-$(TOOLS)/sqlc: PACKAGE := github.com/sqlc-dev/sqlc/cmd/sqlc
-$(TOOLS)/oapi-codegen: PACKAGE := github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen
-$(TOOLS)/sqlc $(TOOLS)/oapi-codegen: MODULE := gen
-$(TOOLS)/sqlc $(TOOLS)/oapi-codegen: scripts/tools/gen/go.mod scripts/tools/gen/go.sum
-
-$(TOOLS)/helm: PACKAGE := helm.sh/helm/v3/cmd/helm
-$(TOOLS)/kubeconform: PACKAGE := github.com/yannh/kubeconform/cmd/kubeconform
-$(TOOLS)/helm $(TOOLS)/kubeconform: MODULE := helm
-$(TOOLS)/helm $(TOOLS)/kubeconform: scripts/tools/helm/go.mod scripts/tools/helm/go.sum
-
-$(TOOLS)/compose-spec: PACKAGE := github.com/compose-spec/compose-go/v2/cmd
-$(TOOLS)/compose-spec: MODULE := compose
-$(TOOLS)/compose-spec: scripts/tools/compose/go.mod scripts/tools/compose/go.sum
-
-$(TOOLS)/golangci-lint $(TOOLS)/gotestsum $(TOOLS)/govulncheck $(TOOLS)/gitleaks $(TOOLS)/sqlc $(TOOLS)/oapi-codegen $(TOOLS)/helm $(TOOLS)/kubeconform $(TOOLS)/compose-spec:
-	@echo "building $(PACKAGE) (once per version)"
-	@GOWORK=off go build -C scripts/tools/$(MODULE) -o "$@" $(PACKAGE)
-	@touch "$@"
-
-$(TOOLS)/promtool:
-	@scripts/prometheus.sh "$(CURDIR)/.cache/bin"
-
-.PHONY: $(TOOLS)/withpostgres
-$(TOOLS)/withpostgres:
+.PHONY: $(BUILT)/withpostgres
+$(BUILT)/withpostgres:
 	@go build -o "$@" ./scripts/cmd/withpostgres

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
-# node.sh DIRECTORY installs npm and the version of Node.js that the JavaScript tests
-# need, if they are missing: from the packages of Debian and, if their Node.js is too
-# old, in DIRECTORY the newer one whose hash is in scripts/tools/node/package-lock.json.
-# It prints the folder to put first into PATH, or nothing if PATH already has a suitable
-# Node.js.
+# node.sh installs npm and the version of Node.js that the JavaScript tests need, if they are missing: from the packages of
+# Debian and, if their Node.js is too old, the newer one whose hash is in scripts/tools/node/package-lock.json. It prints
+# the folder to put first into PATH, or nothing if PATH already has a suitable Node.js.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 oldest=20
@@ -21,11 +19,10 @@ if ! command -v npm >/dev/null || ! command -v node >/dev/null; then
 fi
 if is_new_enough node; then exit 0; fi
 own=node-linux-$(case $(uname -m) in aarch64 | arm64) echo arm64 ;; *) echo x64 ;; esac)
-mkdir -p "$1"
-cp "$here/tools/node/package.json" "$here/tools/node/package-lock.json" "$1/"
-"$here/npmci.sh" "$1" "node_modules/$own/bin/node"
-if ! is_new_enough "$1/node_modules/$own/bin/node"; then
+"$here/npmci.sh" "$here/tools/node" "node_modules/$own/bin/node"
+program=$here/tools/node/node_modules/$own/bin
+if ! is_new_enough "$program/node"; then
 	echo "Node.js is $(node --version), the tests need $oldest or newer, and $own does not run here" >&2
 	exit 1
 fi
-echo "$1/node_modules/$own/bin"
+echo "$program"

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# prometheus.sh FOLDER puts prometheus and promtool into FOLDER: those of this machine, or
-# else those of Debian's or Ubuntu's package. The package is unpacked and not installed,
-# because an installation starts a server.
+# prometheus.sh prints a folder with prometheus and promtool: those of this machine, or else those of Debian's or Ubuntu's
+# package, which it unpacks once for this user. The package is not installed, because an installation starts a server.
 set -euo pipefail
-folder=$1
+folder=$("$(dirname "$0")/cache.sh")/tools/prometheus
 mkdir -p "$folder"
-folder=$(cd "$folder" && pwd)
-if [ -x "$folder/prometheus" ] && [ -x "$folder/promtool" ]; then exit 0; fi
+if [ -x "$folder/prometheus" ] && [ -x "$folder/promtool" ]; then echo "$folder"; exit 0; fi
 if command -v prometheus promtool >/dev/null; then
 	ln -sf "$(command -v prometheus)" "$(command -v promtool)" "$folder/"
+	echo "$folder"
 	exit 0
 fi
 if ! command -v apt-get dpkg-deb >/dev/null; then
@@ -28,3 +27,4 @@ if ! apt-get download -q prometheus >&2; then # the package lists are missing or
 fi
 dpkg-deb -x prometheus_*.deb unpacked
 mv unpacked/usr/bin/prometheus unpacked/usr/bin/promtool "$folder/"
+echo "$folder"

@@ -10,4 +10,4 @@ git ls-files -z --cached --others --exclude-standard | while IFS= read -r -d '' 
 	if [ -f "$file" ]; then printf '%s\0' "$file"; fi
 done | tar --create --null --files-from=- | tar --extract --directory="$copy"
 cd "$copy"
-gitleaks dir . --config "$here/.gitleaks.toml" --no-banner --no-color --redact --verbose --log-level=warn
+"$("$here/scripts/tool.sh" gitleaks)" dir . --config "$here/.gitleaks.toml" --no-banner --no-color --redact --verbose --log-level=warn

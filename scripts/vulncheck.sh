@@ -37,4 +37,4 @@ echo "known vulnerabilities are those of $database" >&2
 # govulncheck does not start in a folder without go.mod, as that of the workspace is, so
 # that the modules' paths are those from scripts.
 modules=("${@/#/../}")
-exec govulncheck -C scripts -db "$database" "${modules[@]/%//...}"
+exec "$(scripts/tool.sh govulncheck)" -C scripts -db "$database" "${modules[@]/%//...}"

@@ -26,28 +26,18 @@ func repository(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// runWith runs a script with one of the tools in the version of its go.mod, and returns the output.
-func runWith(t *testing.T, tool, script, argument string, environment ...string) (string, error) {
+// runScript runs a script of this repository and returns its output.
+func runScript(t *testing.T, script, argument string, environment ...string) (string, error) {
 	t.Helper()
-	tools, err := filepath.Abs(filepath.Join(scripts, "..", ".cache", "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	build := exec.Command("go", "build", "-o", filepath.Join(tools, filepath.Base(strings.TrimSuffix(tool, "/v8"))), tool)
-	build.Dir = filepath.Join(scripts, "tools", "audit")
-	build.Env = append(os.Environ(), "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", tool, err, out)
-	}
 	cmd := exec.Command(filepath.Join(scripts, script), argument)
-	cmd.Env = append(append(os.Environ(), environment...), "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), environment...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
 func scan(t *testing.T, dir string) (string, error) {
 	t.Helper()
-	return runWith(t, "github.com/zricethezav/gitleaks/v8", "secrets.sh", dir)
+	return runScript(t, "secrets.sh", dir)
 }
 
 // The secrets are written in two parts, so that this file has none.
@@ -111,7 +101,7 @@ func TestAVulnerabilityThatAModuleCallsIsAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := runWith(t, "golang.org/x/vuln/cmd/govulncheck", "vulncheck.sh", "shared", "GOVULNDB=file://"+database)
+	out, err := runScript(t, "vulncheck.sh", "shared", "GOVULNDB=file://"+database)
 	if err == nil || !strings.Contains(out, "GO-2026-0001") || !strings.Contains(out, "calls strings.CutPrefix") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -18,17 +16,6 @@ const (
 	// kubeVersion is the version of Kubernetes for rendering.
 	kubeVersion = "1.33.0"
 )
-
-// builtTools builds helm and kubeconform, in the versions of their go.mod, in .cache/bin and
-// returns that folder. The first build takes minutes; later calls reuse it.
-var builtTools = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs(root + "/.cache/bin")
-	if err != nil {
-		return "", err
-	}
-	_, err = goCommand(root+"/scripts/tools/helm", "build", "-o", dir+"/", "tool")
-	return dir, err
-})
 
 // goCommand runs the go command in a folder without the workspace and returns its output.
 func goCommand(dir string, args ...string) ([]byte, error) {
@@ -50,14 +37,20 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-// tool returns a command that runs one of the built tools.
+// built builds a tool in the version of its go.mod, once for this user, and returns its path.
+func built(name string) (string, error) {
+	out, err := output(exec.Command(root+"/scripts/tool.sh", name))
+	return strings.TrimSpace(string(out)), err
+}
+
+// tool returns a command that runs one of the pinned tools.
 func tool(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
-	dir, err := builtTools()
+	program, err := built(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return exec.Command(filepath.Join(dir, name), args...)
+	return exec.Command(program, args...)
 }
 
 // module returns the folder of a released module. It checks the hash, because no go.sum

@@ -43,20 +43,16 @@ type service struct {
 	Healthcheck any
 }
 
-// loaded builds the program of the specification's library, and reads the file with it.
+// loaded reads the file with the program of the specification's library.
 var loaded = sync.OnceValues(func() (project, error) {
 	var p project
-	program, err := filepath.Abs(root + "/.cache/bin/compose-spec")
+	build := exec.Command(root+"/scripts/tool.sh", "compose-spec")
+	build.Stderr = os.Stderr
+	program, err := build.Output()
 	if err != nil {
 		return p, err
 	}
-	build := exec.Command("go", "build", "-o", program, "github.com/compose-spec/compose-go/v2/cmd")
-	build.Dir, build.Env = root+"/scripts/tools/compose", append(os.Environ(), "GOWORK=off")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return p, err
-	}
-	read := exec.Command(program, "-format", "json", "compose.yaml")
+	read := exec.Command(strings.TrimSpace(string(program)), "-format", "json", "compose.yaml")
 	read.Dir, read.Stderr = folder, os.Stderr
 	out, err := read.Output()
 	if err != nil {

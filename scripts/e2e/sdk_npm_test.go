@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,27 +56,9 @@ func node(t *testing.T) {
 
 // installPackages installs the packages of the lock file, unless they are installed.
 func installPackages(ctx context.Context) error {
-	lock, err := os.ReadFile(filepath.Join(sdkDir, "package-lock.json"))
-	if err != nil {
-		return err
-	}
-	mark := filepath.Join(sdkDir, "node_modules", ".installed")
-	if installed, err := os.ReadFile(mark); err == nil && bytes.Equal(installed, lock) {
-		return nil
-	}
-	// The installation is retried, because the network is not under test.
-	for attempt := 1; ; attempt++ {
-		npm := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-		npm.Dir, npm.Stdout, npm.Stderr = sdkDir, os.Stderr, os.Stderr
-		err := npm.Run()
-		if err == nil {
-			break
-		}
-		if attempt == 3 || ctx.Err() != nil {
-			return err
-		}
-	}
-	return os.WriteFile(mark, lock, 0o600)
+	npm := exec.CommandContext(ctx, filepath.Join("..", "npmci.sh"), sdkDir, filepath.Join("node_modules", "openai", "package.json"))
+	npm.Stdout, npm.Stderr = os.Stderr, os.Stderr
+	return npm.Run()
 }
 
 func TestJavaScriptSDKs(t *testing.T) {

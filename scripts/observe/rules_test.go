@@ -51,17 +51,15 @@ func rules(t *testing.T) []rule {
 	return all
 }
 
-// installed puts promtool and prometheus into .cache/bin if they are missing, and returns that folder.
+// installed installs promtool and prometheus for this user if they are missing, and returns their folder.
 var installed = sync.OnceValues(func() (string, error) {
-	dir, err := filepath.Abs(root + "/.cache/bin")
+	install := exec.Command(root + "/scripts/prometheus.sh")
+	install.Stderr = os.Stderr
+	dir, err := install.Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("install promtool: %w", err)
 	}
-	out, err := exec.Command(root+"/scripts/prometheus.sh", dir).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("install promtool: %w\n%s", err, out)
-	}
-	return dir, nil
+	return strings.TrimSpace(string(dir)), nil
 })
 
 // promtool runs promtool and returns its output.

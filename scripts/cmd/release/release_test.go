@@ -18,19 +18,16 @@ import (
 
 const root = "../../.."
 
-// helm builds the pinned helm in .cache/bin. The first build takes minutes.
+// helm returns the path of the pinned helm. The first build takes minutes.
 func helm(t *testing.T) string {
 	t.Helper()
-	program, err := filepath.Abs(root + "/.cache/bin/helm")
+	cmd := exec.Command(root+"/scripts/tool.sh", "helm")
+	cmd.Stderr = os.Stderr
+	program, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("go", "build", "-o", program, "helm.sh/helm/v3/cmd/helm")
-	cmd.Dir, cmd.Env = root+"/scripts/tools/helm", append(os.Environ(), "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return program
+	return strings.TrimSpace(string(program))
 }
 
 // packaged writes the chart into a new folder and returns its content.

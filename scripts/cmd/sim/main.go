@@ -28,6 +28,7 @@ func run(args []string, out io.Writer) error {
 	seed := flags.Uint64("seed", 0, "run only this seed")
 	trace := flags.Bool("trace", false, "print the trace of the seed given by -seed")
 	profile := flags.String("profile", "", "run every seed in this directed profile instead of its own; one of "+strings.Join(sim.Profiles(), ", "))
+	all := flags.Bool("all", false, "run the seeds once as they are and then in each directed profile")
 	mutations := flags.Bool("mutations", false, "run each mutation of the protocol until the simulation finds it")
 	fault := flags.String("fault", "", "run only mutations whose name contains this text")
 	budget := flags.Uint64("budget", 0, "maximum number of seeds for each mutation; zero means the default of the mutation")
@@ -46,7 +47,16 @@ func run(args []string, out io.Writer) error {
 		fmt.Fprint(out, r.Trace)
 		return report(out, r)
 	}
-	return search(*first, *seeds, rules, out)
+	if err := search(*first, *seeds, rules, out); err != nil || !*all {
+		return err
+	}
+	for _, name := range sim.Profiles() {
+		fmt.Fprintf(out, "\nprofile %s\n", name)
+		if err := search(*first, *seeds, func() *sim.Rules { return sim.CorrectIn(name) }, out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // report prints the result of one seed, or returns its violation as an error.

@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
 )
 
 var clearCache = network.ClearBrowserCache()
@@ -48,6 +49,7 @@ func scheme(name string) chromedp.Action {
 // TestEveryPage walks over the console once, and tests what each page must hold. It is the first test, so that the pages
 // show the demo alone.
 func TestEveryPage(t *testing.T) {
+	rig.Long(t)
 	rules, missing := axe(t)
 	w := walkPages(t, rules)
 	kinds := slices.Sorted(maps.Keys(w.pages))
@@ -195,6 +197,7 @@ const unfocused = `[...document.querySelectorAll('a[href], button, input:not([ty
 const maxTabs = 400
 
 func TestEveryControlHasTheFocusByKeyboard(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	b.signIn(filled(t).AdminToken())
 	for _, path := range []string{"/console/", "/console/accounts", "/console/accounts/new", "/console/requests"} {
@@ -222,6 +225,7 @@ func TestEveryControlHasTheFocusByKeyboard(t *testing.T) {
 }
 
 func TestPagesWorkWithoutJavaScript(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	b.run(emulation.SetScriptExecutionDisabled(true))
 	if status := b.signIn(filled(t).AdminToken()); status != http.StatusOK || b.at() != "/console/" {
@@ -263,6 +267,7 @@ func (b *tab) withoutJavaScript(path string) (lacks []string) {
 }
 
 func TestFilterAndConfirmedFormWorkWithoutJavaScript(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	b.run(emulation.SetScriptExecutionDisabled(true))
 	b.signIn(filled(t).AdminToken())

@@ -42,6 +42,7 @@ func (b *tab) has(texts ...string) {
 }
 
 func TestCatalogAppliesWhatWasReviewedAndRefusesAnOlderReview(t *testing.T) {
+	rig.Long(t)
 	b, second := open(t), open(t)
 	r := filled(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -74,6 +75,7 @@ func TestCatalogAppliesWhatWasReviewedAndRefusesAnOlderReview(t *testing.T) {
 }
 
 func TestPriceReviewHasTheReceiptsMadeAnew(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -100,6 +102,7 @@ func TestPriceReviewHasTheReceiptsMadeAnew(t *testing.T) {
 
 // A price list is chosen, reviewed and applied without JavaScript, on a phone. The review has no barriers with it either.
 func TestPriceListIsImported(t *testing.T) {
+	rig.Long(t)
 	b, operator := open(t), open(t)
 	r := filled(t)
 	model := r.Model(t, rig.Model{Price: map[string]any{"input": "1.5", "output": "2.5"}})

@@ -9,9 +9,11 @@ import (
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/scripts/demo"
+	"modelgateway/scripts/e2e/rig"
 )
 
 func TestDemoFillsTheProductAndItsLedgerHolds(t *testing.T) {
+	rig.Long(t)
 	r := filled(t)
 	limit := 100
 	accounts, err := r.Admin.ListAccounts(t.Context(), &adminclient.ListAccountsParams{Limit: &limit})
@@ -60,6 +62,7 @@ func TestDemoFillsTheProductAndItsLedgerHolds(t *testing.T) {
 }
 
 func TestDemoCanRunAgain(t *testing.T) {
+	rig.Long(t)
 	r := filled(t)
 	count := func(ctx context.Context) (accounts, models, tokens int) {
 		limit := 100

@@ -103,6 +103,7 @@ func TestNewKeyShowsItsSecretOnce(t *testing.T) {
 }
 
 func TestRevealedKeyNeedsAFreshSignInAndIsAudited(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -197,6 +198,7 @@ func TestRevokedKeyIsRefusedWhenThePageSaysSo(t *testing.T) {
 
 // A proxy that does not respond is named, and the page says until when it may accept the key.
 func TestRevocationNamesTheProxyThatHasNotConfirmedIt(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -227,6 +229,7 @@ func TestRevocationNamesTheProxyThatHasNotConfirmedIt(t *testing.T) {
 
 // A limit set on the page, and keys imported by their hashes, act at every proxy when the page says so.
 func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	account := r.Account(t, rig.AccountSpec{})
@@ -288,6 +291,7 @@ func TestChangedLimitAndImportedKeysActAtEveryProxy(t *testing.T) {
 
 // A demo key is tried from the page that connects clients: the answer, its request and its receipt follow.
 func TestDemoKeyIsTriedFromThePageThatConnectsClients(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	account, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{})

@@ -22,6 +22,7 @@ func ask(t *testing.T, r *rig.Rig, key, model string) *rig.Answer {
 }
 
 func TestLiveShowsRequestsAndWhatWasShortAndKeepsFiveHundredRows(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	model := r.Model(t, rig.Model{})
@@ -135,6 +136,7 @@ func TestReceiptHasTheFiguresOfTheAPIAndIsCorrectedFromThePage(t *testing.T) {
 }
 
 func TestExplainTellsWhatWouldHappen(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	poor := r.Account(t, rig.AccountSpec{Credit: "0"})

@@ -39,6 +39,7 @@ func scratch(t *testing.T) (*rig.Rig, *tab) {
 // A row that is altered behind the product's back is found by the check that runs every minute, and every page says so. A usage
 // event in quarantine is settled from its page. Then the whole money is right again.
 func TestAlteredRowIsOnEveryPageAndQuarantineIsSettled(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	r, b := scratch(t)
 	account := r.Account(t, rig.AccountSpec{})

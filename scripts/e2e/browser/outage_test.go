@@ -14,6 +14,7 @@ import (
 )
 
 func TestNextClickWorksOnTheOtherControlPlane(t *testing.T) {
+	rig.Long(t)
 	live, b := open(t), open(t)
 	r := filled(t)
 	live.signIn(r.AdminToken())
@@ -50,6 +51,7 @@ func refused(t *testing.T, r *rig.Rig) string {
 }
 
 func TestPagesSaySinceWhenTheDatabaseIsAwayKeepLiveDataAndReturnByThemselves(t *testing.T) {
+	rig.Long(t)
 	earlier, live, overview, b := open(t), open(t), open(t), open(t)
 	r := filled(t)
 	for _, tab := range []*tab{earlier, live, overview, b} {
@@ -103,6 +105,7 @@ func last(id string) string { return id[len(id)-4:] }
 var unheard = regexp.MustCompile(`1 of 2 proxies are heard; dp-2 was heard \d+ s ago`)
 
 func TestFrozenProxyIsToldWithItsAge(t *testing.T) {
+	rig.Long(t)
 	b, live := open(t), open(t)
 	r := filled(t)
 	b.signIn(r.AdminToken())
@@ -139,6 +142,7 @@ func TestFrozenProxyIsToldWithItsAge(t *testing.T) {
 }
 
 func TestFiguresAreUnknownWhileEveryProxyIsFrozen(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	b.signIn(r.AdminToken())

@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 
+	"modelgateway/scripts/e2e/rig"
 	"modelgateway/scripts/picture"
 )
 
@@ -49,6 +50,7 @@ const settle = `(() => {
 })()`
 
 func TestPartsLookAsTheyDid(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	b.signIn(filled(t).AdminToken())
 	b.visit("/console/parts")

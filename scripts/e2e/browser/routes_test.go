@@ -90,6 +90,7 @@ var (
 )
 
 func TestRouteThatFailsIsShownOpenAtEachProxyUntilItRecovers(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	r := filled(t)
@@ -128,6 +129,7 @@ func TestRouteThatFailsIsShownOpenAtEachProxyUntilItRecovers(t *testing.T) {
 }
 
 func TestResetFromThePageLetsRequestsCallTheRouteAtOnce(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	r := filled(t)
@@ -167,6 +169,7 @@ func TestResetFromThePageLetsRequestsCallTheRouteAtOnce(t *testing.T) {
 }
 
 func TestModelClosedFromItsPageRefusesWithTheMessageAndOpensByItself(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	r := filled(t)
@@ -215,6 +218,7 @@ const apart = `[...document.querySelectorAll("table.matrix td")].flatMap((cell) 
 })`
 
 func TestMatrixOfRoutesFitsASmallScreen(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	r := filled(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"modelgateway/controlplane/adminclient"
+	"modelgateway/scripts/e2e/rig"
 )
 
 // cookie returns the cookie of the session.
@@ -60,6 +61,7 @@ func TestSignInByTokenAndSignOut(t *testing.T) {
 }
 
 func TestPageOfARevokedTokenIsSignedOutAtItsNextRequest(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	r := filled(t)
 	token, err := r.Admin.CreateToken(t.Context(), nil, adminclient.TokenCreate{Name: t.Name(), Scopes: []adminclient.Scope{adminclient.ScopeRead}})
@@ -81,6 +83,7 @@ func TestPageOfARevokedTokenIsSignedOutAtItsNextRequest(t *testing.T) {
 func observer() map[string]any { return map[string]any{"groups": []string{"on-call"}} }
 
 func TestSignInByOpenIDConnect(t *testing.T) {
+	rig.Long(t)
 	b := open(t)
 	provider.become(observer(), nil)
 	b.visit("/console/sign-in?return_to=%2Fconsole%2Faccounts")
@@ -102,6 +105,7 @@ func TestSignInByOpenIDConnect(t *testing.T) {
 }
 
 func TestAlteredSignInByOpenIDConnectIsRefused(t *testing.T) {
+	rig.Long(t)
 	used := ""
 	with := func(more map[string]any) map[string]any {
 		claims := observer()

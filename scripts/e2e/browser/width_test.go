@@ -21,6 +21,7 @@ const clipped = `[...document.querySelectorAll("main .card, main .scroll")]
 
 // The demo has long names: models of providers with options, and references of top-ups with the account's id.
 func TestTablesAreNotCutOff(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	b.signIn(filled(t).AdminToken())
@@ -47,6 +48,7 @@ const tooWide = `(() => {
 
 // Names have up to 200 characters, and nobody has to put spaces between them.
 func TestLongNamesFitEveryScreen(t *testing.T) {
+	rig.Long(t)
 	t.Parallel()
 	b := open(t)
 	r := filled(t)

@@ -16,7 +16,7 @@ import (
 // concurrently as there are connections. Each is served or gets a 503 and retries. In the end
 // each has been served once and is charged once.
 func TestChaos_burst_10k_accounts(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	const accounts, atOnce = 10_000, 400
 	r := rig.Get(t)
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})

@@ -28,7 +28,7 @@ func startCluster(t *testing.T, known func(part string) []int) *rig.Rig {
 // A NATS server that leads nothing is killed, and then the one that leads the usage stream. Requests fail only while the planes
 // that were connected to it connect to another one; no event is lost or settled twice, and no revocation is missed.
 func TestNATSServersOfAClusterAreKilledOneByOne(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := startCluster(t, nil)
 	l := startLoadOn(t, r, clients)
 	stopRevoking := revokeAllTheTime(t, r)
@@ -120,7 +120,7 @@ func revokeAllTheTime(t *testing.T, r *rig.Rig) (stop func() (revoked int)) {
 // The network separates one NATS server, which leads the usage stream, from the others. A proxy that is connected to it stops at
 // the end of its session; nothing is admitted there after a revocation is effective, and all of its usage is settled.
 func TestProxyOnTheMinorityOfNATSServersStops(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	const alone = 2
 	r := startCluster(t, func(part string) []int {
 		if part == rig.DataPlane(alone) {
@@ -134,7 +134,7 @@ func TestProxyOnTheMinorityOfNATSServersStops(t *testing.T) {
 // A NATS server returns with an old copy of its data, and then another one ends, so that the returned server is needed for the
 // quorum. No event is lost or settled twice, and no revocation is missed.
 func TestNATSServerReturnsWithAnOldStore(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := startCluster(t, nil)
 	l := startLoadOn(t, r, clients)
 	stopRevoking := revokeAllTheTime(t, r)

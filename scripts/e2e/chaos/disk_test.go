@@ -16,7 +16,7 @@ import (
 // A proxy with a full disk admits no requests, because it could not bill them. Requests that
 // were running when the disk filled up are billed.
 func TestChaos_disk_full_no_admit(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	const full = 3
 	dir := smallDisk(t, r, rig.DataPlane(full))

@@ -52,7 +52,7 @@ func awaitFailure(t *testing.T, r *rig.Rig, check string) {
 
 // The diagnosis fails while nothing is served, whatever the reason, and not before and after.
 func TestDiagnosisFailsWhileNothingIsServed(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Start(t, rig.Options{DataPlanes: 1, ControlSettings: shortSessions()})
 	checkNoFailure(t, r)
 
@@ -87,7 +87,7 @@ func TestDiagnosisFailsWhileNothingIsServed(t *testing.T) {
 // The diagnosis reports usage that waits, for example because a table is locked, and not usage
 // that is on its way, or waits for a consumer of an earlier epoch.
 func TestDiagnosisReportsUsageThatWaits(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Start(t, rig.Options{ControlSettings: shortSessions()})
 	l := startLoadOn(t, r, clients)
 	l.await(t, 60, answered)

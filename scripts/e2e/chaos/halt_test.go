@@ -16,7 +16,7 @@ import (
 // others whose requests were in the same batch. The other control plane serves all of them while
 // the first is still silent: Postgres ends its transactions.
 func TestHaltedControlPlaneHoldsPools(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	// With the sessions of production. Every other heartbeat is lost while one of two control
 	// planes is silent, so short sessions would end.
 	r := rig.Start(t, rig.Options{ControlPlanes: 2})
@@ -84,7 +84,7 @@ func holdPools(t *testing.T, conn *pgx.Conn, account *rig.Account) (open func())
 // Postgres and a control plane end together. Postgres returns with its own disk, so nothing is
 // lost although the control plane stays silent, and the other one serves.
 func TestPostgresAndAControlPlaneAreKilledTogether(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	l := startLoad(t, clients)
 	r := l.r
 	viewer, model := r.Account(t, rig.AccountSpec{}), r.Model(t, rig.Model{Type: "video", Directives: "takes=1s,polls=0"})

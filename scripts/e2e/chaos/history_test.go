@@ -260,7 +260,7 @@ func TestHistoriesOfMoneyAndSlots(t *testing.T) {
 // Keys are revoked while clients use them on every proxy, one of which is killed and another
 // cut off for a while.
 func TestHistoriesOfKeys(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}})
 	account := r.Account(t, rig.AccountSpec{})

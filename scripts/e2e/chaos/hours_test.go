@@ -27,7 +27,7 @@ const (
 // operator can revoke a key, the NATS server that leads the stream of changes can fail, and a proxy can be killed on top of it. make chaos
 // plays a minute, make outages half an hour.
 func TestCustomersNoticeNothingWithoutControlPlanesAndPostgres(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	length := time.Minute
 	if os.Getenv(outagesVariable) == "all" {
 		length = 30 * time.Minute

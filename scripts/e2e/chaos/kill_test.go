@@ -106,7 +106,7 @@ func sum(t *testing.T, usage []adminclient.UsageRecord) (total money.Nano) {
 }
 
 func TestControlPlaneIsKilledUnderLoad(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	for _, part := range []string{rig.ControlPlane, rig.ControlPlane2} {
@@ -156,7 +156,7 @@ func TestChaos_pg_restart_load(t *testing.T) {
 // All parts are killed at once and start cold: no proxy has a session, a catalog or a cached
 // key, and all of them start at the same time.
 func TestChaos_restart_fleet_cold(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	all := append(append(l.r.DataPlanes(), l.r.ControlPlanes()...), rig.Postgres)

@@ -20,7 +20,7 @@ import (
 // that were created since the copy stay visible to their clients all the time, and are billed
 // once.
 func TestChaos_pg_failover_with_loss(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	for name, lost := range map[string]int{"short": 30, "long": 600} {
 		t.Run(name, func(t *testing.T) { failOver(t, lost) })
 	}

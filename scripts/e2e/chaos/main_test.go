@@ -30,14 +30,3 @@ func TestMain(m *testing.M) {
 func shortSessions() []string {
 	return []string{"MGW_SESSION_TTL=" + sessionTTL, "MGW_SESSION_CLOSE_AFTER=" + sessionCloseAfter, "MGW_LEASE_REFUSAL_GRACE_PERIOD=400ms"}
 }
-
-// allVariable is the environment variable that enables the slow tests.
-const allVariable = "CHAOS"
-
-// long skips a test that takes more than a few seconds unless slow tests are enabled.
-func long(t *testing.T) {
-	t.Helper()
-	if os.Getenv(allVariable) != "all" {
-		t.Skipf("slow test; set %s=all to run it, as make chaos does", allVariable)
-	}
-}

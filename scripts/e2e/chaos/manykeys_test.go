@@ -14,7 +14,7 @@ import (
 // An account with 20,000 keys, each with a spend limit, is served with many of them at once.
 // Each limit applies to its key alone. When the account is suspended, all keys are refused.
 func TestAccountWithManyLimitedKeys(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	const keys, used, limit = 20_000, 200, "0.50"
 	r := rig.Get(t)
 	model, account := r.Model(t, rig.Model{Formats: []string{"chat"}}), r.Account(t, rig.AccountSpec{})

@@ -26,7 +26,7 @@ const (
 // Each of these requests is served or gets a refusal with Retry-After, the proxy stays below its limit, and the streams
 // and small requests of another account are served as ever.
 func TestChaos_large_bodies_at_a_small_memory_limit(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Start(t, rig.Options{DataPlanes: 1, DataSettings: []string{fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/100*80)}})
 	l := &largeBodies{rig: r, got: map[string]int{}}
 	l.takes, l.gives = l.provider(t, `QUJD`, 0), l.provider(t, "", answerSize)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestNATSIsRestartedUnderLoad(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	for range 2 {
@@ -91,7 +91,7 @@ func TestChaos_usage_stream_full(t *testing.T) {
 // The usage stream is deleted while it has unsettled events. The control plane creates it
 // again, and the proxies publish again.
 func TestChaos_nats_stream_deleted(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	l := startLoad(t, clients)
 	l.await(t, 60, answered)
 	release := holdSettlement(t, l)

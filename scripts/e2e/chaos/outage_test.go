@@ -88,8 +88,8 @@ const (
 // outagesVariable is the environment variable that adds the outages of half an hour, if it is "all".
 const outagesVariable = "OUTAGES"
 
-// Each cell of the tables of outages is played in real time, on a stack with the default durations. make test plays one cell, make
-// chaos those of up to a minute, make outages all.
+// Each cell of the tables of outages is played in real time, on a stack with the default durations. make chaos plays those of up
+// to a minute, make outages all.
 func TestOutages(t *testing.T) {
 	halfHours := os.Getenv(outagesVariable) == "all"
 	if halfHours {
@@ -102,7 +102,7 @@ func TestOutages(t *testing.T) {
 			for _, length := range lengths {
 				t.Run(fmt.Sprintf("%s/%s/%s", table, o.name, length), func(t *testing.T) {
 					if i > 0 || length > lengths[0] || which == withFreshness {
-						long(t)
+						rig.Long(t)
 					}
 					if length > time.Minute {
 						if !halfHours {

@@ -51,7 +51,7 @@ func reservationOf(t *testing.T, r *rig.Rig, model string) money.Nano {
 // Ten clients share ten slots. Each sends its requests through all of sixteen proxies. No
 // request is refused, and a request takes two messages to the control plane.
 func TestChaos_limit10_16dps_no_false_429(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	const planes, places, requests = 16, 10, 1000
 	r := rig.Start(t, rig.Options{DataPlanes: planes, ControlPlanes: 2})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: "delay=5ms"})
@@ -110,7 +110,7 @@ func messages(t *testing.T, r *rig.Rig) float64 {
 // Both control planes settle usage of many accounts concurrently with lease requests. There
 // are no deadlocks.
 func TestChaos_settle_two_workers_no_deadlock(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	const query = `select deadlocks from pg_stat_database where datname = current_database()`
 	before, err := r.Number(t.Context(), query)

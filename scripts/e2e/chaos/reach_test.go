@@ -14,7 +14,7 @@ import (
 // the end of that proxy's session, but no longer. After it has returned, the proxy refuses the
 // key, too.
 func TestChaos_cut_dp_revoke_bound(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	const cut = 2
 	playRevocationBeyondReach(t, r, cut, func() (reconnect func()) { return r.Cut(t, rig.DataPlane(cut)) })
@@ -82,7 +82,7 @@ func checkRefusedSince(t *testing.T, asked []request, revoked time.Time) {
 // A minute is two sessions of the default duration. Here they are shorter, and so is the
 // pause: it lasts until the control plane has closed the session.
 func TestChaos_pause_dp_60s_zombie(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	const paused = 1
 	part := rig.DataPlane(paused)

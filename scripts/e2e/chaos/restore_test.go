@@ -22,7 +22,7 @@ import (
 // planes start. Everything after the backup is missing then. The loss is declared, the usage since
 // the backup is settled again from NATS, each request is billed once, and the ledger is sound.
 func TestRestoredBackupIsServedAndSettledAgain(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	for name, backup := range map[string]func(d *drill) (restore func(dir string) error){
 		"dump": (*drill).dump, "point in time": (*drill).archive,
 	} {

@@ -92,7 +92,7 @@ func key32() string {
 // Every secret is exchanged in the order of docs/operations/secrets.md while requests run. None of
 // them fails, old secrets stop to work, and every request is billed once.
 func TestSecretsAreRotatedUnderLoad(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	o := newRotation(t)
 	o.during("provider credential", o.providerCredential)
 	o.during("bootstrap token", o.bootstrapToken)

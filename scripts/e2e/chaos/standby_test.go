@@ -13,7 +13,7 @@ import (
 // The primary of Postgres is killed under load, and a standby that has every commit is promoted. Nothing is lost, so no loss is
 // declared, and money is exact.
 func TestSynchronousStandbyIsPromoted(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	for _, keeps := range []string{"restart", "failover"} {
 		t.Run(keeps, func(t *testing.T) {
 			r := rig.Start(t, rig.Options{ControlPlanes: 2, Standby: true, ControlSettings: append(shortSessions(), "MGW_POSTGRES_KEEPS_COMMITS="+keeps)})
@@ -49,7 +49,7 @@ func TestSynchronousStandbyIsPromoted(t *testing.T) {
 // The replication to a standby stops, and then the primary is killed and the standby promoted. The commits since are lost, which is
 // noticed: usage is settled again, and a revocation that was lost is made again.
 func TestStandbyIsPromotedThatLacksCommits(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Start(t, rig.Options{ControlPlanes: 2, Standby: true, ControlSettings: shortSessions()})
 	standby := r.StartStandby(t)
 	l := startLoadOn(t, r, clients)

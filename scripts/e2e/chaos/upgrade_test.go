@@ -52,7 +52,7 @@ func buildPrevious(t *testing.T) string {
 // beside new control planes, and new proxies beside old ones, on the schema of this version. No
 // request fails, and each is billed once.
 func TestNeighbouringReleasesServeTogether(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	previous := buildPrevious(t)
 	r := rig.Start(t, rig.Options{ControlPlanes: 2, ControlSettings: shortSessions()})
 	model := r.Model(t, rig.Model{Formats: []string{"chat"}, Directives: loadDirectives})

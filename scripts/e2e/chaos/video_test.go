@@ -204,7 +204,7 @@ func awaitNoOpenJob(t *testing.T, r *rig.Rig, account *rig.Account) {
 // with an error is never billed. Only one whose answer never came may be billed or not, and never
 // without a video.
 func TestVideoJobSurvivesAKillAtEveryStep(t *testing.T) {
-	long(t)
+	rig.Long(t)
 	r := rig.Get(t)
 	steps := []string{"recorded", submitted, polled, completed, "billed"}
 	for _, plane := range []struct {

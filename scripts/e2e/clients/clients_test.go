@@ -2,7 +2,7 @@
 // provider asks for the call of a tool and answers with its result. Each client is set up as
 // docs/connect.md says, and the usage that it shows is compared with the receipts.
 //
-// Without CLIENTS=all (make test/clients) only the clients run that need no packages beyond
+// Without LONG=1 (make test/clients) only the clients run that need no packages beyond
 // those of the other tests.
 package clients
 
@@ -115,8 +115,8 @@ func TestClientsPlayATaskAndShowTheUsageOfTheReceipts(t *testing.T) {
 	for i := range all {
 		c := &all[i]
 		t.Run(c.name, func(t *testing.T) {
-			if c.dir != sdkDir && c.dir != "" && os.Getenv("CLIENTS") != "all" {
-				t.Skip("runs with CLIENTS=all only")
+			if c.dir != sdkDir && c.dir != "" {
+				rig.Long(t)
 			}
 			version, result := c.version(t), "failed"
 			defer func() {

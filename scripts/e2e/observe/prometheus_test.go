@@ -35,13 +35,13 @@ type object = map[string]any
 // a second. The jobs have the names that the chart's ServiceMonitors give them.
 func startPrometheus(t *testing.T, r *rig.Rig, rules string) *server {
 	t.Helper()
-	dir, err := filepath.Abs(root + "/.cache/bin")
+	install := exec.CommandContext(t.Context(), root+"/scripts/prometheus.sh")
+	install.Stderr = os.Stderr
+	out, err := install.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("install Prometheus: %v", err)
 	}
-	if out, err := exec.CommandContext(t.Context(), root+"/scripts/prometheus.sh", dir).CombinedOutput(); err != nil {
-		t.Fatalf("install Prometheus: %v\n%s", err, out)
-	}
+	dir := strings.TrimSpace(string(out))
 	var jobs []object
 	for name, parts := range map[string][]string{"stack-dataplane": r.DataPlanes(), "stack-controlplane": r.ControlPlanes()} {
 		var targets []string

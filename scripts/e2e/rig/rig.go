@@ -122,6 +122,14 @@ func Start(t *testing.T, options Options) *Rig {
 	return r
 }
 
+// Long skips a test of the long tier unless the variable LONG is set, as make test/long sets it.
+func Long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("LONG") == "" {
+		t.Skip("a test of the long tier; set LONG=1 to run it, as make test/long does")
+	}
+}
+
 func skipShort(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
