@@ -43,8 +43,7 @@ func (g *generationRequest) Ready() error {
 // Call implements failover.Caller.
 func (g *generationRequest) Call(choice route.Choice, attempt *route.Attempt) error {
 	before := g.x.upstream
-	g.x.attempts++
-	g.x.calling = choice.Credential.ID
+	g.x.beginAttempt(choice.ID, choice.Credential.ID)
 	span := g.x.trace.Attempt(g.dialect.Format(), choice.Provider.ID, choice.ID, choice.UpstreamModel)
 	err := g.call(choice, attempt)
 	span.End(failover.ReasonOf(err), g.x.usage)

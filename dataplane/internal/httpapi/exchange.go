@@ -78,6 +78,13 @@ func newExchange(s *Server, w http.ResponseWriter, r *http.Request) *exchange {
 
 func exchangeOf(c echo.Context) *exchange { return c.Response().Writer.(*exchange) }
 
+// beginAttempt notes that a route is called. One that came later because of a cooldown was not skipped in the end.
+func (x *exchange) beginAttempt(route, credential string) {
+	x.attempts++
+	x.calling = credential
+	x.noted = slices.DeleteFunc(x.noted, func(a event.Attempt) bool { return a.Route == route })
+}
+
 // noteAttempt notes a route that was skipped or that failed, for the usage event.
 func (x *exchange) noteAttempt(a event.Attempt) {
 	if len(x.noted) < event.MaxAttempts-1 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -161,6 +162,32 @@ func TestOnlyRouteIsCalledDuringItsCooldown(t *testing.T) {
 	}
 	if n := len(g.sims[0].received()); n != 2 {
 		t.Errorf("the provider was called %d times; want 2", n)
+	}
+}
+
+// A cooldown only means that others are preferred: the route with it may serve a request that they have failed. The usage
+// event has each route once.
+func TestRouteWithACooldownIsCalledAfterAllOthersHaveFailed(t *testing.T) {
+	t.Parallel()
+	broken := jsonAnswer(500, `{}`)
+	for _, body := range []string{chatBody, chatStreamBody} {
+		answers, first := jsonAnswer(200, chatJSON), event.Attempt{Route: "rte_0_text", Credential: "crd_0", Class: "unavailable"}
+		if body == chatStreamBody {
+			answers = streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone)
+		}
+		g := newGateway(t, broken, answers, broken)
+		g.picker.StartCooldown("crd_1", time.Hour)
+		g.picker.StartCooldown("rte_2_text", 2*time.Hour)
+		if got := g.post("/v1/chat/completions", body); got.status != http.StatusOK {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+		want := []event.Attempt{{Route: "rte_2_text", Skipped: event.SkippedCooldown}, first, {Route: "rte_1_text", Credential: "crd_1"}}
+		if diff := cmp.Diff(want, g.spool.next(t).Attempts, cmpopts.IgnoreFields(event.Attempt{}, "MS")); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		if n := len(g.sims[2].received()); n != 0 {
+			t.Errorf("the route whose cooldown ends last was called %d times", n)
+		}
 	}
 }
 

@@ -275,9 +275,7 @@ func (p *pricedRequest) routable() (routableRequest, error) {
 	if a.choices = p.server.Picker.Order(a.routes, p.key.AccountID); len(a.choices) == 0 {
 		return a, a.noRoute()
 	}
-	if len(a.choices) < len(a.routes) {
-		p.x.noted = p.server.Picker.Skipped(a.routes, a.choices)
-	}
+	p.x.noted = p.server.Picker.Skipped(a.routes, a.choices)
 	return a, nil
 }
 

@@ -5,10 +5,11 @@
 // an account keeps its route while the set of routes is the same, because prompt caches and encrypted reasoning are
 // valid at one provider only.
 //
-// After a failure, a route or credential has a cooldown during which others are preferred. If all of them have a
-// cooldown, the one whose cooldown ends first is attempted all the same: if a model has one route, one broken
-// connection must not block all requests. If a route keeps failing, its circuit breaker opens and no request calls it
-// until a probe has succeeded. A rate limit does not count as a failure for the circuit breaker.
+// After a failure, a route or credential has a cooldown during which others are preferred: a route with a cooldown is
+// attempted when all others have failed, the one whose cooldown ends first before the rest. One broken connection must
+// not block all requests of a model that has no other route, or whose other routes are broken. If a route keeps failing,
+// its circuit breaker opens and no request calls it until a probe has succeeded. A rate limit does not count as a
+// failure for the circuit breaker.
 //
 // While a provider limits the rate of calls, the accounts take turns (see turns): one account's flood cannot take all of
 // the calls that the provider accepts.
@@ -177,14 +178,18 @@ func (p *Picker) breakerAllows(id string, now time.Time) bool {
 type Choice struct {
 	*catalog.Route
 	Credential catalog.Credential
+	// CooldownUntil is the end of the cooldown of the route, or of all credentials of its provider; zero if neither has
+	// one.
+	CooldownUntil time.Time
 }
 
-// Order returns the choices among routes for an account, best first. It leaves out routes whose provider is under
-// maintenance or whose breaker is open. If all others have a cooldown, it returns the one whose cooldown ends first.
+// Cooling reports whether the choice has a cooldown.
+func (c *Choice) Cooling() bool { return !c.CooldownUntil.IsZero() }
+
+// Order returns the choices among routes for an account, best first. Those with a cooldown come last, in the order in
+// which their cooldowns end. It leaves out routes whose provider is under maintenance or whose breaker is open.
 func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	choices := make([]Choice, 0, len(routes))
-	var fallback Choice
-	var fallbackUntil time.Time
 	now := p.now()
 	for _, r := range routes {
 		if r.Provider.Maintenance.Active(now) || !p.breakerAllows(r.ID, now) {
@@ -197,18 +202,13 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 		if cooldown := p.cooldownUntil(r.ID); cooldown.After(until) {
 			until = cooldown
 		}
-		switch {
-		case until.IsZero():
-			choices = append(choices, Choice{r, credential})
-		case fallback.Route == nil || until.Before(fallbackUntil):
-			fallback, fallbackUntil = Choice{r, credential}, until
-		}
-	}
-	if len(choices) == 0 && fallback.Route != nil {
-		return append(choices, fallback)
+		choices = append(choices, Choice{r, credential, until})
 	}
 	if len(choices) > 1 {
 		slices.SortStableFunc(choices, func(a, b Choice) int {
+			if c := a.CooldownUntil.Compare(b.CooldownUntil); c != 0 {
+				return c
+			}
 			if c := cmp.Compare(a.Priority, b.Priority); c != 0 {
 				return c
 			}
@@ -218,15 +218,22 @@ func (p *Picker) Order(routes []*catalog.Route, account string) []Choice {
 	return choices
 }
 
-// Skipped returns the routes that Order has left out of its choices, with the reasons.
+// Skipped returns the routes that are not among the choices, and those that come later because of a cooldown, with the
+// reasons.
 func (p *Picker) Skipped(routes []*catalog.Route, choices []Choice) []event.Attempt {
 	var skipped []event.Attempt
 	now := p.now()
 	for _, r := range routes {
-		if len(skipped) == event.MaxAttempts || slices.ContainsFunc(choices, func(c Choice) bool { return c.ID == r.ID }) {
-			continue
+		if len(skipped) == event.MaxAttempts {
+			break
 		}
-		skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: p.whySkipped(r, now)})
+		i := slices.IndexFunc(choices, func(c Choice) bool { return c.ID == r.ID })
+		switch {
+		case i < 0:
+			skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: p.whySkipped(r, now)})
+		case i > 0 && choices[i].Cooling():
+			skipped = append(skipped, event.Attempt{Route: r.ID, Skipped: event.SkippedCooldown})
+		}
 	}
 	return skipped
 }
@@ -238,12 +245,10 @@ func (p *Picker) whySkipped(r *catalog.Route, now time.Time) string {
 	switch {
 	case r.Provider.Maintenance.Active(now):
 		return event.SkippedMaintenance
-	case !p.breakerAllows(r.ID, now):
-		return event.SkippedBreaker
 	case len(r.Provider.Credentials) == 0:
 		return event.SkippedNoCredential
 	default:
-		return event.SkippedCooldown
+		return event.SkippedBreaker
 	}
 }
 

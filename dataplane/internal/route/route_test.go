@@ -3,13 +3,16 @@ package route
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/event"
 	"modelgateway/shared/wire"
 )
 
@@ -90,7 +93,7 @@ func TestAccountsKeepRouteAndCredentialOnAllProxies(t *testing.T) {
 	}
 }
 
-// Each moved account goes to the route that was its second choice.
+// Each moved account goes to the route that was its second choice, and to the one with the cooldown last.
 func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
 	t.Parallel()
 	p, c := setup()
@@ -102,13 +105,8 @@ func TestCooldownMovesOnlyTheAccountsOfTheRoute(t *testing.T) {
 	}
 	p.StartCooldown("r2", time.Minute)
 	for account, was := range before {
-		want := make([]string, 0, 3)
-		for _, id := range was {
-			if id != "r2" {
-				want = append(want, id)
-			}
-		}
-		if diff := cmp.Diff(want, ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
+		want := slices.DeleteFunc(slices.Clone(was), func(id string) bool { return id == "r2" })
+		if diff := cmp.Diff(append(want, "r2"), ids(p.Order(m.Routes[catalogkv.Chat], account))); diff != "" {
 			t.Fatalf("%s (-want +got):\n%s", account, diff)
 		}
 	}
@@ -145,21 +143,36 @@ func TestModelWithoutRouteOrCredentialHasNoChoice(t *testing.T) {
 	}
 }
 
-func TestIfAllRoutesHaveACooldownTheOneThatEndsFirstIsUsed(t *testing.T) {
+func TestRoutesWithACooldownComeLastInTheOrderInWhichItEnds(t *testing.T) {
 	t.Parallel()
-	p, _ := setup()
-	m := model([]int{0, 1, 2}, []int{1, 1, 1})
+	p, c := setup()
+	routes := model([]int{0, 1, 2, 3}, []int{1, 1, 1, 1}).Routes[catalogkv.Chat]
 	p.StartCooldown("r0", time.Minute)
 	p.StartCooldown("r1", time.Second)
-	p.StartCooldown("r2", time.Hour)
-	if got := ids(p.Order(m.Routes[catalogkv.Chat], "acc")); len(got) != 1 || got[0] != "r1" {
-		t.Errorf("got %v; want r1 alone", got)
+	p.StartCooldown("r3a", time.Hour) // the other credential of r3 is used
+	check := func(order string, skipped ...string) {
+		t.Helper()
+		choices := p.Order(routes, "acc")
+		if got := strings.Join(ids(choices), " "); got != order {
+			t.Errorf("got %s; want %s", got, order)
+		}
+		want := make([]event.Attempt, 0, len(skipped))
+		for _, id := range skipped {
+			want = append(want, event.Attempt{Route: id, Skipped: event.SkippedCooldown})
+		}
+		if diff := cmp.Diff(want, p.Skipped(routes, choices), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("skipped (-want +got):\n%s", diff)
+		}
 	}
+	check("r2 r3 r1 r0", "r0", "r1")
 	p.StartCooldown("r1a", 2*time.Minute)
-	p.StartCooldown("r1b", 3*time.Minute) // the cooldowns of the credentials of r1 end after that of r0
-	if got := ids(p.Order(m.Routes[catalogkv.Chat], "acc")); len(got) != 1 || got[0] != "r0" {
-		t.Errorf("got %v; want r0 alone", got)
-	}
+	p.StartCooldown("r1b", 3*time.Minute)
+	check("r2 r3 r0 r1", "r0", "r1")
+	p.StartCooldown("r2", time.Hour)
+	p.StartCooldown("r3b", 2*time.Hour)
+	check("r0 r1 r2 r3", "r1", "r2", "r3")
+	c.now = c.now.Add(3 * time.Hour)
+	check("r0 r1 r2 r3")
 }
 
 func TestAccountsAreDistributedOverCredentials(t *testing.T) {

@@ -84,6 +84,8 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 	absent := r.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
 	// A provider of its own: the failures of the other's model would open its breakers before the first failover.
 	another := r.Provider(t, rig.Provider{BaseURL: "http://127.0.0.1:1"})
+	// A provider of its own: its refusals give the credential a cooldown.
+	refusing := r.Provider(t, rig.Provider{BaseURL: r.Sim.URL})
 	tools := r.Provider(t, rig.Provider{BaseURL: toolProvider(t)})
 	formats := []string{"chat"}
 	m := r.Models(t,
@@ -91,7 +93,7 @@ func makeTraffic(t *testing.T, r *rig.Rig) {
 		rig.Model{Directives: "delay=300ms"}, rig.Model{Routes: []rig.Route{{Provider: absent, UpstreamModel: "m", Formats: formats}}},
 		rig.Model{Routes: []rig.Route{{UpstreamModel: "m", Formats: formats, Enabled: rig.False()}}},
 		rig.Model{Routes: []rig.Route{{Provider: tools, UpstreamModel: "m", Formats: formats}}}, rig.Model{Directives: "nousage"},
-		rig.Model{Directives: "status=401,code=invalid_api_key"},
+		rig.Model{Routes: []rig.Route{{Provider: refusing, UpstreamModel: "m@status=401,code=invalid_api_key", Formats: formats}}},
 		rig.Model{Routes: []rig.Route{{Provider: another, UpstreamModel: "m", Formats: formats}, {UpstreamModel: "m", Formats: formats, Priority: 1}}})
 	text, image, video, cut, limit, slow, dead, closed, tool := m[0], m[1], m[2], m[3], m[4], m[5], m[6], m[7], m[8]
 	silent, refused, saved := m[9], m[10], m[11]

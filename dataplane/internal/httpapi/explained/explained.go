@@ -128,8 +128,13 @@ func (r *Routes) All() (all []wire.ExplainRoute) {
 	for i := range r.Choices {
 		c := &r.Choices[i]
 		view := describe(&c.Route.Route)
-		if view.Credential = c.Credential.ID; i >= failover.MaxAttempts {
-			view.Credential, view.Skipped = "", wire.SkippedBeyondAttempts
+		switch {
+		case i >= failover.MaxAttempts:
+			view.Skipped = wire.SkippedBeyondAttempts
+		case i > 0 && c.Cooling():
+			view.Skipped = event.SkippedCooldown
+		default:
+			view.Credential = c.Credential.ID
 		}
 		all = append(all, view)
 	}

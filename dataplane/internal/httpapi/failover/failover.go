@@ -62,7 +62,7 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 	var failed, class string // the provider and the error class of the failed attempt
 	choices := q.Choices[:min(len(q.Choices), MaxAttempts)]
 	for i, choice := range choices {
-		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, i == len(choices)-1)
+		turn, ok := t.Picker.AwaitTurn(caller.Context(), choice, q.Account, isLast(choices, i))
 		if err := caller.Ready(); err != nil {
 			return nil, err
 		}
@@ -97,6 +97,12 @@ func (t *Tries) Try(q Request, caller Caller) (*Failures, error) {
 		}
 	}
 	return &Failures{last, rateLimited}, nil
+}
+
+// isLast reports whether a choice is the last one, or the last one without a cooldown: a request rather waits for its
+// turn than to call a route that has failed lately.
+func isLast(choices []route.Choice, i int) bool {
+	return i == len(choices)-1 || !choices[i].Cooling() && choices[i+1].Cooling()
 }
 
 // isRateLimited reports whether a provider refused the call because of a rate limit.
