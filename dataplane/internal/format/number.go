@@ -42,12 +42,3 @@ func integer(raw []byte) (value int64, ok bool) {
 	}
 	return bound, digits == 0 || len(bytes.Trim(exponent, "0")) > 0
 }
-
-// maxCount bounds the counts of a provider, so that their sums cannot overflow. No answer is that long.
-const maxCount = 1 << 40
-
-// Count reads a count of a usage object. Anything but a whole number is zero, as is a negative number.
-func Count(raw []byte) int64 {
-	n, _ := jsonspan.Int64(raw)
-	return min(max(n, 0), maxCount)
-}

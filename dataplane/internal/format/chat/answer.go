@@ -214,27 +214,6 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	}
 }
 
-// recordUsage reads usage from the first member that has it. The last report of a stream replaces earlier ones. It
-// reports whether there was any.
-func (a *reader) recordUsage(p *chunkParts) bool {
-	u, ok := readUsage(p.usage)
-	if !ok && p.groq != nil {
-		raw, _ := jsonspan.Find(p.groq, "usage")
-		u, ok = readUsage(raw)
-	}
-	if !ok && p.choices > 0 && bytes.Contains(p.list, []byte(`"usage"`)) {
-		raw, _ := jsonspan.Find(p.list, "0", "usage")
-		u, ok = readUsage(raw)
-	}
-	if !ok && !a.Reported && p.timings != nil {
-		u, ok = readTimings(p.timings)
-	}
-	if ok {
-		a.Total, a.Reported = u, true
-	}
-	return ok
-}
-
 // Finish adds the end that some providers leave out after a complete answer.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	if a.done {

@@ -8,7 +8,6 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/sse"
-	"modelgateway/shared/price"
 )
 
 func feed(a format.Answer, stream []byte) (out []byte) {
@@ -22,15 +21,6 @@ func feed(a format.Answer, stream []byte) (out []byte) {
 		out, _ = a.Event(out, ev)
 	}
 	return out
-}
-
-func readUsageOf(t *testing.T) (u price.Usage) {
-	t.Helper()
-	u, ok := readUsage([]byte(`{}`))
-	if !ok {
-		t.Fatal("an empty object is usage as well")
-	}
-	return u
 }
 
 // withoutTemplate returns a reader that parses every chunk.

@@ -8,6 +8,7 @@ import (
 	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/price"
 )
@@ -18,6 +19,8 @@ type reader struct {
 	// size and quality are those of the request, for answers that report none.
 	size, quality string
 	requested     int64
+	// unreadable reports whether a usage could not be read.
+	unreadable bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -29,7 +32,7 @@ var echoed = []string{"user", "safety_identifier"}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.size, a.quality, a.requested = "", "", minImages
+	a.size, a.quality, a.requested, a.unreadable = "", "", minImages, false
 	if r := cfg.Request; r != nil {
 		a.size, a.quality, a.requested = r.Size, r.Quality, r.Images
 		a.Echo.Capture(r, echoed)
@@ -50,7 +53,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	a.Reported = true
+	a.Reported = !a.unreadable
 	if !w.Changed() {
 		return body, true
 	}
@@ -128,28 +131,18 @@ func statedOr(raw []byte, requested string) string {
 
 // addUsage adds a usage object.
 func (a *reader) addUsage(raw []byte) {
-	var output int64
-	imageOut := int64(-1)
-	for name, value := range jsonspan.Members(raw) {
-		switch string(name) {
-		case "input_tokens":
-			a.Total.Input += format.Count(value)
-		case "input_tokens_details":
-			tokens, _ := jsonspan.Find(value, "image_tokens")
-			a.Total.ImageIn += format.Count(tokens)
-		case "output_tokens":
-			output = format.Count(value)
-		case "output_tokens_details":
-			if tokens, ok := jsonspan.Find(value, "image_tokens"); ok {
-				imageOut = format.Count(tokens)
-			}
-		}
+	c, _, readable := usagereport.Read(raw)
+	if !readable {
+		a.unreadable = true
+		return
 	}
-	if imageOut < 0 { // without details, all of the output is the image
-		imageOut = output
-	}
-	a.Total.Output += output
-	a.Total.ImageOut += imageOut
+	u := c.Picture()
+	a.Total.Input += u.Input
+	a.Total.CachedInput += u.CachedInput
+	a.Total.ImageIn += u.ImageIn
+	a.Total.Output += u.Output
+	a.Total.Reasoning += u.Reasoning
+	a.Total.ImageOut += u.ImageOut
 }
 
 // addSVGUsage adds the usage of the model that draws SVG.
@@ -157,21 +150,19 @@ func (a *reader) addSVGUsage(raw []byte) {
 	if jsonspan.KindOf(raw) != jsonspan.KindObject {
 		return
 	}
-	second := &a.Total.Secondary
-	second.Kind = price.SVG
-	for name, value := range jsonspan.Members(raw) {
-		switch string(name) {
-		case "model":
-			model, _ := jsonspan.Text(nil, value)
-			second.Model = format.Label(model)
-		case "input_tokens":
-			second.Input += format.Count(value)
-		case "output_tokens":
-			second.Output += format.Count(value)
-		case "reasoning_tokens":
-			second.Reasoning += format.Count(value)
-		}
+	c, _, readable := usagereport.Read(raw)
+	if !readable {
+		a.unreadable = true
+		return
 	}
+	u, second := c.Inside(), &a.Total.Secondary
+	model, _ := jsonspan.Find(raw, "model")
+	name, _ := jsonspan.Text(nil, model)
+	second.Kind, second.Model = price.SVG, format.Label(name)
+	second.Input += u.Input
+	second.CachedInput += u.CachedInput
+	second.Output += u.Output
+	second.Reasoning += u.Reasoning
 }
 
 // Event reads one event, in case a provider sends a stream.
@@ -187,7 +178,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "image_generation.completed":
 		w, c, text := a.BeginRewrite(dst, ev)
 		a.readAnswer(&w, &c, text)
-		a.Reported = true
+		a.Reported = !a.unreadable
 		return w.Finish(), format.Content
 	case "error":
 		return a.Fail(dst, ev.Data)

@@ -16,7 +16,8 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	counts       counts
+	// iterations is the usage of summaries and advisors, which the totals do not include.
+	iterations   price.Usage
 	oneHourCache bool // whether all cache marks of the request are for one hour
 	// stopped reports whether the stop reason has come, ended whether the stream has ended.
 	stopped, ended bool
@@ -28,7 +29,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.counts, a.stopped, a.ended = counts{}, false, false
+	a.iterations, a.stopped, a.ended = price.Usage{}, false, false
 	a.oneHourCache = usesOneHourCache(cfg.Request)
 	return a
 }
@@ -39,7 +40,7 @@ func (a *reader) Release() { readers.Put(a) }
 // Usage returns the usage of the totals so far. Until the last of them have come, the output is a placeholder and is
 // left out.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
-	usage = a.counts.usage(a.oneHourCache)
+	usage = a.usage()
 	if !a.Reported {
 		usage.Output, usage.Reasoning = 0, 0
 	}
@@ -125,6 +126,7 @@ func (a *reader) start(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		if string(c.DecodedName()) == "message" {
 			m := a.message(&w, text, c.Start())
 			c.SetEnd(m.end)
+			a.Counts.ForgetOutput() // a placeholder
 		}
 	}
 	return w.Finish(), format.Other
@@ -137,10 +139,7 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 		switch string(c.DecodedName()) {
 		case "usage":
 			c.SetEnd(answer.DropCosts(&w, text, c.Start()))
-			if a.counts.read(c.Value()) {
-				output, _ := jsonspan.Find(c.Value(), "output_tokens")
-				a.Reported = a.Reported || jsonspan.KindOf(output) == jsonspan.KindNumber
-			}
+			a.Reported = a.report(c.Value()) && a.Counts.StatesOutput() || a.Reported
 		case "delta":
 			reason, _ := jsonspan.Find(c.Value(), "stop_reason")
 			a.stopped = a.stopped || jsonspan.KindOf(reason) == jsonspan.KindString
@@ -179,7 +178,7 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messagePar
 			}
 		case "usage":
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
-			m.usage = a.counts.read(c.Value())
+			m.usage = a.report(c.Value())
 		default:
 			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)

@@ -5,81 +5,54 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/price"
 )
 
-// counts are the totals so far. Each member of a later report replaces the earlier value. Sums or maxima would be
-// wrong: the input grows while a provider runs tools and shrinks when it summarises.
-type counts struct {
-	input, cached, output, thinking int64
-	// written is the total of cache writes; its split into lifetimes may come from an older report.
-	written, written5m, written1h int64
-	calls                         int64
-	// iterations is the usage of summaries and advisors, which the totals do not include.
-	iterations price.Usage
-}
-
-// read updates the totals from a usage object; ok is false if raw is none.
-func (c *counts) read(raw []byte) (ok bool) {
+// report updates the totals from a usage object. ok is false if there are no counts, or none that can be read.
+func (a *reader) report(raw []byte) (ok bool) {
+	iterations := a.iterations
 	for name, value := range jsonspan.Members(raw) {
-		if jsonspan.KindOf(value) != jsonspan.KindNull {
-			c.set(string(name), value)
+		if string(name) != "iterations" || jsonspan.KindOf(value) == jsonspan.KindNull {
+			continue
+		}
+		if iterations, ok = iterationUsage(value); !ok {
+			return false
 		}
 	}
-	return jsonspan.KindOf(raw) == jsonspan.KindObject
-}
-
-func (c *counts) set(name string, value []byte) {
-	switch name {
-	case "input_tokens":
-		c.input = format.Count(value)
-	case "cache_read_input_tokens":
-		c.cached = format.Count(value)
-	case "cache_creation_input_tokens":
-		c.written = format.Count(value)
-	case "cache_creation":
-		short, _ := jsonspan.Find(value, "ephemeral_5m_input_tokens")
-		long, _ := jsonspan.Find(value, "ephemeral_1h_input_tokens")
-		c.written5m, c.written1h = format.Count(short), format.Count(long)
-		c.written = max(c.written, c.written5m+c.written1h)
-	case "output_tokens":
-		c.output = format.Count(value)
-	case "output_tokens_details":
-		thinking, _ := jsonspan.Find(value, "thinking_tokens")
-		c.thinking = format.Count(thinking)
-	case "server_tool_use":
-		searches, _ := jsonspan.Find(value, "web_search_requests")
-		c.calls = format.Count(searches)
-	case "iterations":
-		c.iterations = iterationUsage(value)
+	found, readable := a.Report(raw)
+	if !found || !readable {
+		return false
 	}
+	a.iterations = iterations
+	return true
 }
 
 // iterationUsage adds up the usage of the iterations that wrote a summary and of those of an advisor. The totals
-// include all other iterations.
-func iterationUsage(raw []byte) (sum price.Usage) {
+// include all other iterations. ok is false if one cannot be read.
+func iterationUsage(raw []byte) (sum price.Usage, ok bool) {
 	for iteration := range jsonspan.Elements(raw) {
 		kind, _ := jsonspan.Find(iteration, "type")
 		name, _ := jsonspan.Text(nil, kind)
-		var c counts
-		switch string(name) {
-		case "advisor_message":
-			c.read(iteration)
-			addAdvisor(&sum.Secondary, c.usage(false), iteration)
-			continue
-		case "compaction":
-			c.read(iteration)
-		default:
+		if string(name) != "advisor_message" && string(name) != "compaction" {
 			continue
 		}
-		u := c.usage(false)
+		c, _, readable := usagereport.Read(iteration)
+		if !readable {
+			return sum, false
+		}
+		u := c.Beside(false)
+		if string(name) == "advisor_message" {
+			addAdvisor(&sum.Secondary, u, iteration)
+			continue
+		}
 		sum.Input += u.Input
 		sum.CachedInput += u.CachedInput
 		sum.CacheWrite5m += u.CacheWrite5m
 		sum.CacheWrite1h += u.CacheWrite1h
 		sum.Output += u.Output
 	}
-	return sum
+	return sum, true
 }
 
 // addAdvisor adds one iteration of an advisor.
@@ -95,27 +68,15 @@ func addAdvisor(second *price.Secondary, u price.Usage, iteration []byte) {
 	second.Reasoning += u.Reasoning
 }
 
-// usage returns the normalised usage. hourly reports whether cache writes that the split does not cover are for one
-// hour.
-func (c *counts) usage(hourly bool) price.Usage {
-	short, long := c.written5m, c.written1h
-	switch more := c.written - short - long; {
-	case more < 0: // the total is newer than its split
-		long = min(long, c.written)
-		short = c.written - long
-	case hourly:
-		long += more
-	default:
-		short += more
-	}
-	u := c.iterations
-	u.Input += c.input
-	u.CachedInput += c.cached
-	u.CacheWrite5m += short
-	u.CacheWrite1h += long
-	u.Output += c.output
-	u.Reasoning = c.thinking
-	u.ServerToolRequests = c.calls
+// usage returns the usage of the totals so far.
+func (a *reader) usage() price.Usage {
+	u := a.Counts.Beside(a.oneHourCache)
+	u.Input += a.iterations.Input
+	u.CachedInput += a.iterations.CachedInput
+	u.CacheWrite5m += a.iterations.CacheWrite5m
+	u.CacheWrite1h += a.iterations.CacheWrite1h
+	u.Output += a.iterations.Output
+	u.Secondary = a.iterations.Secondary
 	return u
 }
 

@@ -235,21 +235,6 @@ func (a *reader) response(w *jsonspan.Splicer, text []byte, at int) (p responseP
 	return p, c.Alone()
 }
 
-// recordUsage reads the usage and the calls of provider-run tools.
-func (a *reader) recordUsage(p *responseParts) {
-	c, ok := readUsage(p.usage)
-	if !ok {
-		return
-	}
-	made, search := toolCalls(p.output)
-	if n, ok := searchRequests(p.toolUsage); ok {
-		made += n - search
-	}
-	c.calls = max(c.calls, made)
-	a.Total, a.Reported = c.usage(), true
-	a.Total.Secondary = imageToolUsage(p.toolUsage, p.output)
-}
-
 // Finish reports whether the response is complete. It cannot complete one, because the last event carries the whole
 // response.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) { return dst, a.ended }

@@ -3,6 +3,7 @@ package videos
 import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/usagereport"
 )
 
 // Status is the state of a job.
@@ -66,11 +67,22 @@ func ReadJob(body []byte) (j Job, ok bool) {
 		CreatedUnix: number(body, "created_at"), CompletedUnix: number(body, "completed_at"), ExpiresUnix: number(body, "expires_at"),
 		ErrorCode: jsonspan.FindText(body, "error", "code"), ErrorMessage: jsonspan.FindText(body, "error", "message"),
 	}
-	j.Seconds, _ = parseSeconds(obj.Value("seconds"))
-	j.Seconds = max(j.Seconds, 0)
+	j.Seconds = lengthOf(body)
 	word := jsonspan.FindText(body, "status")
 	j.Status = statusOf(word)
 	return j, j.ID != "" && word != ""
+}
+
+// lengthOf returns the length of the video, which some providers state among the usage only. A count that cannot be read
+// is none.
+func lengthOf(body []byte) int64 {
+	for _, path := range [...][]string{{"seconds"}, {"duration"}, {"usage", "seconds"}, {"usage", "duration"}} {
+		raw, _ := jsonspan.Find(body, path...)
+		if n, ok := usagereport.Count(raw); ok && n > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 // label returns a text for the record of the job.

@@ -333,3 +333,28 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+func TestLengthIsReadWhereverTheProviderStatesIt(t *testing.T) {
+	t.Parallel()
+	for members, want := range map[string]int64{
+		`"seconds":"8"`:                                8,
+		`"seconds":8`:                                  8,
+		`"seconds":"5.5"`:                              6,
+		`"seconds":5.2`:                                6,
+		`"usage":{"duration":10}`:                      10,
+		`"usage":{"seconds":"10"}`:                     10,
+		`"duration":7`:                                 7,
+		`"seconds":"","duration":7`:                    7,
+		`"seconds":null,"usage":{"duration":10}`:       10,
+		`"seconds":"8","usage":{"duration":10}`:        8,
+		`"seconds":0`:                                  0,
+		`"seconds":"eight"`:                            0,
+		`"seconds":-4`:                                 0,
+		`"usage":[{"duration":10}]`:                    0,
+		`"duration":"00:10","usage":{"duration":null}`: 0,
+	} {
+		if j, ok := ReadJob([]byte(`{"id":"v","status":"completed",` + members + `}`)); !ok || j.Seconds != want {
+			t.Errorf("%s: got %d, %v; want %d", members, j.Seconds, ok, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/price"
 )
 
@@ -16,7 +17,9 @@ type Base struct {
 	Model []byte
 	// Echo has the client's values of parameters that were replaced for the provider.
 	Echo Echo
-	// Total is the usage that the provider has reported. Reported reports whether it is final.
+	// Counts are the counts that the provider has reported so far, Total is the usage that they make. Reported reports
+	// whether it is final.
+	Counts   usagereport.Counts
 	Total    price.Usage
 	Reported bool
 	// Bytes is the length of the delivered text.
@@ -50,6 +53,22 @@ func Trim(buf []byte) []byte {
 		return nil
 	}
 	return buf[:0]
+}
+
+// Report updates the counts from a usage object. found is false if raw is none or has no count; readable is false, and
+// nothing is updated, if one of them cannot be read.
+func (b *Base) Report(raw []byte) (found, readable bool) { return b.update(usagereport.Read(raw)) }
+
+// ReportTimings is Report for the object of servers that have no usage object.
+func (b *Base) ReportTimings(raw []byte) (found, readable bool) {
+	return b.update(usagereport.ReadTimings(raw))
+}
+
+func (b *Base) update(c usagereport.Counts, found, readable bool) (bool, bool) {
+	if found && readable {
+		b.Counts.Update(&c)
+	}
+	return found, readable
 }
 
 // Usage implements format.Answer.
