@@ -9,8 +9,8 @@ import "modelgateway/dataplane/internal/jsonspan"
 type Counts struct {
 	// Input, Output and Total are what the report says about the whole.
 	Input, Output, Total int64
-	// cached are the tokens read from a cache. cachedAudio and cachedImage are parts of it.
-	cached, cachedAudio, cachedImage int64
+	// cached are the tokens read from a cache, missed those that were not. cachedAudio and cachedImage are parts of cached.
+	cached, missed, cachedAudio, cachedImage int64
 	// written are tokens written to a cache of the providers of the OpenAI formats, of which written30m and written12h are
 	// those with these lifetimes; created are those of the messages format and its relatives, whose lifetimes are created5m
 	// and created1h.
@@ -65,6 +65,7 @@ func (c *Counts) Update(later *Counts) {
 	replace(&c.Output, later.Output)
 	replace(&c.Total, later.Total)
 	replace(&c.cached, later.cached)
+	replace(&c.missed, later.missed)
 	replace(&c.cachedAudio, later.cachedAudio)
 	replace(&c.cachedImage, later.cachedImage)
 	replace(&c.written, later.written)
@@ -194,6 +195,8 @@ func (c *Counts) cache(name string, value []byte) {
 	switch name {
 	case "cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens", "cache_read_tokens", "cachedContentTokenCount":
 		c.take(&c.cached, value)
+	case "prompt_cache_miss_tokens":
+		c.take(&c.missed, value)
 	case "cache_write_tokens":
 		c.take(&c.written, value)
 	case "cache_write_tokens_details":

@@ -2,42 +2,64 @@ package usagereport
 
 import "modelgateway/shared/price"
 
-// Inside returns the usage of a report whose details are parts of its input and output, unless they cannot be.
-func (c *Counts) Inside() price.Usage {
-	u := c.disjoint(false)
+// Inside returns the usage of a report that may count its parts inside the whole or beside it: tokens read from and written
+// to caches, of pages that were read, of audio, and of reasoning. The total decides which of them are beside. If it allows
+// several readings, ambiguous is true and the usage is the one that is cheapest for the customer. If it allows none, or
+// there is none, a part is beside the whole only if it is larger, and what only the total includes is reasoning that was
+// left out.
+func (c *Counts) Inside() (u price.Usage, ambiguous bool) {
+	if c.Input == 0 && c.missed > 0 {
+		c.Input = c.cached + c.missed
+	}
+	u = c.disjoint(false)
 	u.ServerToolRequests = c.calls
 	if !c.statesCalls {
 		u.ServerToolRequests = max(c.calls, c.sources)
 	}
-	var outside int64
-	for _, part := range [...]int64{c.cached, u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther, u.CacheWrite5m + u.CacheWrite1h} {
-		if part <= u.Input {
-			u.Input -= part
-		} else {
-			outside += part
+	p := c.parts(&u)
+	p.beside, ambiguous = p.readTotal(c.Total)
+	hidden := c.Total - c.Input - c.Output - p.sum(p.beside)
+	for i, n := range p.input() {
+		switch outside := p.beside.has(i); {
+		case outside && i >= searched:
+			u.Input += n
+		case !outside && i < searched:
+			u.Input -= n
 		}
 	}
-	if more := c.Total - c.Input - c.Output - outside; more > 0 {
-		u.Output += more
-		u.Reasoning = max(u.Reasoning, more)
+	u.Output += p.outputBeside(p.beside)
+	if hidden > 0 {
+		u.Output += hidden
+		u.Reasoning = max(u.Reasoning, hidden)
 	}
-	return u
+	if u.Reasoning > u.Output { // the total does not include it either
+		u.Output = c.Output + u.Reasoning
+	}
+	// Cached audio is charged as cached.
+	u.AudioIn, u.ImageIn = max(u.AudioIn-c.cachedAudio, 0), max(u.ImageIn-c.cachedImage, 0)
+	return u, ambiguous
 }
 
 // Picture is Inside for the report of an image model: without details, all of its output is the image.
-func (c *Counts) Picture() price.Usage {
-	u := c.Inside()
+func (c *Counts) Picture() (u price.Usage, ambiguous bool) {
+	u, ambiguous = c.Inside()
 	if !c.statesImageOut {
 		u.ImageOut = u.Output
 	}
-	return u
+	return u, ambiguous
 }
 
 // Beside returns the usage of a report whose cached and written tokens are beside its input. hourly reports whether cache
 // writes without a lifetime are for one hour.
 func (c *Counts) Beside(hourly bool) price.Usage {
 	u := c.disjoint(hourly)
+	if u.Input == 0 {
+		u.Input = c.missed
+	}
 	u.ServerToolRequests = c.calls
+	if u.Reasoning > u.Output {
+		u.Output += u.Reasoning
+	}
 	return u
 }
 
@@ -57,6 +79,9 @@ func (c *Counts) disjoint(hourly bool) price.Usage {
 		u.CacheWrite1h += more
 	default:
 		u.CacheWrite5m += more
+	}
+	if c.written == c.created && c.written > 0 {
+		return u // one count under two names
 	}
 	if c.isReseller {
 		u.CacheWriteOther = max(c.written, c.written30m+c.written12h)

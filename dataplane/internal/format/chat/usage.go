@@ -21,7 +21,8 @@ func (a *reader) recordUsage(p *chunkParts) (found bool) {
 		found, readable = a.ReportTimings(p.timings)
 	}
 	if found && readable {
-		a.Total, a.Reported = a.Counts.Inside(), true
+		a.Total, a.Ambiguous = a.Counts.Inside()
+		a.Reported = true
 	}
 	return found
 }

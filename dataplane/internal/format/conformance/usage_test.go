@@ -226,3 +226,178 @@ func TestZeroReplacesNoCount(t *testing.T) {
 		}
 	}
 }
+
+// The total says which parts of a report are beside its input and output.
+func TestPartsAreReadAsTheTotalAddsUp(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		usage string
+		want  price.Usage
+	}{
+		"cached beside, and smaller than the input": {
+			`{"prompt_tokens":12000,"completion_tokens":19,"total_tokens":22019,"prompt_tokens_details":{"cached_tokens":10000}}`,
+			price.Usage{Input: 12000, CachedInput: 10000, Output: 19},
+		},
+		"cached beside, and larger": {
+			`{"prompt_tokens":120,"completion_tokens":19,"total_tokens":10139,"prompt_tokens_details":{"cached_tokens":10000}}`,
+			price.Usage{Input: 120, CachedInput: 10000, Output: 19},
+		},
+		"cached inside": {
+			`{"prompt_tokens":12000,"completion_tokens":19,"total_tokens":12019,"prompt_tokens_details":{"cached_tokens":10000}}`,
+			price.Usage{Input: 2000, CachedInput: 10000, Output: 19},
+		},
+		"cached inside, without a total": {
+			`{"prompt_tokens":12000,"completion_tokens":19,"prompt_tokens_details":{"cached_tokens":10000}}`,
+			price.Usage{Input: 2000, CachedInput: 10000, Output: 19},
+		},
+		"cached inside, writes beside": {
+			`{"prompt_tokens":3000,"completion_tokens":19,"total_tokens":3719,"cache_read_input_tokens":2000,"cache_creation_input_tokens":700}`,
+			price.Usage{Input: 1000, CachedInput: 2000, CacheWrite5m: 700, Output: 19},
+		},
+		"both beside": {
+			`{"prompt_tokens":3000,"completion_tokens":19,"total_tokens":5719,"cache_read_input_tokens":2000,"cache_creation_input_tokens":700}`,
+			price.Usage{Input: 3000, CachedInput: 2000, CacheWrite5m: 700, Output: 19},
+		},
+		"all inside": {
+			`{"prompt_tokens":3000,"completion_tokens":19,"total_tokens":3019,"cache_read_input_tokens":2000,"cache_creation_input_tokens":700}`,
+			price.Usage{Input: 300, CachedInput: 2000, CacheWrite5m: 700, Output: 19},
+		},
+		"cached and reasoning beside": {
+			`{"prompt_tokens":3000,"completion_tokens":19,"total_tokens":5119,"cached_tokens":2000,"completion_tokens_details":{"reasoning_tokens":100}}`,
+			price.Usage{Input: 3000, CachedInput: 2000, Output: 119, Reasoning: 100},
+		},
+		"reasoning beside": {
+			`{"prompt_tokens":3000,"completion_tokens":190,"total_tokens":3290,"cached_tokens":2000,"completion_tokens_details":{"reasoning_tokens":100}}`,
+			price.Usage{Input: 1000, CachedInput: 2000, Output: 290, Reasoning: 100},
+		},
+		"reasoning in the total only": {
+			`{"prompt_tokens":3000,"completion_tokens":190,"total_tokens":3987,"cached_tokens":2000}`,
+			price.Usage{Input: 1000, CachedInput: 2000, Output: 987, Reasoning: 797},
+		},
+		"reasoning larger than the output, in no total": {
+			`{"prompt_tokens":108,"completion_tokens":3256,"total_tokens":3364,"citation_tokens":7299,"num_search_queries":74,"reasoning_tokens":73248}`,
+			price.Usage{Input: 7407, Output: 76504, Reasoning: 73248, ServerToolRequests: 74},
+		},
+		"audio beside": {
+			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":720,"prompt_tokens_details":{"audio_tokens":600}}`,
+			price.Usage{Input: 700, AudioIn: 600, Output: 20},
+		},
+		"audio of the answer beside": {
+			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":170,"completion_tokens_details":{"audio_tokens":50}}`,
+			price.Usage{Input: 100, AudioOut: 50, Output: 70},
+		},
+		"a total that is too small": {
+			`{"prompt_tokens":100,"completion_tokens":20,"total_tokens":100,"cached_tokens":60}`,
+			price.Usage{Input: 40, CachedInput: 60, Output: 20},
+		},
+		"cached or reasoning beside: the cheaper": {
+			`{"prompt_tokens":1000,"completion_tokens":200,"total_tokens":1250,"cached_tokens":50,"completion_tokens_details":{"reasoning_tokens":50}}`,
+			price.Usage{Input: 1000, CachedInput: 50, Output: 200, Reasoning: 50},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkReading(t, catalogkv.Chat, tt.usage, tt.want)
+			checkReading(t, catalogkv.Responses, tt.usage, tt.want)
+			checkReading(t, catalogkv.Responses, strings.NewReplacer("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens").Replace(tt.usage), tt.want)
+		})
+	}
+}
+
+// Each family of providers has names of its own. They are read in all formats.
+func TestNamesOfAllFamiliesAreRead(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		usage string
+		want  price.Usage
+	}{
+		"cache writes of resold messages models": {
+			`{"prompt_tokens":1204,"completion_tokens":10,"total_tokens":1214,"prompt_cache_hit_tokens":800,"prompt_cache_write_tokens":200}`,
+			price.Usage{Input: 204, CachedInput: 800, CacheWrite5m: 200, Output: 10},
+		},
+		"cache writes among the details": {
+			`{"prompt_tokens":1204,"completion_tokens":10,"total_tokens":1214,"prompt_tokens_details":{"cached_tokens":800,"cache_creation_tokens":200}}`,
+			price.Usage{Input: 204, CachedInput: 800, CacheWrite5m: 200, Output: 10},
+		},
+		"cache writes under two names": {
+			`{"prompt_tokens":1204,"completion_tokens":10,"total_tokens":1214,"cache_creation_input_tokens":200,"cache_read_input_tokens":800,"prompt_tokens_details":{"cached_tokens":800,"cache_creation_tokens":200,"cache_write_tokens":200}}`,
+			price.Usage{Input: 204, CachedInput: 800, CacheWrite5m: 200, Output: 10},
+		},
+		"cache writes by lifetime": {
+			`{"prompt_tokens":1204,"completion_tokens":10,"total_tokens":1214,"prompt_tokens_details":{"cached_tokens":800,"cache_creation_input_tokens":200,"cache_creation":{"ephemeral_5m_input_tokens":150,"ephemeral_1h_input_tokens":50},"cache_type":"ephemeral"}}`,
+			price.Usage{Input: 204, CachedInput: 800, CacheWrite5m: 150, CacheWrite1h: 50, Output: 10},
+		},
+		"hits beside zeros": {
+			`{"prompt_tokens":300,"completion_tokens":9,"total_tokens":309,"prompt_cache_hit_tokens":256,"prompt_cache_miss_tokens":44,"prompt_tokens_details":{"cached_tokens":0}}`,
+			price.Usage{Input: 44, CachedInput: 256, Output: 9},
+		},
+		"hits and misses only": {
+			`{"completion_tokens":9,"prompt_cache_hit_tokens":256,"prompt_cache_miss_tokens":44}`,
+			price.Usage{Input: 44, CachedInput: 256, Output: 9},
+		},
+		"cached audio": {
+			`{"prompt_tokens":1000,"completion_tokens":10,"total_tokens":1010,"prompt_tokens_details":{"cached_tokens":512,"text_tokens":400,"audio_tokens":600,"cached_tokens_details":{"text_tokens":0,"audio_tokens":512}}}`,
+			price.Usage{Input: 488, CachedInput: 512, AudioIn: 88, Output: 10},
+		},
+		"cached pictures": {
+			`{"prompt_tokens":1000,"completion_tokens":10,"total_tokens":1010,"prompt_tokens_details":{"cached_tokens":512,"image_tokens":600,"cached_tokens_details":{"image_tokens":512}}}`,
+			price.Usage{Input: 488, CachedInput: 512, ImageIn: 88, Output: 10},
+		},
+		"thoughts and pages beside": {
+			`{"promptTokenCount":100,"candidatesTokenCount":20,"thoughtsTokenCount":300,"toolUsePromptTokenCount":50,"cachedContentTokenCount":60,"totalTokenCount":470}`,
+			price.Usage{Input: 90, CachedInput: 60, Output: 320, Reasoning: 300},
+		},
+		"a picture in the answer": {
+			`{"prompt_tokens":100,"completion_tokens":1310,"total_tokens":1410,"completion_tokens_details":{"image_tokens":1290}}`,
+			price.Usage{Input: 100, Output: 1310, ImageOut: 1290},
+		},
+		"searches of a plugin": {
+			`{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"plugins":{"search":{"count":2,"strategy":"turbo"}}}`,
+			price.Usage{Input: 100, Output: 10, ServerToolRequests: 2},
+		},
+		"calls of tools, and pages": {
+			`{"prompt_tokens":100,"completion_tokens":10,"total_tokens":110,"num_sources_used":12,"num_server_side_tools_used":2}`,
+			price.Usage{Input: 100, Output: 10, ServerToolRequests: 2},
+		},
+		"a reseller": {
+			`{"prompt_tokens":500,"completion_tokens":5,"total_tokens":505,"cost":0.1,"prompt_tokens_details":{"cached_tokens":100,"cache_write_tokens":300}}`,
+			price.Usage{Input: 100, CachedInput: 100, CacheWriteOther: 300, Output: 5},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkReading(t, catalogkv.Chat, tt.usage, tt.want)
+			checkReading(t, catalogkv.Responses, tt.usage, tt.want)
+			checkReading(t, catalogkv.Responses, strings.NewReplacer("prompt_tokens", "input_tokens", "completion_tokens", "output_tokens").Replace(tt.usage), tt.want)
+		})
+	}
+	checkReading(t, catalogkv.Images, `{"prompt_tokens":57,"completion_tokens":4160,"total_tokens":4217}`, price.Usage{Input: 57, Output: 4160, ImageOut: 4160})
+	checkReading(t, catalogkv.Images, `{"input_tokens":57,"output_tokens":4180,"total_tokens":4237,"input_tokens_details":{"image_tokens":40,"cached_tokens":20},"output_tokens_details":{"image_tokens":4160}}`,
+		price.Usage{Input: 37, CachedInput: 20, ImageIn: 40, Output: 4180, ImageOut: 4160})
+	checkReading(t, catalogkv.Messages, `{"prompt_tokens":57,"completion_tokens":10,"cache_read_input_tokens":100}`, price.Usage{Input: 57, CachedInput: 100, Output: 10})
+}
+
+func TestOnlySearchesThatWereMadeAreCalls(t *testing.T) {
+	t.Parallel()
+	const call = `{"type":"web_search_call","status":"completed","action":{"type":"search","query":"q"}}`
+	for items, want := range map[string]int64{
+		call: 1,
+		call + `,{"type":"web_search_call","status":"completed","action":{"type":"open_page","url":"https://a.example"}}`:                                     1,
+		call + `,{"type":"web_search_call","status":"completed","action":{"type":"find_in_page","pattern":"x"}},` + call:                                      2,
+		call + `,{"type":"web_search_call","status":"failed","action":{"type":"search","query":"q"}}`:                                                         1,
+		`{"type":"web_search_call","status":"completed"}`:                                                                                                     1,
+		`{"type":"web_search_call","status":"completed","action":null}`:                                                                                       1,
+		call + `,{"type":"code_interpreter_call","status":"completed"},{"type":"web_search_call","status":"completed","action":{"type":"open_page"}},` + call: 3,
+	} {
+		const body = `{"id":"r","model":"up","status":"completed","output":[ITEMS],"usage":{"input_tokens":9,"output_tokens":3,"total_tokens":12}}`
+		whole := strings.ReplaceAll(body, "ITEMS", items)
+		a, b := newAnswer(t, catalogkv.Responses, ""), newAnswer(t, catalogkv.Responses, "")
+		one := answerJSON(a, []byte(whole))
+		streamed := answerStream(b, []byte("event: response.completed\ndata: "+`{"type":"response.completed","sequence_number":1,"response":`+whole+"}\n\n"), oneRead)
+		a.Release()
+		b.Release()
+		if one.Usage.ServerToolRequests != want || streamed.Usage.ServerToolRequests != want {
+			t.Errorf("%s: got %d, streamed %d; want %d", items, one.Usage.ServerToolRequests, streamed.Usage.ServerToolRequests, want)
+		}
+	}
+}

@@ -136,7 +136,8 @@ func (a *reader) addUsage(raw []byte) {
 		a.unreadable = true
 		return
 	}
-	u := c.Picture()
+	u, ambiguous := c.Picture()
+	a.Ambiguous = a.Ambiguous || ambiguous
 	a.Total.Input += u.Input
 	a.Total.CachedInput += u.CachedInput
 	a.Total.ImageIn += u.ImageIn
@@ -155,7 +156,9 @@ func (a *reader) addSVGUsage(raw []byte) {
 		a.unreadable = true
 		return
 	}
-	u, second := c.Inside(), &a.Total.Secondary
+	u, ambiguous := c.Inside()
+	a.Ambiguous = a.Ambiguous || ambiguous
+	second := &a.Total.Secondary
 	model, _ := jsonspan.Find(raw, "model")
 	name, _ := jsonspan.Text(nil, model)
 	second.Kind, second.Model = price.SVG, format.Label(name)

@@ -19,7 +19,8 @@ func (a *reader) recordUsage(p *responseParts) {
 	if !ok {
 		return
 	}
-	a.Total, a.Reported = a.Counts.Inside(), true
+	a.Total, a.Ambiguous = a.Counts.Inside()
+	a.Reported = true
 	a.Total.ServerToolRequests = max(a.Total.ServerToolRequests, made)
 	a.Total.Secondary = second
 }
@@ -39,13 +40,25 @@ func toolCalls(output []byte) (all, search int64) {
 		name, _ := jsonspan.Text(nil, kind)
 		switch string(name) {
 		case "web_search_call":
-			search++
-			all++
+			if isCharged(output[it.Start():]) {
+				search++
+				all++
+			}
 		case "code_interpreter_call", "file_search_call", "mcp_call":
 			all++
 		}
 	}
 	return all, search
+}
+
+// isCharged reports whether a call of the search tool is a search that was made. Providers do not charge pages that the
+// model opens or searches within, nor calls that have failed.
+func isCharged(call []byte) bool {
+	raw, _ := jsonspan.Find(call, "status")
+	status, _ := jsonspan.Text(nil, raw)
+	raw, _ = jsonspan.Find(call, "action", "type")
+	action, _ := jsonspan.Text(nil, raw)
+	return string(status) != "failed" && (len(action) == 0 || string(action) == "search")
 }
 
 // imageToolUsage reads the usage of the image tool, which is not part of the usage of the model that called it. ok is false
@@ -56,7 +69,7 @@ func imageToolUsage(toolUsage, output []byte) (second price.Secondary, ok bool) 
 	if !readable {
 		return second, false
 	}
-	u := c.Inside()
+	u, _ := c.Inside()
 	second = price.Secondary{Input: u.Input, ImageIn: u.ImageIn, CachedInput: u.CachedInput, Output: u.Output, ImageOut: u.ImageOut}
 	it := jsonspan.ArrayAt(output, 0)
 	for it.Next() {

@@ -18,10 +18,10 @@ type Base struct {
 	// Echo has the client's values of parameters that were replaced for the provider.
 	Echo Echo
 	// Counts are the counts that the provider has reported so far, Total is the usage that they make. Reported reports
-	// whether it is final.
-	Counts   usagereport.Counts
-	Total    price.Usage
-	Reported bool
+	// whether it is final, Ambiguous whether the counts have several meanings.
+	Counts              usagereport.Counts
+	Total               price.Usage
+	Reported, Ambiguous bool
 	// Bytes is the length of the delivered text.
 	Bytes int64
 
