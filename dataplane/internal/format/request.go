@@ -121,29 +121,32 @@ func (r *Request) Release() {
 // OwnBody makes Release release the parsed body, too.
 func (r *Request) OwnBody() { r.ownsBody = true }
 
-// EstimateInput estimates the tokens of the prompt from the length of the members that carry it: a quarter of their
-// bytes, rounded up. Embedded media count as perImage tokens each, whatever their length.
+// EstimateInput estimates the tokens of the prompt from the length of the members that carry it: a quarter of the bytes
+// of its text, rounded up. Media count as perImage tokens each and, unless they are images, as a sixteenth of their bytes
+// in addition: documents and audio are compressed, and base64 makes them longer.
 func (r *Request) EstimateInput(perImage int64) int64 {
-	var bytes, media int64
+	size := r.promptSize()
+	return EstimateTokens(int64(size.Bytes-size.MediaBytes)) + int64(size.MediaParts)*perImage + int64(size.FileBytes/16)
+}
+
+// MaxFileTokens returns how many tokens more than EstimateInput says the documents of a prompt may have: those of plain
+// text. A reservation must cover them.
+func (r *Request) MaxFileTokens() int64 {
+	size := r.promptSize()
+	return EstimateTokens(int64(size.FileBytes)) - int64(size.FileBytes/16)
+}
+
+// promptSize returns the size of the members that carry the prompt.
+func (r *Request) promptSize() (sum jsonspan.Size) {
 	for _, name := range r.spec.Content {
 		m, ok := r.obj.Get(name)
 		if !ok || m.Kind == jsonspan.KindNull {
 			continue
 		}
-		bytes += int64(m.Size.Bytes - m.Size.MediaBytes)
-		media += int64(m.Size.MediaParts)
+		sum.Bytes += m.Size.Bytes
+		sum.MediaBytes += m.Size.MediaBytes
+		sum.MediaParts += m.Size.MediaParts
+		sum.FileBytes += m.Size.FileBytes
 	}
-	return EstimateTokens(bytes) + media*perImage
-}
-
-// FileTokens estimates the tokens of the embedded documents and audio from their length. EstimateInput counts them like
-// images, which is what a usage without figures is charged; a reservation must cover more.
-func (r *Request) FileTokens() int64 {
-	var bytes int64
-	for _, name := range r.spec.Content {
-		if m, ok := r.obj.Get(name); ok {
-			bytes += int64(m.Size.FileBytes)
-		}
-	}
-	return EstimateTokens(bytes)
+	return sum
 }

@@ -35,8 +35,9 @@ var testSpec = Spec{
 		Param{Name: "limit", Action: Forward},
 		Param{Name: "old_limit", Action: Forward},
 		Param{Name: "tools", Action: Forward, Types: Array},
+		Param{Name: "parts", Action: Forward},
 	),
-	Content:   []string{"text", "tools"},
+	Content:   []string{"text", "tools", "parts"},
 	Limits:    []string{"limit", "old_limit"},
 	UserParam: "user",
 	Tools: NewTools([]string{"tools[]"}, func(kind string, _ []byte) ToolClass {
@@ -246,7 +247,8 @@ func TestSpliceUpstreamCopiesNoLongParts(t *testing.T) {
 
 func TestEstimateInputCountsMediaByNumber(t *testing.T) {
 	t.Parallel()
-	picture := `"data:image/png;base64,` + strings.Repeat("A", 4000) + `"`
+	picture := `{"image_url":"data:image/png;base64,` + strings.Repeat("A", 4000) + `"}`
+	document := `{"file_data":"data:application/pdf;base64,` + strings.Repeat("A", 4000-28) + `"}`
 	tests := []struct {
 		name, body string
 		want       int64
@@ -255,7 +257,8 @@ func TestEstimateInputCountsMediaByNumber(t *testing.T) {
 		{"white space within", `{"model":"m","text":  ["a", "b"],"free":"not counted"}`, 3},
 		{"two members", `{"model":"m","text":"abcde","tools":[1]}`, 3},
 		{"null", `{"model":"m","text":null}`, 0},
-		{"pictures", `{"model":"m","text":[` + picture + `,"abc",` + picture + `]}`, 3 + 1 + 2*1000},
+		{"pictures", `{"model":"m","parts":[` + picture + `,"abc",` + picture + `]}`, 11 + 2*1000},
+		{"a document", `{"model":"m","parts":[` + document + `]}`, 5 + 1000 + 250},
 	}
 	for _, tt := range tests {
 		if got := read(t, tt.body).EstimateInput(1000); got != tt.want {

@@ -45,6 +45,49 @@ func TestOutputLimitAboveTheModelsIsLoweredBeforeTheReservation(t *testing.T) {
 	}
 }
 
+// A prompt must not count as an image because it begins like one: requests of a whole context window would run on a
+// balance that covers none of them.
+func TestReservationCoversTextThatLooksLikeMedia(t *testing.T) {
+	t.Parallel()
+	const head = "data:image/png;base64,"
+	prompt := strings.Repeat("please_read_this ", 10_000)
+	encoded := strings.Repeat("QUJD", 40_000)
+	for path, places := range map[string][]string{
+		"/v1/chat/completions": {
+			`"messages":[{"role":"user","content":"%"}]`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"%"}]}]`,
+			`"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"%"}}]}]`,
+			`"messages":[],"tools":[{"type":"function","function":{"name":"f","parameters":{"image_url":{"url":"%"}}}}]`,
+		},
+		"/v1/responses": {
+			`"input":"%"`,
+			`"input":[],"instructions":"%"`,
+			`"input":[{"type":"function_call_output","call_id":"c","output":"%"}]`,
+			`"input":[],"text":{"format":{"type":"json_schema","name":"n","schema":{"image_url":"%"}}}`,
+		},
+		"/v1/messages": {
+			`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"%"}}]}]`,
+			`"max_tokens":9,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":{"source":{"data":"%"}}}]}]`,
+			`"max_tokens":9,"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"%"}]}]`,
+		},
+	} {
+		for _, place := range places {
+			for _, text := range []string{prompt, encoded} {
+				g := newGatewayWith(t, options{}, jsonAnswer(http.StatusOK, chatJSON))
+				g.post(path, `{"model":"text",`+strings.Replace(place, "%", head+text, 1)+`}`)
+				events := g.spool.all()
+				if len(events) == 0 {
+					t.Errorf("%s: not admitted", place)
+					continue
+				}
+				if got := int64(events[0].Reservation); got < 40_000 {
+					t.Errorf("%s: reserved %d for 40000 tokens of text", place, got)
+				}
+			}
+		}
+	}
+}
+
 // The tokens of a document grow with its length: many requests with documents must not run on a balance that covers none.
 func TestReservationCoversDocumentsByTheirLength(t *testing.T) {
 	t.Parallel()

@@ -25,6 +25,8 @@ func bodies() map[string][]byte {
 		"1MB_cyrillic":   request(strings.Repeat("привет мир, ", 1<<20/21)),
 		"1MB_cjk":        request(strings.Repeat("漢字かな。", 1<<20/15)),
 		"1MB_u_escapes":  request(strings.Repeat(`\u043f\u0440`, 1<<20/12)),
+		"1MB_turns":      []byte(`{"model":"m","messages":[` + strings.TrimSuffix(strings.Repeat(turns.String()[1:]+",", 8), ",") + `]}`),
+		"1MB_image":      []byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,iVBORw0KGgo` + strings.Repeat("QUJD", 1<<18) + `"}}]}]}`),
 		"150KB_turns":    []byte(`{"model":"m","messages":[` + turns.String()[1:] + `]}`),
 		"200KB_logits":   []byte(numbered(16000, func(i int) string { return strconv.Itoa(i + 100000) })),
 		"16MB_data_url":  request("data:image/png;base64," + strings.Repeat("QUJD", 4<<20)),

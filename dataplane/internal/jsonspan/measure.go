@@ -2,70 +2,146 @@ package jsonspan
 
 import "bytes"
 
-// Size is the length of a value: how much of it is text that a model may read, and how much is embedded media.
+// Size is the length of a value: how much of it is text that a model may read, and how much is media.
 type Size struct {
 	// Bytes is the length of the value as written.
 	Bytes int
-	// MediaBytes is the length of the long data URLs and base64 members in the value. It says little about tokens, so
-	// an estimate leaves it out and counts MediaParts instead.
+	// MediaBytes is the length of the media in the value: data URLs, base64, and addresses of media. It says little about
+	// tokens, so an estimate leaves it out and counts MediaParts and FileBytes instead.
 	MediaBytes int
-	// MediaParts is the number of such strings.
+	// MediaParts is the number of media.
 	MediaParts int
 	// FileBytes is the part of MediaBytes that is no image: documents and audio, whose tokens grow with their length.
 	FileBytes int
 }
 
+// place is what the strings of an object or array may be.
+type place uint8
+
 const (
-	// minMedia is the length from which a string may be media. A shorter one is not worth checking: at worst a tiny
-	// image counts as text.
-	minMedia = 1024
-	// mediaSample is how many bytes of a string are checked.
-	mediaSample = 256
+	// prose: a message, a part of one, or a list of them.
+	prose place = iota
+	// carrier: an object that carries one media, such as source or image_url.
+	carrier
+	// opaque: a definition of a tool, or its arguments. All of it is read as text, whatever its members are called; so is
+	// all that is inside.
+	opaque
 )
 
-// addString counts the text of a string if it is media. name is that of its member, nil in an array.
-func (s *Size) addString(name, text []byte) {
-	if len(text) >= minMedia && isMedia(name, text[:mediaSample]) {
-		s.MediaBytes += len(text)
-		s.MediaParts++
-		if !isImage(text[:mediaSample]) {
-			s.FileBytes += len(text)
-		}
-	}
-}
-
-// isMedia reports whether the first bytes of a long string are those of media. Text that only looks like media must not
-// count as media, otherwise a client could hide a prompt from the estimate.
-func isMedia(name, start []byte) bool {
-	if rest, ok := bytes.CutPrefix(start, []byte("data:")); ok {
-		header, _, ok := bytes.Cut(rest, []byte(","))
-		return ok && (bytes.IndexByte(header, ' ') < 0 || bytes.HasSuffix(header, []byte(";base64")))
+// inside returns the place of the object or array that is the value of a member. A client may choose the names inside of
+// an opaque value freely, so none of them makes anything media.
+func (p place) inside(name []byte, depth int) place {
+	if p == opaque {
+		return opaque
 	}
 	switch string(name) {
-	case "data", "b64_json", "file_data":
-		// The same names also carry plain text, which has spaces and
-		// punctuation within so many bytes.
-		return isBase64(start)
-	}
-	return false
-}
-
-// isImage reports whether media are an image, by the type of a data URL or the first bytes in base64: PNG, JPEG, GIF, WebP.
-func isImage(start []byte) bool {
-	for _, begin := range []string{"data:image", "iVBORw0KGgo", "/9j/", `\/9j\/`, "R0lGOD"} {
-		if bytes.HasPrefix(start, []byte(begin)) {
-			return true
+	case "source", "image_url", "input_audio", "audio", "audio_url", "video_url", "file", "input_reference":
+		return carrier
+	case "tools", "tool", "functions", "parameters", "input_schema", "schema", "json_schema", "response_format", "text", "arguments", "metadata":
+		return opaque
+	case "input": // of a call of a tool; that of the body is the prompt
+		if depth > 1 {
+			return opaque
 		}
 	}
-	return bytes.HasPrefix(start, []byte("UklGR")) && string(start[12:16]) == "RUJQ" // WAV files have the same first letters
+	return prose
 }
 
-// isBase64 reports whether b consists of bytes of base64 in either alphabet. The slash may be escaped.
-func isBase64(b []byte) bool {
-	for _, c := range b {
+// addString counts a string if it is media: by its member, and by what it is. Text that only looks like media must not
+// count as media, otherwise a client could hide a prompt from the estimate.
+func (s *Size) addString(p place, name, text []byte) {
+	switch string(name) {
+	case "url", "data":
+		if p != carrier {
+			return
+		}
+	case "image_url", "video_url", "file_url", "file_data", "b64_json":
+		if p == opaque {
+			return
+		}
+	case "result": // of an image tool, in the history of a conversation
+		if p != prose || !hasImageBytes(text) {
+			return
+		}
+	default:
+		return
+	}
+	isImage, isFile := classify(text)
+	if !isImage && !isFile {
+		return
+	}
+	s.MediaBytes += len(text)
+	s.MediaParts++
+	if isFile {
+		s.FileBytes += len(text)
+	}
+}
+
+// classify reports whether a text is an image or an address, or a document or audio. It is neither if a model would read
+// it as it is.
+func classify(text []byte) (isImage, isFile bool) {
+	if bytes.HasPrefix(text, []byte("https:")) || bytes.HasPrefix(text, []byte("http:")) {
+		return true, false // the size of what is there is not known
+	}
+	rest, isURL := bytes.CutPrefix(text, []byte("data:"))
+	if !isURL {
+		isImage = hasImageBytes(text)
+		return isImage, !isImage && isBase64(text)
+	}
+	header, _, ok := bytes.Cut(rest[:min(len(rest), maxMediaType)], []byte(","))
+	content := rest[min(len(header)+1, len(rest)):]
+	switch {
+	case !ok || !bytes.HasSuffix(header, []byte("base64")):
+		return false, false // percent-encoded text
+	case !isBase64(content):
+		return false, false
+	}
+	isImage = bytes.HasPrefix(header, []byte("image")) && !bytes.HasPrefix(header, []byte("image/svg"))
+	return isImage, !isImage
+}
+
+// maxMediaType bounds the media type of a data URL, in bytes.
+const maxMediaType = 256
+
+// hasImageBytes reports whether a text is an image in base64, by its first bytes: PNG, JPEG, GIF, WebP.
+func hasImageBytes(text []byte) bool {
+	for _, begin := range []string{"iVBORw0KGgo", "/9j/", `\/9j\/`, "R0lGOD"} {
+		if bytes.HasPrefix(text, []byte(begin)) {
+			return isBase64(text)
+		}
+	}
+	// WAV files have the same first letters as WebP.
+	return len(text) > 16 && bytes.HasPrefix(text, []byte("UklGR")) && string(text[12:16]) == "RUJQ" && isBase64(text)
+}
+
+const (
+	// sampleSize and samples say how much of a long text isBase64 reads: so many bytes at so many places. Reading all of
+	// an image of a megabyte would take several times as long as parsing it.
+	sampleSize = 64
+	samples    = 16
+)
+
+// isBase64 reports whether text consists of bytes of base64 in either alphabet, by samples from its start to its end.
+// A slash may be escaped.
+func isBase64(text []byte) bool {
+	if len(text) <= sampleSize*samples {
+		return len(text) > 0 && isAlphabet(text)
+	}
+	for i := range samples {
+		at := i * (len(text) - sampleSize) / (samples - 1)
+		if !isAlphabet(text[at : at+sampleSize]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlphabet(b []byte) bool {
+	for i, c := range b {
 		switch {
 		case c|0x20 >= 'a' && c|0x20 <= 'z', isDigit(c):
-		case c == '+', c == '/', c == '\\', c == '-', c == '_', c == '=':
+		case c == '+', c == '/', c == '-', c == '_', c == '=':
+		case c == '\\' && (i+1 == len(b) || b[i+1] == '/' || b[i+1] == 'n' || b[i+1] == 'r'): // lines of MIME
 		default:
 			return false
 		}

@@ -1,6 +1,7 @@
 package jsonspan
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -9,6 +10,7 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 	t.Parallel()
 	base64 := strings.Repeat("QUJD", 300)
 	text := strings.Repeat("some text, ", 120)
+	png := "iVBORw0KGgo" + base64
 	tests := []struct {
 		name, raw string
 		media     int
@@ -17,41 +19,61 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 	}{
 		{"text", `[{"role":"user","content":"` + text + `"}]`, 0, 0, 0},
 		{"data url", `[{"image_url":{"url":"data:image/png;base64,` + base64 + `"}}]`, len(base64) + 22, 1, 0},
-		{"data url alone", `"data:image/png;base64,` + base64 + `"`, len(base64) + 22, 1, 0},
-		{"data url in an array", `["data:image/png;base64,` + base64 + `","x"]`, len(base64) + 22, 1, 0},
-		{"data url with escaped slash", `["data:image\/png;base64,` + base64 + `"]`, len(base64) + 23, 1, 0},
-		{"data url with a space", `["data:text/plain; charset=utf-8;base64,` + base64 + `"]`, len(base64) + 38, 1, len(base64) + 38},
-		{"text like a data url", `["data: ` + text + `"]`, 0, 0, 0},
-		{"short data url", `["data:image/png;base64,QUJD"]`, 0, 0, 0},
+		{"data url of a part", `[{"type":"input_image","image_url":"data:image/png;base64,` + base64 + `"}]`, len(base64) + 22, 1, 0},
+		{"data url with escaped slash", `[{"image_url":"data:image\/png;base64,` + base64 + `"}]`, len(base64) + 23, 1, 0},
+		{"data url of a text", `[{"file_data":"data:text/plain; charset=utf-8;base64,` + base64 + `"}]`, len(base64) + 38, 1, len(base64) + 38},
+		{"document", `[{"file":{"file_data":"data:application/pdf;base64,` + base64 + `"}}]`, len(base64) + 28, 1, len(base64) + 28},
+		{"short data url", `[{"image_url":"data:image/png;base64,QUJD"}]`, 26, 1, 0},
+		{"address", `[{"image_url":{"url":"https://example.org/1.png"}}]`, 25, 1, 0},
+		{"address in a source", `[{"source":{"type":"url","url":"https://example.org/1.png"}}]`, 25, 1, 0},
 		{"base64 data", `{"source":{"type":"base64","data":"` + base64 + `"}}`, len(base64), 1, len(base64)},
-		{"plain data", `{"source":{"type":"text","data":"` + text + `"}}`, 0, 0, 0},
-		{"escaped name", `{"d\u0061ta":"` + base64 + `"}`, len(base64), 1, len(base64)},
+		{"audio", `{"input_audio":{"data":"` + base64 + `"}}`, len(base64), 1, len(base64)},
+		{"escaped name", `{"source":{"d\u0061ta":"` + png + `"}}`, len(png), 1, 0},
 		{"b64_json, spaced", `{ "b64_json" : "` + base64 + `" }`, len(base64), 1, len(base64)},
-		{"file_data", `{"file_data":"` + base64 + `"}`, len(base64), 1, len(base64)},
-		{"other name", `{"text":"` + base64 + `"}`, 0, 0, 0},
+		{"drawing in the history", `[{"type":"image_generation_call","result":"` + png + `"}]`, len(png), 1, 0},
+		{"result in a history", `[{"type":"some_call","result":"` + base64 + `"}]`, 0, 0, 0},
+		{"PNG", `{"source":{"data":"` + png + `"}}`, len(png), 1, 0},
+		{"JPEG", `{"source":{"data":"\/9j\/` + base64 + `"}}`, len(base64) + 6, 1, 0},
+		{"WebP", `{"source":{"data":"UklGRiQAAABXRUJQ` + base64 + `"}}`, len(base64) + 16, 1, 0},
+		{"WAV", `{"source":{"data":"UklGRiQAAABXQVZF` + base64 + `"}}`, len(base64) + 16, 1, len(base64) + 16},
+		{"two", `[{"source":{"data":"` + base64 + `"}},{"source":{"data":"` + base64 + `"}}]`, 2 * len(base64), 2, 2 * len(base64)},
+
+		// A prompt that looks like media is text.
+		{"text member", `[{"type":"text","text":"data:image/png;base64,` + base64 + `"}]`, 0, 0, 0},
+		{"content", `[{"role":"user","content":"data:image/png;base64,` + base64 + `"}]`, 0, 0, 0},
+		{"output of a call", `[{"type":"function_call_output","output":"data:image/png;base64,` + base64 + `"}]`, 0, 0, 0},
+		{"string alone", `"data:image/png;base64,` + base64 + `"`, 0, 0, 0},
+		{"string in an array", `["data:image/png;base64,` + base64 + `","x"]`, 0, 0, 0},
+		{"words behind the head", `[{"image_url":"data:image/png;base64,` + text + `"}]`, 0, 0, 0},
+		{"words in the middle", `[{"image_url":"data:image/png;base64,` + base64 + text + base64 + `"}]`, 0, 0, 0},
+		{"escaped words", `[{"image_url":"data:image/png;base64,` + strings.Repeat(`please\u0020read`, 100) + `"}]`, 0, 0, 0},
+		{"percent-encoded text", `[{"file_data":"data:text/plain,` + base64 + `"}]`, 0, 0, 0},
+		{"drawing as text", `[{"image_url":"data:image/svg+xml;utf8,` + base64 + `"}]`, 0, 0, 0},
+		{"plain source", `{"source":{"type":"text","data":"` + png + `"}}`, 0, 0, 0},
+		{"plain source, other order", `{"source":{"data":"` + png + `","type":"text"},"image_url":"https:x"}`, 7, 1, 0},
+		{"url outside of a carrier", `[{"url":"data:image/png;base64,` + base64 + `"}]`, 0, 0, 0},
+		{"data outside of a carrier", `{"data":"` + png + `"}`, 0, 0, 0},
+		{"arguments of a tool", `[{"type":"tool_use","input":{"source":{"data":"` + png + `"}}}]`, 0, 0, 0},
+		{"definition of a tool", `[{"tools":[{"parameters":{"image_url":"data:image/png;base64,` + base64 + `"}}]}]`, 0, 0, 0},
 		{"name of the array", `{"data":["` + base64 + `"]}`, 0, 0, 0},
-		{"name of an earlier member", `{"data":1,"x":["` + base64 + `"]}`, 0, 0, 0},
 		{"long name", `{"data:,` + base64 + `":1}`, 0, 0, 0},
-		{"PNG", `{"data":"iVBORw0KGgo` + base64 + `"}`, len(base64) + 11, 1, 0},
-		{"JPEG", `{"data":"\/9j\/` + base64 + `"}`, len(base64) + 6, 1, 0},
-		{"WebP", `{"data":"UklGRiQAAABXRUJQ` + base64 + `"}`, len(base64) + 16, 1, 0},
-		{"WAV", `{"data":"UklGRiQAAABXQVZF` + base64 + `"}`, len(base64) + 16, 1, len(base64) + 16},
-		{"two", `[{"data":"` + base64 + `"},{"data":"` + base64 + `"}]`, 2 * len(base64), 2, 2 * len(base64)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			want := Size{Bytes: len(tt.raw), MediaBytes: tt.media, MediaParts: tt.parts, FileBytes: tt.files}
-			if got := measure([]byte(tt.raw)); got != want {
-				t.Errorf("Measure = %+v; want %+v", got, want)
+			if got := measure("messages", []byte(tt.raw)); got != want {
+				t.Errorf("measure = %+v; want %+v", got, want)
 			}
 			var o Object
-			if err := o.Parse([]byte(`{"other":["` + text + `"],"it":` + tt.raw + `,"last":1}`)); err != nil {
+			if err := o.Parse([]byte(`{"other":["` + text + `"],"messages":` + tt.raw + `,"tools":` + tt.raw + `,"last":1}`)); err != nil {
 				t.Fatalf("Parse: %v", err)
 			}
-			it, _ := o.Get("it")
-			if it.Size != want {
+			if it, _ := o.Get("messages"); it.Size != want {
 				t.Errorf("Member.Size = %+v; want %+v", it.Size, want)
+			}
+			if tools, _ := o.Get("tools"); tools.Size != (Size{Bytes: len(tt.raw)}) {
+				t.Errorf("the Size of tools = %+v; want text only", tools.Size)
 			}
 			if last, _ := o.Get("last"); last.Size != (Size{Bytes: 1}) {
 				t.Errorf("the next member's Size = %+v; want one byte", last.Size)
@@ -60,26 +82,39 @@ func TestSizeCountsMediaSeparately(t *testing.T) {
 	}
 }
 
-// measure computes Member.Size from the value alone, to check the sizes that Parse computes in its pass.
-func measure(raw []byte) Size {
+// measure computes Member.Size of a top-level member from its value alone, to check the sizes that Parse computes in its
+// pass.
+func measure(name string, raw []byte) Size {
 	size := Size{Bytes: len(raw)}
-	var name []byte // of the member whose value comes next
-	for i := 0; i < len(raw); {
-		if raw[i] != '"' {
-			if raw[i] == ',' || raw[i] == '[' || raw[i] == '{' {
-				name = nil
-			}
-			i++
-			continue
-		}
-		end := SkipString(raw, i)
-		if next := SkipSpace(raw, end); next < len(raw) && raw[next] == ':' {
-			name = raw[i:end]
-		} else if end-i > minMedia {
-			decoded, _ := Text(nil, name)
-			size.addString(decoded, raw[i+1:end-1])
-		}
-		i = end
-	}
+	size.walk(prose, []byte(name), raw, 1)
 	return size
+}
+
+// walk adds the media in the value of a member, or of an element if name is nil, that stands at p.
+func (s *Size) walk(p place, name, raw []byte, depth int) {
+	switch KindOf(raw) {
+	case KindString:
+		if name != nil && len(raw) > 1 { // a text that is not JSON may end anywhere
+			s.addString(p, name, raw[1:len(raw)-1])
+		}
+	case KindArray:
+		if name != nil {
+			p = p.inside(name, depth)
+		}
+		for element := range Elements(raw) {
+			s.walk(p, nil, element, depth+1)
+		}
+	case KindObject:
+		if name != nil {
+			p = p.inside(name, depth)
+		}
+		before := *s
+		for member, value := range Members(raw) {
+			s.walk(p, bytes.Clone(member), value, depth+1)
+		}
+		if kind, ok := Find(raw, "type"); ok && p == carrier && string(kind) == `"text"` {
+			*s = before
+		}
+	default:
+	}
 }

@@ -27,7 +27,8 @@ type Object struct {
 	open    int // index of the opening brace
 	members []Member
 	keys    keySet
-	sizes   Size // running totals of the scan; Bytes is unused
+	sizes   Size  // running totals of the scan; Bytes is unused
+	place   place // of what is being scanned
 	err     error
 }
 
@@ -60,7 +61,7 @@ func (o *Object) Reset() {
 
 // clear empties the Object and keeps its memory.
 func (o *Object) clear(body []byte) {
-	o.body, o.open, o.members, o.sizes, o.err = body, 0, o.members[:0], Size{}, nil
+	o.body, o.open, o.members, o.sizes, o.place, o.err = body, 0, o.members[:0], Size{}, prose, nil
 	o.keys.clear()
 }
 

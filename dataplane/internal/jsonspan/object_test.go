@@ -363,8 +363,8 @@ func checkParse(t failer, body []byte) {
 	for _, m := range o.Members() {
 		value := m.Value.Of(body)
 		got[string(m.Name)] = value
-		if m.Kind != KindOf(value) || m.Size != measure(value) {
-			t.Fatalf("member %s: kind %v, size %+v; value has %v, %+v", m.Name, m.Kind, m.Size, KindOf(value), measure(value))
+		if m.Kind != KindOf(value) || m.Size != measure(string(m.Name), value) {
+			t.Fatalf("member %s: kind %v, size %+v; value has %v, %+v", m.Name, m.Kind, m.Size, KindOf(value), measure(string(m.Name), value))
 		}
 	}
 	if diff := cmp.Diff(decoded, got); diff != "" {

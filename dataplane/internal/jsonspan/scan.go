@@ -18,6 +18,8 @@ func (o *Object) scanObject(i, depth int) int {
 		return o.fail(i, "nested too deep")
 	}
 	frame := o.keys.push()
+	place, outside := o.place, o.sizes
+	isText := false // a source with plain text in its member data
 	i = SkipSpace(body, i+1)
 	if i < len(body) && body[i] == '}' {
 		return i + 1
@@ -29,12 +31,17 @@ func (o *Object) scanObject(i, depth int) int {
 			return -1
 		}
 		before := o.sizes
+		if c := body[min(valueStart, len(body)-1)]; c == '{' || c == '[' {
+			o.place = place.inside(name, depth)
+		}
 		if i = o.scanValue(valueStart, depth+1); i < 0 {
 			o.prependPath(string(clipName(name)), "")
 			return -1
 		}
+		o.place = place
 		if body[valueStart] == '"' {
-			o.sizes.addString(name, body[valueStart+1:i-1])
+			o.sizes.addString(place, name, body[valueStart+1:i-1])
+			isText = isText || place == carrier && string(name) == "type" && string(body[valueStart:i]) == `"text"`
 		}
 		if depth == 1 {
 			o.members = append(o.members, Member{
@@ -58,6 +65,9 @@ func (o *Object) scanObject(i, depth int) int {
 		case ',':
 			i = SkipSpace(body, i+1)
 		case '}':
+			if isText {
+				o.sizes = outside
+			}
 			o.keys.pop(frame)
 			return i + 1
 		default:
@@ -108,9 +118,6 @@ func (o *Object) scanArray(i, depth int) int {
 		if i = o.scanValue(start, depth+1); i < 0 {
 			o.prependPath("", "["+strconv.Itoa(n)+"]")
 			return -1
-		}
-		if body[start] == '"' {
-			o.sizes.addString(nil, body[start+1:i-1])
 		}
 		i = SkipSpace(body, i)
 		if i == len(body) {

@@ -128,13 +128,13 @@ func FuzzWalk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for name, value := range Members(body) {
 			Find(body, string(name), "a", "0")
-			measure(value)
+			measure("m", value)
 		}
 		for value := range Elements(body) {
 			Find(value, "0", "a")
-			measure(value)
+			measure("m", value)
 		}
-		measure(body)
+		measure("m", body)
 		checkWalk(t, body)
 	})
 }

@@ -18,7 +18,7 @@ type Dialect struct{}
 var spec = format.Spec{
 	Format:    catalogkv.Chat,
 	Policy:    policy,
-	Content:   []string{"messages", "tools", "functions", "response_format"},
+	Content:   []string{"messages", "tools", "functions", "response_format", "prediction"},
 	Limits:    []string{"max_completion_tokens", "max_tokens"},
 	UserParam: "user",
 	ReadFunc:  read,

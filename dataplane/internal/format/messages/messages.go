@@ -20,7 +20,7 @@ type Dialect struct{}
 var spec = format.Spec{
 	Format:    catalogkv.Messages,
 	Policy:    policy,
-	Content:   []string{"system", "messages", "tools"},
+	Content:   []string{"system", "messages", "tools", "output_config", "output_format"},
 	Limits:    []string{"max_tokens"},
 	CheckFunc: check,
 	EditFunc:  edit,

@@ -18,7 +18,7 @@ import (
 type Quote struct {
 	// Input is the estimated number of input tokens, for answers without usage.
 	Input int64
-	// Usage is the usage that the reservation covers. Its input covers documents and audio by their length.
+	// Usage is the usage that the reservation covers. Its input covers documents and audio as if they were plain text.
 	Usage price.Usage
 	// Cost is the price of Usage. Reserve is the same, but zero for a video, which reserves nothing.
 	Cost, Reserve money.Nano
@@ -37,9 +37,9 @@ const (
 func Of(f catalogkv.Format, r *format.Request, m *catalog.Model, sheet *price.Sheet, tokensPerImage int64) (Quote, error) {
 	q := Quote{Input: r.EstimateInput(cmp.Or(tokensPerImage, defaultImageInputTokens))}
 	input := q.Input
-	if files := r.FileTokens(); files > 0 {
+	if files := r.MaxFileTokens(); files > 0 {
 		if input += files; m.ContextWindow > 0 {
-			input = max(q.Input, min(input, m.ContextWindow))
+			q.Input, input = min(q.Input, m.ContextWindow), min(input, m.ContextWindow)
 		}
 	}
 	q.Usage = expectedUsage(f, r, m, sheet, input)
