@@ -150,7 +150,7 @@ func TestAnswersWithoutUsageAreEstimated(t *testing.T) {
 func TestKeepalivesPass(t *testing.T) {
 	a := newAPI(t)
 	model := a.Model(t, rig.Model{Directives: "keepalive,out=5"})
-	for e, want := range map[*endpoint]string{&chat: ": keep-alive", &responses: ": ", &messages: "event: ping"} {
+	for e, want := range map[*endpoint]string{&chat: "\n:\n", &responses: "\n:\n", &messages: "event: ping"} {
 		answer := a.ok(t, e.path, e.with(model, "stream", true))
 		if e.streamedText(t, answer) == "" || !strings.Contains(string(answer.Body), want) {
 			t.Errorf("%s: got no %q in %s", e.path, want, answer.Body)

@@ -15,6 +15,7 @@ type block struct {
 	data    span
 	lines   int    // number of data fields
 	bare    bool   // a line begins with a brace
+	extra   bool   // a line is neither an event nor a data field
 	joined  []byte // the joined data of several data fields
 }
 
@@ -31,14 +32,17 @@ func (b *block) read(raw []byte, start, end int) {
 	case 'd':
 		if value, ok := fieldValue(line, "data"); ok {
 			b.readData(raw, span{end - len(value), end})
+			return
 		}
 	case 'e':
 		if value, ok := fieldValue(line, "event"); ok {
 			b.name = span{end - len(value), end}
+			return
 		}
 	case '{':
 		b.bare = true
 	}
+	b.extra = true
 }
 
 // readData adds the value of a data field.
@@ -77,6 +81,7 @@ func (b *block) event(raw []byte) Event {
 		Name:    raw[b.name.start:b.name.end:b.name.end],
 		Comment: b.comment,
 		Bare:    b.bare,
+		Extra:   b.extra,
 	}
 	switch {
 	case b.lines == 1:

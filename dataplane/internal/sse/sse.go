@@ -32,10 +32,16 @@ type Event struct {
 	// Bare reports whether a line of Raw is, or begins, a JSON object instead of a field. Clients ignore such a line;
 	// some servers write the error that ends a stream this way.
 	Bare bool
+	// Extra reports whether Raw has lines beside its event and data fields: an id, a retry time, comments after the first
+	// field, and lines that clients ignore.
+	Extra bool
 	// Partial reports whether the stream ended before the block did. Only Flush returns such events. Clients drop
 	// them, and their data may be truncated.
 	Partial bool
 }
+
+// Comment is a comment without a text, which keeps a connection alive.
+const Comment = ":\n\n"
 
 // AppendTerminated appends Raw to dst and, if the event is partial, the line ends that complete it.
 func (e Event) AppendTerminated(dst []byte) []byte {
@@ -64,13 +70,6 @@ func AppendEvent(dst []byte, name string, data []byte) []byte {
 		dst = append(dst, line...)
 		dst = append(dst, '\n')
 	}
-	return append(dst, '\n')
-}
-
-// AppendComment appends a comment to dst, text up to its first line end, and an empty line.
-func AppendComment(dst []byte, text string) []byte {
-	dst = append(dst, ": "...)
-	dst = appendLine(dst, text)
 	return append(dst, '\n')
 }
 

@@ -32,15 +32,6 @@ func TestAppendEventWritesOneFieldPerLine(t *testing.T) {
 	}
 }
 
-func TestAppendCommentStopsAtTheFirstLineEnd(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{"keep-alive": ": keep-alive\n\n", "a\r\ndata: b": ": a\n\n", "": ": \n\n"} {
-		if got := string(AppendComment(nil, text)); got != want {
-			t.Errorf("AppendComment(%q) = %q; want %q", text, got, want)
-		}
-	}
-}
-
 func TestAppendTerminatedCompletesPartialEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

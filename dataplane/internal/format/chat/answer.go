@@ -82,6 +82,9 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 
 // Event reads one event. A chunk that matches the template is not parsed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if ev.Comment || ev.Extra {
+		ev = a.Visible(ev)
+	}
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}

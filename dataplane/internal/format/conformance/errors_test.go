@@ -95,7 +95,7 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 			`data: {"id":"x","code":0,"message":"","choices":[]}` + "\n\n",
 			`data: {"id":"x","base_resp":{"status_code":0,"status_msg":""},"choices":[]}` + "\n\n",
 			`data: {"id":"x","message":"Success","choices":[{"index":0,"delta":{"content":"Hi"}}]}` + "\n\n",
-			": OPENROUTER PROCESSING\n", "event: ping\n\n",
+			":\n", "event: ping\n\n",
 		},
 		catalogkv.Responses: {
 			"event: response.new_kind\n" + `data: {"type":"response.new_kind","message":"a text"}` + "\n\n",
@@ -114,6 +114,22 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 			}
 			a.Release()
 		}
+	}
+}
+
+func TestClientsGetNoCommentsOrIDsOfTheProvider(t *testing.T) {
+	t.Parallel()
+	for f, events := range beginnings {
+		stream := ": x-relay-provider=vendor\n\n" + strings.ReplaceAll(events, "data: ", "id: vendor/7\nretry: 5\n: vendor\ndata: ")
+		a := newAnswer(t, f, "")
+		out, failed := readEvents(a, stream)
+		if failed || out != ":\n\n"+strings.ReplaceAll(events, `"up"`, `"my-model"`) {
+			t.Errorf("%s: failed %v, the client gets %q", f, failed, out)
+		}
+		if a.DeliveredTokens() != 2 {
+			t.Errorf("%s: delivered %d tokens", f, a.DeliveredTokens())
+		}
+		a.Release()
 	}
 }
 

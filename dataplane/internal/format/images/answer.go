@@ -170,6 +170,9 @@ func (a *reader) addSVGUsage(raw []byte) {
 
 // Event reads one event, in case a provider sends a stream.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if ev.Comment || ev.Extra {
+		ev = a.Visible(ev)
+	}
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}

@@ -75,6 +75,9 @@ func isOutput(name []byte) bool {
 
 // Event reads one event. Only events with usage are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if ev.Comment || ev.Extra {
+		ev = a.Visible(ev)
+	}
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}

@@ -69,6 +69,9 @@ func isOutput(name []byte) bool {
 
 // Event reads one event. Only events that carry the response are changed.
 func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
+	if ev.Comment || ev.Extra {
+		ev = a.Visible(ev)
+	}
 	if answer.IsIgnored(ev) {
 		return a.PassThrough(dst, ev)
 	}
@@ -102,7 +105,7 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 			return ev.AppendTerminated(dst), format.Content
 		}
 	case string(kind) == "keepalive":
-		return sse.AppendComment(dst, "keepalive"), format.Other
+		return append(dst, sse.Comment...), format.Other
 	case string(kind) == "error":
 		return a.Fail(dst, ev.Data)
 	}

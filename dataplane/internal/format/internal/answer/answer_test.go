@@ -98,6 +98,31 @@ func TestPassThroughDropsTruncatedEvents(t *testing.T) {
 	}
 }
 
+func TestVisibleEventsDiscloseNothingOfTheProvider(t *testing.T) {
+	t.Parallel()
+	for stream, want := range map[string]string{
+		": x-relay-provider=vendor\n": ":\n",
+		": vendor":                    ":\n\n",
+		"id: vendor/7\ndata: {}\n\n":  "data: {}\n\n",
+		"event: e\r\nid: vendor/7\r\nretry: 5\r\ndata:{}\r\n\r\n":    "event: e\ndata: {}\n\n",
+		"data: {\n: vendor\ndata: }\nvendor\n\n":                     "data: {\ndata: }\n\n",
+		"id: vendor/7\n\n":                                           "",
+		"event: vendor\nid: 7\n\n":                                   "",
+		"event: e\ndata:{}\n\n":                                      "event: e\ndata:{}\n\n",
+		"database: vendor\nevents: vendor\ndata: [DONE]\nid: vendor": "data: [DONE]\n\n\n",
+	} {
+		var s sse.Splitter
+		s.Feed([]byte(stream))
+		ev, ok := s.Next()
+		if !ok {
+			ev, _ = s.Flush()
+		}
+		if got := new(Base).Visible(ev).AppendTerminated(nil); string(got) != want {
+			t.Errorf("%q: got %q; want %q", stream, got, want)
+		}
+	}
+}
+
 func TestTrimKeepsSmallBuffersOnly(t *testing.T) {
 	t.Parallel()
 	if got := Trim(make([]byte, 5, 100)); len(got) != 0 || cap(got) != 100 {

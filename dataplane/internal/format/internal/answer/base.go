@@ -29,6 +29,7 @@ type Base struct {
 	failure []byte
 	failed  bool
 	frame   []byte
+	visible []byte
 }
 
 // maxPooledBytes is the capacity up to which a buffer is kept for another answer.
@@ -43,7 +44,7 @@ func (b *Base) Begin(cfg format.AnswerConfig) {
 	*b = Base{
 		Model: jsonspan.AppendString(b.Model[:0], model),
 		Echo:  b.Echo.reset(),
-		id:    b.id[:0], failure: Trim(b.failure), frame: Trim(b.frame),
+		id:    b.id[:0], failure: Trim(b.failure), frame: Trim(b.frame), visible: Trim(b.visible),
 	}
 }
 
@@ -131,6 +132,24 @@ func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int6
 	b.Bytes += sum.Len
 	return sum.Len
 }
+
+// Visible returns an event without what a client must not see, because it can disclose the provider: the text of a comment,
+// and all lines but the event and data fields. An error without the framing of an event is returned as it is.
+func (b *Base) Visible(ev sse.Event) sse.Event {
+	switch {
+	case ev.Comment:
+		ev.Raw = bareComment
+	case ev.Bare || !ev.Extra:
+	case ev.Data == nil:
+		ev.Raw = nil
+	default:
+		b.visible = sse.AppendEvent(b.visible[:0], string(ev.Name), ev.Data)
+		ev.Raw, ev.Extra = b.visible, false
+	}
+	return ev
+}
+
+var bareComment = []byte(":\n")
 
 // IsIgnored reports whether clients ignore an event: it has no data, or they are truncated, or there is an error in it
 // without the framing of an event. PassThrough handles such an event.
