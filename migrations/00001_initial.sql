@@ -367,8 +367,6 @@ create table usage_records (
     settled_at timestamptz not null default clock_timestamp(),
     -- the routes that were tried or skipped; null if the first one served the request
     attempts jsonb,
-    -- the request was admitted under the outage allowance
-    outage_allowance boolean not null default false,
     primary key (request_id)
 ) partition by range (request_id);
 -- Most of the cost of settling a record is the cost of its indexes. There is no index by account: the records of an account
@@ -378,7 +376,6 @@ create index usage_records_model_idx on usage_records (model, request_id);
 -- Rare properties that operators look for. Most records are in neither index.
 create index usage_records_unsuccessful_idx on usage_records (status, request_id) where status <> 'completed';
 create index usage_records_estimated_idx on usage_records (request_id) where estimated;
-create index usage_records_outage_allowance_idx on usage_records (request_id) where outage_allowance;
 -- Records are written in the order of this time, so an index of page ranges finds the newest records at very little cost.
 create index usage_records_settled_idx on usage_records using brin (settled_at) with (pages_per_range = 32, autosummarize = on);
 -- Finds the page ranges that may have an id, at very little cost, too.

@@ -3112,10 +3112,6 @@ type UsageDetail struct {
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
 
-	// OutageAllowance The request was admitted under the outage allowance: no control plane decided about it, and what the proxy had reserved did
-	// not cover it. The part of its cost beyond that is counted as overrun.
-	OutageAllowance bool `json:"outage_allowance"`
-
 	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
 	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
 	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
@@ -3200,10 +3196,6 @@ type UsageRecord struct {
 	HTTPStatus  *int      `json:"http_status,omitempty"`
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
-
-	// OutageAllowance The request was admitted under the outage allowance: no control plane decided about it, and what the proxy had reserved did
-	// not cover it. The part of its cost beyond that is counted as overrun.
-	OutageAllowance bool `json:"outage_allowance"`
 
 	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
 	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
@@ -4299,9 +4291,6 @@ type ListUsageParams struct {
 
 	// Estimated Only requests whose quantities were estimated, or only others.
 	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
-
-	// OutageAllowance Only requests that were admitted under the outage allowance, or only others.
-	OutageAllowance *bool `form:"outage_allowance,omitempty" json:"outage_allowance,omitempty"`
 
 	// MinCost Only requests that cost at least this.
 	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`

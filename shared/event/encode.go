@@ -38,17 +38,6 @@ func (u *Usage) AppendJSON(b []byte) []byte {
 		b = append(b, `,"attempts":`...)
 		b = u.AppendAttempts(b)
 	}
-	if len(u.OutageAllowance) > 0 {
-		b = append(b, `,"outage_allowance":[`...)
-		for i, p := range u.OutageAllowance {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = jsonappend.Int(append(b, '{'), "pool", int64(p.Pool))
-			b = append(jsonappend.Int(b, "kind", int64(p.Kind)), '}')
-		}
-		b = append(b, ']')
-	}
 	b = jsonappend.NonEmpty(b, "trace", u.Trace)
 	return append(b, '}')
 }

@@ -20,7 +20,6 @@ import (
 	"modelgateway/shared/internal/jsonappend"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
-	"modelgateway/shared/wire"
 )
 
 // Version is the version that this build writes.
@@ -112,9 +111,6 @@ type Usage struct {
 	MaxSeconds int64 `json:"max_seconds,omitempty"`
 	// Attempts are the routes that were tried or skipped, in their order; empty if the first one served the request.
 	Attempts []Attempt `json:"attempts,omitempty"`
-	// OutageAllowance has the pools whose units did not cover the request, so that it was admitted under the outage allowance;
-	// empty if it was not.
-	OutageAllowance []PoolRef `json:"outage_allowance,omitempty"`
 	// Trace is the context of the request's span (W3C traceparent), for that of the settlement; empty if it is not traced. It does
 	// not belong to the Fingerprint.
 	Trace string `json:"trace,omitempty"`
@@ -147,14 +143,9 @@ const (
 	SkippedTurn = "rate_limit"
 )
 
-// PoolRef names a pool.
-type PoolRef struct {
-	Pool wire.PoolID   `json:"pool"`
-	Kind wire.PoolKind `json:"kind"`
-}
-
-// LeaseCharge returns the part of the cost that the proxy charges to its leases, and to the outage allowance, before the
-// event is settled. It is zero for an event that goes into quarantine: the units must not wait for an operator.
+// LeaseCharge returns the part of the cost that the proxy charges to its leases before
+// the event is settled. It is zero for an event that goes into quarantine: the units
+// must not wait for an operator.
 func (u *Usage) LeaseCharge() money.Nano {
 	if u.Implausible() != "" {
 		return 0

@@ -15,7 +15,6 @@ import (
 	"modelgateway/shared/ident"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
-	"modelgateway/shared/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files of the current version")
@@ -54,13 +53,6 @@ func multiplied() event.Usage {
 	return e
 }
 
-// underAllowance returns an event of a request that was admitted under the outage allowance.
-func underAllowance() event.Usage {
-	e := least()
-	e.OutageAllowance = []event.PoolRef{{Pool: 5, Kind: wire.Balance}, {Pool: 6, Kind: wire.Slots}}
-	return e
-}
-
 // The fingerprints of full and least in hexadecimal.
 const (
 	fullFingerprint  = "de69a272756520b180e78ef1f1f3a4b0b162f3c7e14815a7603a36cfb3c5e9a0"
@@ -76,7 +68,6 @@ var golden = []struct {
 	{"usage_full", full()},
 	{"usage_least", least()},
 	{"usage_multiplied", multiplied()},
-	{"usage_under_allowance", underAllowance()},
 	{"batch", event.Batch{V: 1, BatchID: "batch-1", Session: 7, Events: []json.RawMessage{json.RawMessage(`{"v":1}`), json.RawMessage(`"anything"`)}}},
 	{"settled", event.Settled{V: 1, Session: 7, Watermark: 5, Beyond: [][2]int64{{7, 9}, {11, 11}}}},
 	{"settled_least", event.Settled{V: 1, Session: 7}},
@@ -154,7 +145,6 @@ func TestFingerprintDependsOnTheChargeAlone(t *testing.T) {
 		{"provider", func(e *event.Usage) { e.Provider, e.Route, e.ProviderRequestID = "", "", "" }, true},
 		{"reservation", func(e *event.Usage) { e.Reservation++ }, true},
 		{"trace", func(e *event.Usage) { e.Trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" }, true},
-		{"outage allowance", func(e *event.Usage) { e.OutageAllowance = []event.PoolRef{{Pool: 5, Kind: wire.Balance}} }, true},
 		{"cost", func(e *event.Usage) { e.Cost++ }, false},
 		{"price version", func(e *event.Usage) { e.PriceVersion++ }, false},
 		{"model", func(e *event.Usage) { e.Model = "other" }, false},

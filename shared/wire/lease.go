@@ -134,8 +134,6 @@ type LeaseState struct {
 	Central    bool   `json:"central"`
 	// Allotment is how many idle units the session may keep for later requests. Zero leaves the number as it was.
 	Allotment int64 `json:"allotment,omitempty"`
-	// Allowance is how many units the proxy may use beyond its lease while no control plane decides. Zero means none.
-	Allowance int64 `json:"allowance,omitempty"`
 	// Returned and Charged are the totals for a session that has forgotten the lease.
 	Returned int64 `json:"returned,omitempty"`
 	Charged  int64 `json:"charged,omitempty"`
@@ -149,9 +147,6 @@ type LeaseResponse struct {
 	Status    Status       `json:"status"`
 	Decisions []Decision   `json:"decisions,omitempty"`
 	Leases    []LeaseState `json:"leases,omitempty"`
-	// Deciding says, of a response that is Unavailable, that the control plane decides other requests: only rows of this one are
-	// locked.
-	Deciding bool `json:"deciding,omitempty"`
 }
 
 // Return gives units back. Its reports hold totals, so that a repeated or late

@@ -47,7 +47,7 @@ func NewBalanceMetrics(reader BalanceReader, reg prometheus.Registerer) *Balance
 		}),
 		overrun: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_balance_overrun",
-			Help: "Sum of what was charged to balances beyond what had been granted, in currency units, since the accounts exist; under the outage allowance, too.",
+			Help: "Sum of what was charged to balances beyond what had been granted, in currency units, since the accounts exist.",
 		}),
 		late: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_balance_late_charges",

@@ -18,7 +18,6 @@ import (
 	"modelgateway/controlplane/internal/postgres/fleetstore"
 	"modelgateway/controlplane/internal/postgres/ledgerstore"
 	"modelgateway/controlplane/internal/vault"
-	"modelgateway/shared/money"
 	"modelgateway/shared/seal"
 )
 
@@ -32,11 +31,9 @@ func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Se
 
 // promises returns the settings that decide what the installation guarantees while servers fail.
 func promises(cfg *config.Config) *diagnosis.Promises {
-	o := sessions(cfg).OutageAllowance
 	return &diagnosis.Promises{
 		KeepsCommits: cfg.Postgres.KeepsCommits, SessionTTL: cfg.Session.TTL, RevocationBound: sessions(cfg).RevocationBound(),
 		FreshnessWindow: cfg.Freshness.Window, FreshBound: sessions(cfg).FreshBound(), CloseAfter: cfg.Session.CloseAfter,
-		Allowance: diagnosis.Allowance{Percent: o.Percent, Max: money.Nano(o.Max), SlotsPercent: o.SlotsPercent},
 	}
 }
 

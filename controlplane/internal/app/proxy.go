@@ -113,9 +113,8 @@ func (a *app) openTraces() (trace.Tracer, error) {
 
 // sessions returns the times of the protocol.
 func sessions(cfg *config.Config) leasing.Config {
-	allowance, _ := cfg.Lease.OutageAllowance() // the settings are valid
 	return leasing.Config{
 		SessionTTL: cfg.Session.TTL, CloseAfter: cfg.Session.CloseAfter, RefusalGracePeriod: cfg.Lease.RefusalGracePeriod, FreshnessWindow: cfg.Freshness.Window,
-		KeyBucket: cfg.Keys.Bucket, OutageAllowance: allowance,
+		KeyBucket: cfg.Keys.Bucket,
 	}
 }

@@ -36,7 +36,6 @@ type usageLine struct {
 	Cost              string       `json:"cost"`
 	Reservation       string       `json:"reservation"`
 	VideoJob          string       `json:"video_job,omitempty"`
-	OutageAllowance   bool         `json:"outage_allowance"`
 }
 
 // EncodeUsage returns a usage record as a line of a file, without the line end.
@@ -46,7 +45,7 @@ func EncodeUsage(r *usage.Record) ([]byte, error) {
 		Route: r.Route, ProviderRequestID: r.ProviderRequestID, Status: r.Status, HTTPStatus: r.HTTPStatus, Stream: r.Stream,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, SettledAt: r.SettledAt, FirstByteMS: r.FirstByteMS, Usage: r.Usage,
 		Rule: r.Rule, Estimated: r.Estimated, PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(),
-		Cost: r.Cost.String(), Reservation: r.Reservation.String(), VideoJob: r.VideoJob, OutageAllowance: r.OutageAllowance,
+		Cost: r.Cost.String(), Reservation: r.Reservation.String(), VideoJob: r.VideoJob,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("archive: encode usage of %s: %w", r.RequestID, err)

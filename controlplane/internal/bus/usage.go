@@ -16,7 +16,6 @@ import (
 
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/shared/event"
-	"modelgateway/shared/money"
 	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/subject"
 )
@@ -246,10 +245,9 @@ func lastWatermarks(marks []event.Settled) map[int64]event.Settled {
 }
 
 type usageMetrics struct {
-	events                        *prometheus.CounterVec
-	underAllowance, allowanceCost prometheus.Counter
-	seconds                       prometheus.Histogram
-	lag                           prometheus.Gauge
+	events  *prometheus.CounterVec
+	seconds prometheus.Histogram
+	lag     prometheus.Gauge
 }
 
 func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
@@ -262,13 +260,6 @@ func newUsageMetrics(reg prometheus.Registerer) *usageMetrics {
 			Name: "mgw_settlement_batch_seconds", Help: "Duration of one settlement transaction, including retries on single events.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 5, 30},
 		}),
-		underAllowance: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_settlement_outage_allowance_events_total", Help: "Usage events settled whose requests were admitted under the outage allowance.",
-		}),
-		allowanceCost: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_settlement_outage_allowance_charged_total",
-			Help: "Charges of requests that were admitted under the outage allowance, in currency units, rounded. What they cost beyond the reserved units is overrun.",
-		}),
 		lag: f.NewGauge(prometheus.GaugeOpts{
 			Name: "mgw_settlement_lag_seconds", Help: "Time between the end of the oldest request in the last settlement and its commit.",
 		}),
@@ -279,8 +270,6 @@ func (m *usageMetrics) observe(r settle.Result, d time.Duration) {
 	m.events.WithLabelValues("settled").Add(float64(r.Settled))
 	m.events.WithLabelValues("duplicate").Add(float64(r.Duplicates))
 	m.events.WithLabelValues("quarantined").Add(float64(r.Quarantined))
-	m.underAllowance.Add(float64(r.UnderAllowance))
-	m.allowanceCost.Add(float64(r.AllowanceCost) / float64(money.Unit))
 	m.seconds.Observe(d.Seconds())
 	if r.OldestFinishedMS > 0 {
 		m.lag.Set(time.Since(time.UnixMilli(r.OldestFinishedMS)).Seconds())

@@ -17,9 +17,7 @@ import (
 
 	"modelgateway/controlplane/internal/oidc"
 	"modelgateway/shared/certfile"
-	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/rollback"
-	"modelgateway/shared/money"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/traces"
 	"modelgateway/shared/wire"
@@ -174,31 +172,11 @@ type Keys struct {
 // Lease configures how leases are granted.
 type Lease struct {
 	RefusalGracePeriod time.Duration `mapstructure:"refusal_grace_period" usage:"Grace period before a refusal for lack of money or slots is returned, at most 1s. In it, proxies may return units. It must be longer than a message takes."`
-	// The price is beside each setting because an operator decides about money here.
-	OutageAllowancePercent      int64  `mapstructure:"outage_allowance_percent" usage:"Share of the free balance, or of the rest of a spend limit, in percent, that all proxies together may let each account use without its reservation while no control plane decides. 0 means none: such requests get 503. The price: up to so much of each account can be spent beyond its balance in an outage, counted as overrun; a proxy that is cut off from the control planes uses it, too, while the others decide. Set it only when every control plane knows it: an earlier one would not store the mark of such requests."`
-	OutageAllowanceMax          string `mapstructure:"outage_allowance_max" usage:"Most that each proxy may let an account use under lease.outage_allowance_percent, as a decimal in currency units such as 5.00. Required with it. The price in the worst case is this amount times accounts times proxies."`
-	OutageAllowanceSlotsPercent int64  `mapstructure:"outage_allowance_slots_percent" usage:"Share of an account's slots, in percent, that all proxies together may use without reserving them while no control plane decides; each proxy may use at least one. 0 means none. The price: so many requests of an account run beyond its limit in an outage."`
 }
 
-// OutageAllowance returns what proxies may use while no control plane decides.
-func (l *Lease) OutageAllowance() (allocator.OutageAllowance, error) {
-	most, err := money.Parse(l.OutageAllowanceMax)
-	return allocator.OutageAllowance{Percent: l.OutageAllowancePercent, Max: int64(most), SlotsPercent: l.OutageAllowanceSlotsPercent}, err
-}
-
-// validate rejects an outage allowance that has no effect or is out of range.
+// validate rejects a grace period that is out of range.
 func (l *Lease) validate(v *settings.Validator) {
 	v.Reject(l.RefusalGracePeriod < 0 || l.RefusalGracePeriod > time.Second, "lease.refusal_grace_period is not between 0 and one second")
-	isPercent := func(n int64) bool { return n >= 0 && n <= 100 }
-	v.Reject(!isPercent(l.OutageAllowancePercent), "lease.outage_allowance_percent is not between 0 and 100")
-	v.Reject(!isPercent(l.OutageAllowanceSlotsPercent), "lease.outage_allowance_slots_percent is not between 0 and 100")
-	o, err := l.OutageAllowance()
-	switch {
-	case err != nil || o.Max < 0:
-		v.Reject(true, "lease.outage_allowance_max is not an amount such as 5.00")
-	case (o.Percent > 0) != (o.Max > 0):
-		v.Reject(true, "lease.outage_allowance_percent and lease.outage_allowance_max have an effect only together")
-	}
 }
 
 // Catalog configures which catalogs are accepted.
@@ -280,7 +258,7 @@ func Default() Config {
 		NATS:            NATS{Replicas: 1, UsageKept: 7 * 24 * time.Hour},
 		Secrets:         Secrets{MasterKeyID: "m1"},
 		Session:         Session{TTL: 30 * time.Second, CloseAfter: 15 * time.Minute},
-		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond, OutageAllowanceMax: "0"},
+		Lease:           Lease{RefusalGracePeriod: 50 * time.Millisecond},
 		Catalog:         Catalog{RequireHTTPS: true},
 		Webhook:         Webhook{Timeout: 15 * time.Second, DisableAfter: 5 * 24 * time.Hour},
 		ShutdownTimeout: 10 * time.Second,

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"modelgateway/controlplane/internal/config"
-	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/settings/settingstest"
 )
@@ -102,12 +101,6 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		{func(c *config.Config) { c.Freshness.Window = time.Millisecond }, "freshness.window is not 0"},
 		{func(c *config.Config) { c.Freshness.Window = time.Hour }, "freshness.window is above 5m0s"},
 		{func(c *config.Config) { c.Lease.RefusalGracePeriod = 2 * time.Second }, "lease.refusal_grace_period"},
-		{func(c *config.Config) { c.Lease.OutageAllowancePercent, c.Lease.OutageAllowanceMax = 101, "1" }, "lease.outage_allowance_percent is not"},
-		{func(c *config.Config) { c.Lease.OutageAllowancePercent = 1 }, "lease.outage_allowance_max have an effect only together"},
-		{func(c *config.Config) { c.Lease.OutageAllowanceMax = "1" }, "lease.outage_allowance_percent and"},
-		{func(c *config.Config) { c.Lease.OutageAllowancePercent, c.Lease.OutageAllowanceMax = 1, "5 USD" }, "lease.outage_allowance_max is not an amount"},
-		{func(c *config.Config) { c.Lease.OutageAllowancePercent, c.Lease.OutageAllowanceMax = 1, "-5" }, "lease.outage_allowance_max is not an amount"},
-		{func(c *config.Config) { c.Lease.OutageAllowanceSlotsPercent = -1 }, "lease.outage_allowance_slots_percent"},
 		{func(c *config.Config) { c.Webhook.AllowedNetworks = "10.0.0.1" }, "webhook.allowed_networks"},
 		{func(c *config.Config) { c.Webhook.Timeout = time.Minute }, "webhook.timeout"},
 		{func(c *config.Config) { c.Webhook.DisableAfter = time.Minute }, "webhook.disable_after"},
@@ -123,19 +116,6 @@ func TestValidateRejectsEachInvalidSetting(t *testing.T) {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v; want an error that names %s", err, tt.want)
 		}
-	}
-}
-
-func TestOutageAllowanceIsNoneByDefault(t *testing.T) {
-	t.Parallel()
-	cfg := valid()
-	if got, err := cfg.Lease.OutageAllowance(); err != nil || got != (allocator.OutageAllowance{}) {
-		t.Errorf("got %+v, %v; want none", got, err)
-	}
-	cfg.Lease.OutageAllowancePercent, cfg.Lease.OutageAllowanceMax, cfg.Lease.OutageAllowanceSlotsPercent = 5, "2.50", 10
-	want := allocator.OutageAllowance{Percent: 5, Max: 2_500_000_000, SlotsPercent: 10}
-	if got, err := cfg.Lease.OutageAllowance(); err != nil || got != want || cfg.Validate() != nil {
-		t.Errorf("got %+v, %v, valid: %v; want %+v", got, err, cfg.Validate(), want)
 	}
 }
 

@@ -221,19 +221,6 @@ func TestReportSaysWhatTheInstallationGuarantees(t *testing.T) {
 		"proxies serves_alone ":     "session.ttl = 30s: without a control plane a proxy admits requests for 30s at most",
 		"proxies revocation_bound ": "while Postgres serves, a revocation waits 33s at most for a proxy that is stopped or cut off, 1m3s if the proxy still sent heartbeats meanwhile",
 	})
-	const none = "lease.outage_allowance_percent and lease.outage_allowance_slots_percent = 0: without a control plane, requests that the units of their proxy do not cover get 503"
-	for want, of := range map[string]diagnosis.Allowance{
-		none: {},
-		"without a control plane, each account may use beyond the units of its proxies 5 % of its free balance, but no more than 2.50 on each proxy, and 10 % of its slots. " +
-			"What that costs is counted as overrun": {Percent: 5, Max: 2_500_000_000, SlotsPercent: 10},
-		"without a control plane, each account may use beyond the units of its proxies 5 % of its free balance, but no more than 2.50 on each proxy, and 0 % of its slots; " +
-			"requests that lack a slot get 503, since lease.outage_allowance_slots_percent = 0. What that costs is counted as overrun": {Percent: 5, Max: 2_500_000_000},
-		"without a control plane, each account may use beyond the units of its proxies 0 % of its free balance, but no more than 0.00 on each proxy, and 10 % of its slots; " +
-			"requests that lack money get 503, since lease.outage_allowance_percent = 0. What that costs is counted as overrun": {SlotsPercent: 10},
-	} {
-		w.promises.Allowance = of
-		checkDetails(t, w, map[string]string{"proxies outage_allowance ": want})
-	}
 	w.promises.FreshnessWindow, w.promises.FreshBound = 20*time.Second, 23*time.Second
 	checkDetails(t, w, map[string]string{
 		"proxies serves_alone ": "freshness.window = 20s: without a control plane a proxy admits requests as long as NATS has a quorum and its idle units last, and without NATS for 20s at most",

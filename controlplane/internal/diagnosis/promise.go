@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"modelgateway/shared/money"
 )
 
 // Promises are the settings that decide what the installation guarantees while servers fail.
@@ -20,14 +18,6 @@ type Promises struct {
 	FreshnessWindow, FreshBound time.Duration
 	// CloseAfter is how long the units of a proxy stay reserved that is not heard of.
 	CloseAfter time.Duration
-	// Allowance is the outage allowance.
-	Allowance Allowance
-}
-
-// Allowance has the settings lease.outage_allowance_*.
-type Allowance struct {
-	Percent, SlotsPercent int64
-	Max                   money.Nano
 }
 
 // checkCommits reports whether a promoted standby has every acknowledged commit, as far as the server tells, and whether
@@ -56,22 +46,6 @@ func checkCommits(settings map[string]string, keeps string) Finding {
 	return f
 }
 
-// describe says what an account whose units are not enough gets while no control plane decides.
-func (a Allowance) describe() string {
-	if a == (Allowance{}) {
-		return "lease.outage_allowance_percent and lease.outage_allowance_slots_percent = 0: without a control plane, requests that the units of their proxy do not cover get 503"
-	}
-	needs := ""
-	switch {
-	case a.SlotsPercent == 0:
-		needs = "; requests that lack a slot get 503, since lease.outage_allowance_slots_percent = 0"
-	case a.Percent == 0:
-		needs = "; requests that lack money get 503, since lease.outage_allowance_percent = 0"
-	}
-	return fmt.Sprintf("without a control plane, each account may use beyond the units of its proxies %d %% of its free balance, but no more than %s on each proxy, "+
-		"and %d %% of its slots%s. What that costs is counted as overrun", a.Percent, a.Max, a.SlotsPercent, needs)
-}
-
 // checkSessions tells how long proxies serve alone and when revocations are effective.
 func checkSessions(p *Promises) []Finding {
 	add := collect("proxies")
@@ -83,7 +57,6 @@ func checkSessions(p *Promises) []Finding {
 	add.check(false, OK, "serves_alone", "", alone, "", "")
 	cover := fmt.Sprintf("session.close_after = %v: if a proxy and its spool are lost, its units stay reserved for that long, not counting outages", p.CloseAfter)
 	add.check(false, OK, "cover", "", cover, "", "")
-	add.check(false, OK, "outage_allowance", "", p.Allowance.describe(), "", "")
 	bound := fmt.Sprintf("while Postgres serves, a revocation waits %v at most for a proxy that is stopped or cut off, %v if the proxy still sent heartbeats meanwhile",
 		p.RevocationBound, p.RevocationBound+p.SessionTTL)
 	if p.FreshnessWindow > 0 {

@@ -32,8 +32,6 @@ type Config struct {
 	HeadroomPeriod time.Duration
 	// RefusalGracePeriod is how long a refusal that returned units could prevent is delayed; the default is 50 ms.
 	RefusalGracePeriod time.Duration
-	// OutageAllowance is what proxies may use while no control plane decides; the default is nothing.
-	OutageAllowance allocator.OutageAllowance
 	// ConfirmTimeout bounds how long a change waits for its confirmation; the default is SessionTTL plus margin plus 5 s.
 	ConfirmTimeout time.Duration
 	// FreshnessWindow is how long a proxy is fresh after a heartbeat in the stream of changes; zero if there is no stream.
@@ -118,7 +116,6 @@ func New(cfg Config, store Store, pusher Pusher, log *slog.Logger, reg prometheu
 		batcher: allocator.NewBatcher(allocator.BatcherConfig{
 			MaxBatch: maxBatch, MaxQueue: maxQueue, RefusalGrace: cfg.RefusalGracePeriod, RecallTimeout: recallTimeout, RecallInterval: recallInterval,
 			Escrow: cfg.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: cfg.HeadroomPeriod},
-			Allowance: cfg.OutageAllowance,
 		}),
 	}
 }

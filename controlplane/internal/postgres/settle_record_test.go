@@ -12,7 +12,6 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/price"
-	"modelgateway/shared/wire"
 )
 
 // Each member of an event is stored in its column, also at the limits of its range,
@@ -33,7 +32,6 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 	full.Rule, full.Estimated, full.PriceVersion, full.PriceMultiplier = event.RuleEstimated, true, 9, 1_250_000
 	full.Reservation, full.VideoJob = 11, "video_1"
 	full.Attempts = []event.Attempt{{Route: "rte_0", Credential: "crd_\"1", Class: "timeout", MS: 84}, {Route: "rte_2", Skipped: event.SkippedBreaker}}
-	full.OutageAllowance = []event.PoolRef{{Pool: c.balance, Kind: wire.Balance}}
 	free := c.event(s, 2, 0)
 	free.RequestID = ident.Request.Format(ident.NewAt(month))
 	if got := w.settle(db, full, free); got.Settled != 2 {
@@ -61,7 +59,7 @@ func TestRecordsContainAllMembersOfAnEvent(t *testing.T) {
 			"route": e.Route, "provider_request_id": e.ProviderRequestID, "status": string(e.Status), "http_status": float64(e.HTTPStatus), "stream": e.Stream,
 			"started_at": tt.started, "finished_at": tt.finished, "first_byte_ms": float64(e.FirstByteMS), "rule": e.Rule, "estimated": e.Estimated,
 			"price_version": float64(e.PriceVersion), "cost": float64(e.Cost), "reservation": float64(e.Reservation), "video_job": e.VideoJob,
-			"attempts": attempts, "outage_allowance": len(e.OutageAllowance) > 0, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
+			"attempts": attempts, "price_multiplier": float64(tt.multiplier), "charged": tt.charged, "in_time": tt.settledWithTransaction,
 			"same": true, "request": e.RequestID, "account": e.AccountID, "key": e.KeyID,
 		}
 		var got map[string]any

@@ -20,7 +20,6 @@ import (
 
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
-	"modelgateway/shared/money"
 )
 
 // Item is one usage event to be settled or put into quarantine.
@@ -48,10 +47,6 @@ type Item struct {
 type Result struct {
 	// Settled counts new events, Duplicates those that were settled before.
 	Settled, Duplicates, Quarantined int
-	// UnderAllowance counts the new events of requests that were admitted under the outage allowance, AllowanceCost is the
-	// sum of their costs.
-	UnderAllowance int
-	AllowanceCost  money.Nano
 	// OldestFinishedMS is when the oldest newly settled request finished, in Unix milliseconds; zero if there was none.
 	OldestFinishedMS int64
 	// Watermarks has the new state of every session in the batch.
@@ -261,8 +256,6 @@ func (r Result) plus(o Result) Result {
 	r.Settled += o.Settled
 	r.Duplicates += o.Duplicates
 	r.Quarantined += o.Quarantined
-	r.UnderAllowance += o.UnderAllowance
-	r.AllowanceCost += o.AllowanceCost
 	if r.OldestFinishedMS == 0 || (o.OldestFinishedMS != 0 && o.OldestFinishedMS < r.OldestFinishedMS) {
 		r.OldestFinishedMS = o.OldestFinishedMS
 	}

@@ -72,8 +72,6 @@ type Record struct {
 	SettledAt       time.Time
 	// Attempts are the routes that were tried or skipped; empty if the first one served the request.
 	Attempts []Attempt
-	// OutageAllowance means that the request was admitted under the outage allowance.
-	OutageAllowance bool
 }
 
 // Attempt is a route that was tried or skipped.
@@ -109,11 +107,10 @@ type Query struct {
 	Provider        string
 	Route           string
 	Format          string
-	// Stream, Estimated and OutageAllowance are nil for both values.
-	Stream          *bool
-	Estimated       *bool
-	OutageAllowance *bool
-	MinCost         money.Nano
+	// Stream and Estimated are nil for both values.
+	Stream    *bool
+	Estimated *bool
+	MinCost   money.Nano
 	// Before selects requests older than this one.
 	Before RequestID
 	// Limit is the maximum number of records.

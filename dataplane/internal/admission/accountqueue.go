@@ -82,11 +82,11 @@ func (a *Admission) newQueue(s *session.Session, account string) *holder.Queue {
 	if a.resumed != nil {
 		idle := a.resumed[account]
 		delete(a.resumed, account)
-		return holder.ResumeQueue(s.ID, s.Boot, account, idle, &a.timing, &a.responseTime, a.allowance)
+		return holder.ResumeQueue(s.ID, s.Boot, account, idle, &a.timing, &a.responseTime)
 	}
 	h := holder.NewHolder(s.ID, s.Boot, account)
 	h.StartAfter(a.lastNumber)
-	return holder.NewQueue(h, &a.timing, &a.responseTime, a.allowance)
+	return holder.NewQueue(h, &a.timing, &a.responseTime)
 }
 
 // dropUnused drops a queue that holds nothing, because its account has had no
@@ -237,11 +237,11 @@ func (q *accountQueue) sendRequest(ctx context.Context, request *wire.LeaseReque
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	response, err := q.a.bus.RequestLease(ctx, request)
-	if err == nil {
-		q.handle(response.Status, func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
-	}
-	if errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable) {
+	switch {
+	case errors.Is(err, ErrNoControlPlane) || (err == nil && response.Status == wire.Unavailable):
 		q.do(func(queue *holder.Queue) { queue.RequestFailed(q.a.elapsed(), request) })
+	case err == nil:
+		q.handle(response.Status, func(queue *holder.Queue) { queue.HandleResponse(q.a.elapsed(), sentAt, request, response) })
 	} // the queue repeats a request without a response
 }
 

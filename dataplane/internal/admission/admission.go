@@ -25,7 +25,6 @@ import (
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -71,9 +70,6 @@ type Keys interface {
 // Spool reserves spool capacity for requests.
 type Spool interface {
 	Reserve() (SpoolUnit, error)
-	// AllowanceUse counts what requests use of the outage allowances. The Spool takes the cost of a request out of it when its
-	// event is settled.
-	AllowanceUse() *outage.AllowanceUse
 }
 
 // SpoolUnit is the unit of spool capacity of one request.
@@ -100,10 +96,9 @@ type Admission struct {
 	metrics  *Metrics
 
 	running atomic.Int64
-	// timing, responseTime and allowance are shared by all queues; their times count from started.
+	// timing and responseTime are shared by all queues; their times count from started.
 	timing       holder.Timing
-	responseTime outage.ResponseTime
-	allowance    *outage.AllowanceUse
+	responseTime holder.ResponseTime
 	started      time.Time
 	ctx          context.Context //nolint:containedctx // it ends with the Admission
 	stop         context.CancelFunc
@@ -133,7 +128,7 @@ type Units struct {
 func New(sessions Sessions, keys Keys, spool Spool, bus Bus, units Units, metrics *Metrics, log *slog.Logger) *Admission {
 	a := &Admission{
 		sessions: sessions, keys: keys, spool: spool, bus: bus, log: log, metrics: metrics,
-		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(), allowance: spool.AllowanceUse(),
+		timing: holder.DefaultTiming(rand.N[time.Duration]), started: time.Now(),
 		queues: map[string]*accountQueue{}, reservations: reservations{},
 	}
 	a.timing.IdleTimeout, a.timing.OutageTarget = units.IdleTimeout, units.OutageTarget
@@ -348,12 +343,6 @@ func (res *Reservation) acquire(ctx context.Context) (err error) {
 		}
 		if res.waiter, err = res.queue.reserve(ctx, res.needs); !errors.Is(err, errDropped) {
 			break
-		}
-	}
-	if err == nil && res.waiter.UnderAllowance() {
-		res.a.metrics.allowance.Inc()
-		for _, n := range res.waiter.Beyond() {
-			res.event.OutageAllowance = append(res.event.OutageAllowance, event.PoolRef{Pool: n.Pool, Kind: n.Kind})
 		}
 	}
 	return err

@@ -18,7 +18,6 @@ import (
 	"modelgateway/dataplane/internal/auth"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
-	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/money"
 	"modelgateway/shared/wire"
@@ -1136,62 +1135,5 @@ func TestNoDecisionIsAwaitedWithoutAControlPlane(t *testing.T) {
 			t.Errorf("the control plane is back: %v", err)
 		}
 		p.stop(t)
-	})
-}
-
-// An account in central mode is served under the outage allowance while no control plane decides, until it is used up.
-// Its events are marked, and name the pools that were short.
-func TestEventsOfRequestsUnderTheOutageAllowanceAreMarked(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		plane := newPlane(t, 1000, 1000, 10)
-		plane.allowance = allocator.OutageAllowance{Percent: 10, Max: 1000, SlotsPercent: 10}
-		p := newProxy(t, plane, 1)
-		r := request(40)
-		r.Key.LimitPool = 0
-		acquire := func() (*Reservation, error) {
-			res, err := p.Acquire(t.Context(), r)
-			if err == nil {
-				err = res.Start()
-			}
-			return res, err
-		}
-		covered, err := acquire()
-		if err != nil {
-			t.Fatal(err)
-		}
-		covered.charged(0)
-		p.line.silent.Store(true)
-		first, err := acquire()
-		if err != nil {
-			t.Fatalf("the first request of the outage: %v", err)
-		}
-		if _, err := acquire(); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("a second slot: %v; want %v", err, ErrUnavailable)
-		}
-		first.charged(70)
-		if _, err := acquire(); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("40 units beside a cost of 70 in an allowance of 100: %v; want %v", err, ErrUnavailable)
-		}
-		p.spool.allowance.Settled(first.waiter.Beyond(), 70)
-		second, err := p.Acquire(t.Context(), r)
-		if err != nil {
-			t.Fatalf("after the settlement: %v", err)
-		}
-		second.Release()
-		if got := testutil.ToFloat64(p.metrics.allowance); got != 2 {
-			t.Errorf("%v requests are counted; want 2", got)
-		}
-		if used := p.spool.allowance.Balance(); used != 0 {
-			t.Errorf("%d of the allowance is used; want nothing", used)
-		}
-		want := [][]event.PoolRef{nil, {{Pool: balancePool, Kind: wire.Balance}, {Pool: slotsPool, Kind: wire.Slots}}}
-		for i, e := range p.spool.events {
-			if !slices.Equal(e.OutageAllowance, want[i]) {
-				t.Errorf("event %d: the outage allowance has the pools %v; want %v", i, e.OutageAllowance, want[i])
-			}
-		}
-		p.line.silent.Store(false)
-		p.Stop(t.Context())
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 	"modelgateway/shared/wire"
@@ -47,8 +46,6 @@ type plane struct {
 	returned chan struct{} // closed and replaced at every return
 	// proxies get the recalls.
 	proxies map[wire.SessionID]*proxy
-	// allowance is what a proxy may use in an outage.
-	allowance allocator.OutageAllowance
 }
 
 func newPlane(t *testing.T, balance, limit, slots int64) *plane {
@@ -116,10 +113,6 @@ func (p *plane) decide(request *wire.LeaseRequest, pending *allocator.PendingReq
 		return wire.LeaseResponse{Number: request.Number, Status: wire.Fenced}, true
 	}
 	reply, decided := p.allocator.Decide(request, pending)
-	for i := range reply.Leases {
-		l := &reply.Leases[i]
-		l.Allowance = p.allowance.Of(p.allocator.Pools[l.Pool], 1)
-	}
 	if decided && reply.Status == wire.Done {
 		p.last[request.Session] = reply
 	}
@@ -231,10 +224,7 @@ type fakeSpool struct {
 	reserved, started, finished int
 	events                      []event.Usage
 	refuseStart                 error
-	allowance                   outage.AllowanceUse
 }
-
-func (s *fakeSpool) AllowanceUse() *outage.AllowanceUse { return &s.allowance }
 
 func (s *fakeSpool) Reserve() (SpoolUnit, error) {
 	s.mu.Lock()

@@ -7,8 +7,8 @@ import (
 
 // Metrics counts admissions, refusals and recalls.
 type Metrics struct {
-	local, synchronous, recalls, allowance prometheus.Counter
-	refusals                               *prometheus.CounterVec
+	local, synchronous, recalls prometheus.Counter
+	refusals                    *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -24,10 +24,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests that the control plane refused, by reason: key_limit_spent, balance_spent, no_slot, " +
 				"key_limit_reserved or balance_reserved. Rate limits of providers are not among them.",
 		}, []string{"reason"}),
-		allowance: f.NewCounter(prometheus.CounterOpts{
-			Name: "mgw_outage_allowance_requests_total",
-			Help: "Requests admitted under the outage allowance, because no control plane decided about them and idle units did not cover them.",
-		}),
 		recalls: f.NewCounter(prometheus.CounterOpts{Name: "mgw_lease_recalls_total", Help: "Recalls of idle units received."}),
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"modelgateway/shared/wire"
 )
 
 func TestMetricsOfTheSpoolFollowItsState(t *testing.T) {
@@ -28,11 +26,7 @@ func TestMetricsOfTheSpoolFollowItsState(t *testing.T) {
 	}
 	before := read()
 	finish(start(t, s, 1, "req"), 1, "req", 1)
-	s.AllowanceUse().Recovered([]wire.Need{{Pool: 1, Kind: wire.Balance}}, 500_000_000)
 	after := read()
-	if used := after["mgw_outage_allowance_used"]; used != 0.5 {
-		t.Errorf("%v of the outage allowance is used; want 0.5", used)
-	}
 	if after["mgw_spool_capacity"] != float64(cfg.MaxEvents) || after["mgw_spool_max_bytes"] != float64(cfg.MaxBytes) {
 		t.Errorf("limits: %v", after)
 	}

@@ -13,7 +13,6 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/lease/usagelog"
-	"modelgateway/shared/money"
 )
 
 // Stream is the usage stream. After an error of PublishUsage the batch may or
@@ -164,10 +163,6 @@ func newPublisherMetrics(reg prometheus.Registerer, s *Spool) publisherMetrics {
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_capacity", Help: "Spool capacity. No request is admitted while 90 % of it are in use.",
 	}, func() float64 { return float64(s.Capacity()) })
-	f.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mgw_outage_allowance_used",
-		Help: "Use of the outage allowances of balances in currency units: the reservations of running requests and the charges that are not settled.",
-	}, func() float64 { return float64(s.allowance.Balance()) / float64(money.Unit) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{Name: "mgw_spool_bytes", Help: "Size of the segments of the spool."}, func() float64 { return float64(s.Bytes()) })
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mgw_spool_max_bytes", Help: "Maximum size of the spool. No request is admitted while 90 % of it are in use.",

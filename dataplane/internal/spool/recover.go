@@ -56,12 +56,8 @@ func (s *Spool) recover() error {
 	for _, id := range sessions {
 		for _, e := range s.usage.Session(id).Unsettled() {
 			s.usage.Enqueue(e)
-			if e.overdraft != nil {
-				s.allowance.Recovered(e.overdraft.needs, e.overdraft.cost)
-			}
 		}
 	}
-	s.recovered = true
 	if len(numbers) > 0 {
 		s.log.Info("spool recovered", slog.Int64("unsettled", s.usage.Pending()), slog.Int("aborted", aborted), slog.Int("sessions", len(sessions)))
 	}
@@ -201,7 +197,7 @@ func (s *Spool) replayFinished(seg *segment, e *event.Usage, size int32) {
 		return // sequence numbers are never reused: the event is known already
 	}
 	seg.live++
-	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS, overdraft: overdraftOf(e)})
+	s.usage.Add(e.Seq, &entry{Delivery: usagelog.Delivery{Session: id}, segment: seg, offset: seg.size, size: size, finishedMS: e.FinishedMS})
 }
 
 func (s *Spool) replaySettled(m event.Settled) {

@@ -30,10 +30,7 @@ import (
 	"sync"
 	"time"
 
-	"modelgateway/shared/event"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/usagelog"
-	"modelgateway/shared/wire"
 )
 
 var (
@@ -91,9 +88,6 @@ type Spool struct {
 	cachedBytes               int64 // size of the written records that are kept in memory for publication
 	writeErr                  error // of the last write
 	wake                      chan struct{}
-	// allowance counts the use of the outage allowances. recovered means that it has the events of earlier processes.
-	allowance outage.AllowanceUse
-	recovered bool
 }
 
 // entry is one unsettled event.
@@ -108,40 +102,13 @@ type entry struct {
 	record     []byte
 	finishedMS int64 // when the request finished, in Unix milliseconds
 	size       int32 // of the record's body
-	// overdraft is the use of the outage allowance, nil for a request that was not admitted under it.
-	overdraft *overdraft
-}
-
-// overdraft is what an event uses of the outage allowance until it is settled.
-type overdraft struct {
-	needs []wire.Need
-	cost  int64
-}
-
-func overdraftOf(e *event.Usage) *overdraft {
-	if len(e.OutageAllowance) == 0 {
-		return nil
-	}
-	o := &overdraft{cost: int64(e.LeaseCharge())}
-	for _, p := range e.OutageAllowance {
-		o.needs = append(o.needs, wire.Need{Pool: p.Pool, Kind: p.Kind})
-	}
-	return o
 }
 
 // releaseEntry frees what the spool keeps for an event that was settled.
 func (s *Spool) releaseEntry(e *entry) {
 	s.dropRecord(e)
 	e.segment.live--
-	if e.overdraft != nil && s.recovered {
-		s.allowance.Settled(e.overdraft.needs, e.overdraft.cost)
-	}
 }
-
-// AllowanceUse implements admission.Spool: it counts what requests use of the
-// outage allowances. The spool takes what an event uses out of it when the event is
-// settled, and counts the unsettled events of earlier processes.
-func (s *Spool) AllowanceUse() *outage.AllowanceUse { return &s.allowance }
 
 // Open opens the spool in a directory, creates the directory if necessary, and
 // recovers the records of an earlier process. It returns ErrLocked while another

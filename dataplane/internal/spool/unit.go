@@ -122,7 +122,6 @@ func (s *Spool) appendFinished(e *event.Usage) {
 	record := appendEventRecord(make([]byte, 0, eventBufferBytes), kindFinished, e)
 	entry := &entry{
 		Delivery: usagelog.Delivery{Session: id}, segment: started.started.segment, record: record, size: int32(len(record) - prefixBytes), finishedMS: e.FinishedMS,
-		overdraft: overdraftOf(e),
 	}
 	s.usage.Add(e.Seq, entry)
 	s.usage.Enqueue(entry)

@@ -23,8 +23,6 @@ type Batch struct {
 	SinceLoss time.Duration
 	// Recovering means that the recovery wait after the loss is not over: nothing is granted.
 	Recovering bool
-	// Allowance is what the responses allow proxies to use while no control plane decides.
-	Allowance OutageAllowance
 	// LockedPools and LockedSessions are those whose rows another transaction holds. Messages that name one of them get
 	// the status Unavailable, so that a control plane that is stopped inside a transaction delays no others.
 	LockedPools    map[wire.PoolID]bool
@@ -123,7 +121,7 @@ func (b *Batch) ownsPools(request *wire.LeaseRequest) bool {
 // applyPolicy is called with the batch before a new decision is made.
 func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, applyPolicy func(*Batch)) (response *wire.LeaseResponse, recalling bool) {
 	if b.locked(request.Session, request.Reports, request.Needs) {
-		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable, Deciding: true}, false
+		return &wire.LeaseResponse{V: wire.Version, Number: request.Number, Status: wire.Unavailable}, false
 	}
 	key := RequestKey{request.Session, request.Account}
 	record, last := b.Sessions[request.Session], b.Results[key]
@@ -147,10 +145,6 @@ func (b *Batch) Decide(request *wire.LeaseRequest, pending *PendingRequest, appl
 		return nil, decision.Status == wire.Wait
 	case decision.Status == wire.Wait: // not stored: the proxy repeats the request
 		return &decision, true
-	}
-	for i := range decision.Leases {
-		l := &decision.Leases[i]
-		l.Allowance = b.Allowance.Of(b.Allocator.Pools[l.Pool], b.LiveProxies)
 	}
 	b.Results[key] = &Result{Number: request.Number, Response: decision, New: true}
 	return &decision, false

@@ -25,8 +25,6 @@ type BatcherConfig struct {
 	// Escrow switches pools with headroom to escrow mode, by Policy.
 	Escrow bool
 	Policy EscrowPolicy
-	// Allowance is what proxies may use while no control plane decides.
-	Allowance OutageAllowance
 }
 
 // Decider decides messages within a transaction. Batch implements it.
@@ -243,7 +241,6 @@ func (t *Transaction) decide(d Decider, m *message) outcome {
 	o.state.MayWait = !m.waits || t.at < m.until
 	o.state.ResendRecall = m.waits && t.at >= m.retryAt
 	o.response, o.recalling = d.Decide(m.request, &o.state, func(b *Batch) {
-		b.Allowance = t.batcher.cfg.Allowance
 		if t.batcher.cfg.Escrow {
 			t.batcher.cfg.Policy.Apply(b.Allocator, b.LiveProxies, m.request, t.at)
 		}

@@ -19,8 +19,6 @@ type Waiter struct {
 	needs    []wire.Need
 	state    waiterState
 	decision wire.Decision
-	// beyond are the needs that were granted under the outage allowance.
-	beyond []wire.Need
 }
 
 type waiterState uint8
@@ -47,12 +45,6 @@ func (w *Waiter) Refused() bool { return w.state == refused }
 // be expected now.
 func (w *Waiter) Aborted() bool { return w.state == aborted }
 
-// Beyond returns the needs that were granted under the outage allowance.
-func (w *Waiter) Beyond() []wire.Need { return w.beyond }
-
-// UnderAllowance reports whether the request was granted under the outage allowance.
-func (w *Waiter) UnderAllowance() bool { return len(w.beyond) > 0 }
-
 // Decision returns the decision of the control plane, once there is one.
 func (w *Waiter) Decision() wire.Decision { return w.decision }
 
@@ -71,8 +63,6 @@ type lease struct {
 	granted, returned, charged, running int64
 	// allotment bounds the idle units; zero for a central pool.
 	allotment int64
-	// allowance is the outage allowance of the pool, as far as it is known.
-	allowance int64
 	// waiters is the number of waiters that need the pool.
 	waiters int
 	// confirmed is the returned total that the control plane is known to have. reportDue makes the holder send a Return
@@ -86,9 +76,8 @@ type lease struct {
 	// provisional means that a Return answered a recall while a lease request was outstanding: the answer does not count
 	// if the response to that request grants units.
 	provisional bool
-	// used means that a request has used the lease since the last ForgetSettled, unused counts the calls since then.
-	used   bool
-	unused int
+	// used means that a request has used the lease since the last ForgetSettled.
+	used bool
 	// demand is how fast requests use up the units.
 	demand demand.Demand
 	// hasIdle means that Holder.idle counts the lease, isDue that the next Return must include it, and listed that it is in
@@ -135,10 +124,6 @@ type Holder struct {
 	// escrowFrom is the number of the first lease request whose response may switch a pool to escrow mode.
 	escrowFrom int64
 	running    int
-	// keep is for how many calls of ForgetSettled an unused lease with an outage allowance is kept; the caller sets it. kept means
-	// that the last call has kept one.
-	keep int
-	kept bool
 }
 
 // NewHolder returns the Holder of an account in a session.
@@ -227,23 +212,18 @@ func (h *Holder) Reserve(needs []wire.Need) *Waiter {
 // units.
 func (h *Holder) covered(needs []wire.Need) bool {
 	for _, n := range needs {
-		if !h.coversNeed(n) {
+		if l := h.pools[n.Pool]; l == nil || l.central || l.idle() < n.Amount {
 			return false
 		}
 	}
 	return true
 }
 
-func (h *Holder) coversNeed(n wire.Need) bool {
-	l := h.pools[n.Pool]
-	return l != nil && !l.central && l.idle() >= n.Amount
-}
-
 // use adds the units of a need to those of unfinished requests.
 func (l *lease) use(n wire.Need) {
 	l.running += n.Amount
 	l.slots = n.Kind == wire.Slots
-	l.used, l.unused, l.askSettled = true, 0, false
+	l.used, l.askSettled = true, false
 }
 
 // grant grants a waiter from idle units.
@@ -389,9 +369,6 @@ func (h *Holder) update(l *lease, g wire.LeaseState, number int64) {
 	if g.Generation >= l.generation && (g.Central || number >= h.escrowFrom) {
 		l.generation, l.central = g.Generation, g.Central
 	}
-	if g.Generation >= l.generation && number >= h.escrowFrom {
-		l.allowance = g.Allowance
-	}
 	l.allotment = max(l.allotment, g.Allotment)
 }
 
@@ -492,7 +469,6 @@ func (h *Holder) HandleRecall(pool wire.PoolID, gen int64) {
 		return
 	}
 	l.generation, l.central, l.reportDue = gen, true, true
-	l.allowance = 0 // another request finds the pool short
 	h.changed(l)
 }
 
@@ -522,13 +498,12 @@ func (h *Holder) ReturnIdle() {
 
 // DisableEscrow returns all idle units, and holds none until the response to a
 // later lease request allows it, because a correction may have reduced the pool.
-// The same holds for the outage allowances.
 // The generation does not change: an earlier report must not answer a later
 // recall.
 func (h *Holder) DisableEscrow() {
 	h.escrowFrom = h.lastNumber + 1
 	for _, l := range h.leases() {
-		l.central, l.allowance = true, 0
+		l.central = true
 		h.changed(l)
 	}
 }
@@ -546,18 +521,11 @@ func (h *Holder) Resync() {
 // and that never held units. Those that hold none any more are reported once
 // more: they are forgotten when the control plane answers that it has settled
 // their charges. ForgetSettled is called from time to time; otherwise a Holder
-// would keep the spend limit of every key that was ever used. A lease with an
-// outage allowance is kept for more calls, because the allowance would be forgotten
-// with it.
+// would keep the spend limit of every key that was ever used.
 func (h *Holder) ForgetSettled() {
-	h.kept = false
 	for _, l := range h.leases() {
 		if used := l.used; used || !l.empty() {
 			l.used = false
-			continue
-		}
-		if l.unused++; h.keeps(l) {
-			h.kept = true
 			continue
 		}
 		if l.granted == 0 {
@@ -568,9 +536,6 @@ func (h *Holder) ForgetSettled() {
 		h.changed(l)
 	}
 }
-
-// keeps reports whether a lease that holds nothing is kept for its outage allowance.
-func (h *Holder) keeps(l *lease) bool { return l.allowance > 0 && h.keep > 0 && l.unused <= h.keep }
 
 // Unused reports whether the Holder knows nothing that a new one would not know,
 // except for the number of the last lease request.

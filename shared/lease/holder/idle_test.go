@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -36,7 +35,7 @@ func newSparse(proxies int, idleTimeout time.Duration) *sparse {
 	timing.IdleTimeout = idleTimeout
 	s := &sparse{allocator: a}
 	for i := range proxies {
-		s.queues = append(s.queues, NewQueue(NewHolder(wire.SessionID(i+1), "boot", "account"), &timing, &outage.ResponseTime{}, &outage.AllowanceUse{}))
+		s.queues = append(s.queues, NewQueue(NewHolder(wire.SessionID(i+1), "boot", "account"), &timing, &ResponseTime{}))
 	}
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"math"
 	"time"
 
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -15,13 +14,11 @@ const Never = time.Duration(math.MaxInt64)
 type Timing struct {
 	// DecisionTimeout is how long a request waits for a decision.
 	DecisionTimeout time.Duration
-	// AllowanceAfter is for how long no control plane must have decided anything before the outage allowance may be used.
-	AllowanceAfter time.Duration
 	// RequestRetry is the shortest time until a lease request is repeated, ReturnRetry the same for a return. The interval
 	// grows by half with each repetition, up to MaxRetry.
 	RequestRetry, ReturnRetry, MaxRetry time.Duration
 	// IdleTimeout is how long an account may have no new request before its idle units are returned. They are kept for
-	// longer while the control plane does not respond. Its outage allowances are known for as long.
+	// longer while the control plane does not respond.
 	IdleTimeout time.Duration
 	// OutageTarget is for how long idle units should serve the requests of the last minutes without the control plane. They
 	// are topped up in time for that, if the pool can spare them. Zero: they are not.
@@ -36,8 +33,14 @@ type Timing struct {
 // DefaultTiming returns the intervals that the data plane uses by default.
 func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 	return Timing{
-		DecisionTimeout: 2 * time.Second, AllowanceAfter: 2 * time.Second, RequestRetry: 60 * time.Millisecond, ReturnRetry: 250 * time.Millisecond,
-		MaxRetry: time.Second, IdleTimeout: 15 * time.Minute, OutageTarget: 15 * time.Minute, ForgetInterval: 10 * time.Second, Jitter: jitter,
+		DecisionTimeout: 2 * time.Second,
+		RequestRetry:    60 * time.Millisecond,
+		ReturnRetry:     250 * time.Millisecond,
+		MaxRetry:        time.Second,
+		IdleTimeout:     15 * time.Minute,
+		OutageTarget:    15 * time.Minute,
+		ForgetInterval:  10 * time.Second,
+		Jitter:          jitter,
 	}
 }
 
@@ -52,11 +55,9 @@ func DefaultTiming(jitter func(below time.Duration) time.Duration) Timing {
 type Queue struct {
 	holder   *Holder
 	timing   *Timing
-	response *outage.ResponseTime
-	// allowance counts the use of the outage allowances.
-	allowance *outage.AllowanceUse
-	request   outgoing
-	ret       outgoing
+	response *ResponseTime
+	request  outgoing
+	ret      outgoing
 	// expiries has the waiters in the order of their expiry.
 	expiries []expiry
 	// decided are the waiters that Next has not reported yet.
@@ -96,17 +97,16 @@ type Output struct {
 	Wake time.Duration
 }
 
-// NewQueue returns the Queue of a Holder. All queues of a proxy share timing,
-// response and allowance.
-func NewQueue(h *Holder, timing *Timing, response *outage.ResponseTime, allowance *outage.AllowanceUse) *Queue {
-	return &Queue{holder: h, timing: timing, response: response, allowance: allowance}
+// NewQueue returns the Queue of a Holder. All queues of a proxy share timing and
+// response.
+func NewQueue(h *Holder, timing *Timing, response *ResponseTime) *Queue {
+	return &Queue{holder: h, timing: timing, response: response}
 }
 
 // Reserve reserves the needs of one request. The waiter is granted at once if
-// idle units cover it. While no replica of the control plane decides, it is granted
-// at once if the outage allowance has room for it, and aborted otherwise. In all
-// other cases Next reports it when it is decided or has expired. The waiter is nil
-// after the end of the session.
+// idle units cover it, and aborted at once while no replica of the control plane
+// decides. In all other cases Next reports it when it is decided or has expired. The
+// waiter is nil after the end of the session.
 func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	if q.resumed && !q.ended {
 		return q.reserveResumed(now, needs)
@@ -121,10 +121,8 @@ func (q *Queue) Reserve(now time.Duration, needs []wire.Need) *Waiter {
 	}
 	switch {
 	case w.isWaiting() && q.failing && q.response.FailingFor(now) >= q.timing.DecisionTimeout:
-		if !q.overdraw(now, w) {
-			q.holder.Cancel(w)
-			w.state = aborted
-		}
+		q.holder.Cancel(w)
+		w.state = aborted
 	case w.isWaiting():
 		q.expiries = append(q.expiries, expiry{w, now + q.timing.DecisionTimeout})
 	}
@@ -138,9 +136,6 @@ func (q *Queue) Cancel(w *Waiter) {
 
 // Release ends a granted request with its cost, in nano-units.
 func (q *Queue) Release(w *Waiter, cost int64) {
-	if w.Granted() && w.UnderAllowance() {
-		q.allowance.End(w.beyond, cost)
-	}
 	q.decided = append(q.decided, q.holder.Release(w, cost)...)
 }
 
@@ -151,10 +146,8 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 		return false
 	}
 	if answers(request, r) || r.Status == wire.Wait && !q.closed { // a control plane works on the request
-		q.response.Succeeded(now)
+		q.response.Succeeded()
 		q.failing = false
-	} else if r.Deciding {
-		q.response.Decided(now)
 	}
 	if !answers(request, r) {
 		return false
@@ -167,18 +160,14 @@ func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseReq
 // RequestFailed records that an attempt to get a response to a lease request has
 // failed at once: no replica of the control plane takes messages, or it cannot
 // decide now. If that has been so for all requests of the proxy for a decision
-// timeout, waiting is pointless: the waiters that the outage allowance has room for
-// are granted, and all others aborted. Until then they wait: a replica may just be
-// restarting. The lease request is repeated all the same,
-// because an earlier attempt may have been granted.
+// timeout, waiting is pointless, and the waiters are aborted. Until then they wait: a
+// replica may just be restarting. The lease request is repeated all the same, because
+// an earlier attempt may have been granted.
 func (q *Queue) RequestFailed(now time.Duration, request *wire.LeaseRequest) {
 	if request != q.holder.request || q.closed { // a closed queue waits for no decision
 		return
 	}
 	if q.failing = now-q.response.Failed(now) >= q.timing.DecisionTimeout; q.failing {
-		if q.undecided(now) {
-			q.decided = append(q.decided, q.holder.overdrawAll(q.allowance)...)
-		}
 		q.decided = append(q.decided, q.holder.AbortWaiters()...)
 	}
 }
@@ -196,9 +185,7 @@ func (q *Queue) HandleReturned(now, sentAt time.Duration, ret *wire.Return, r *w
 		return false
 	}
 	q.response.Observe(now - sentAt)
-	q.response.Decided(now)
 	q.answeredAt = max(q.answeredAt, sentAt)
-	q.holder.keep = q.keptRounds(now)
 	q.holder.ReturnDelivered(r.Settled)
 	q.closed = q.closed || r.Status == wire.Fenced // the session holds nothing any more
 	return true
@@ -280,9 +267,8 @@ func (q *Queue) due(o *outgoing, now time.Duration) bool {
 	return true
 }
 
-// expire ends the waiting of requests that have expired: it grants them under the
-// outage allowance or cancels them. It returns when the next one expires. Their lease
-// request is repeated all the same: it may have been granted.
+// expire cancels the requests that have expired. It returns when the next one
+// expires. Their lease request is repeated all the same: it may have been granted.
 func (q *Queue) expire(now time.Duration) time.Duration {
 	for len(q.expiries) > 0 {
 		e := q.expiries[0]
@@ -291,9 +277,7 @@ func (q *Queue) expire(now time.Duration) time.Duration {
 				return e.at
 			}
 			q.decided = append(q.decided, e.waiter)
-			if now-e.at > lateExpiry || !q.overdraw(now, e.waiter) {
-				q.Cancel(e.waiter)
-			}
+			q.Cancel(e.waiter)
 		}
 		q.expiries[0] = expiry{}
 		q.expiries = q.expiries[1:]
@@ -324,12 +308,11 @@ func (q *Queue) returnUnused(now time.Duration) time.Duration {
 }
 
 // forgetSettled forgets the leases that hold nothing, once in each forget interval,
-// and less and less often while an unused account keeps idle units or outage
-// allowances: proxies may have many of those. Its result is the time at which it must be called again.
+// and less and less often while an unused account keeps idle units: proxies may have
+// many of those. Its result is the time at which it must be called again.
 func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 	if now >= q.forgetAt && q.forgetAt > 0 {
 		q.forgetAt = 0
-		q.holder.keep = q.keptRounds(now)
 		q.holder.ForgetSettled()
 		q.holder.low = nil
 		if q.timing.OutageTarget > 0 && !q.ended && !q.failing && now < q.usedAt+q.timing.IdleTimeout {
@@ -342,7 +325,7 @@ func (q *Queue) forgetSettled(now time.Duration) time.Duration {
 		return Never
 	case len(q.holder.pools) > 0 && q.forgetAt == 0:
 		q.forgetAt = now + q.timing.ForgetInterval
-		if q.holder.hasIdle() || q.holder.kept {
+		if q.holder.hasIdle() {
 			q.forgetAt = max(q.forgetAt, q.laterForget(now))
 		}
 		return q.forgetAt
@@ -362,15 +345,6 @@ func (q *Queue) laterForget(now time.Duration) time.Duration {
 		return min(later, idleAt)
 	}
 	return later
-}
-
-// keptRounds returns for how many forget intervals an unused lease with an outage
-// allowance is kept.
-func (q *Queue) keptRounds(now time.Duration) int {
-	if now >= q.usedAt+q.timing.IdleTimeout {
-		return 0
-	}
-	return int(q.timing.IdleTimeout / q.timing.ForgetInterval)
 }
 
 // Unused reports whether the queue can be dropped: it holds nothing, and the

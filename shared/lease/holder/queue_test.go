@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/allocator"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -17,7 +16,7 @@ func newTestQueue(t *testing.T) (*Queue, *allocator.Allocator) {
 	a.Pools[1] = &allocator.Pool{ID: 1, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
 	timing.IdleTimeout = 10 * time.Second
-	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &outage.ResponseTime{}, &outage.AllowanceUse{}), a
+	return NewQueue(NewHolder(1, "boot", "acc"), &timing, &ResponseTime{}), a
 }
 
 // respond decides the outstanding lease request and delivers the response.
@@ -233,7 +232,7 @@ func TestAllotmentsAdmitNearlyAllRequestsLocally(t *testing.T) {
 func TestSuccessForAnotherAccountEndsTheAbortsAtOnce(t *testing.T) {
 	t.Parallel()
 	q, a := newTestQueue(t)
-	other := NewQueue(NewHolder(1, "boot", "other"), q.timing, q.response, q.allowance)
+	other := NewQueue(NewHolder(1, "boot", "other"), q.timing, q.response)
 	a.Pools[2] = &allocator.Pool{ID: 2, Kind: wire.Balance, Generation: 2, Total: 1 << 40, Free: 1 << 40}
 	needs := []wire.Need{need(1, wire.Balance, 10)}
 	q.Reserve(0, needs)

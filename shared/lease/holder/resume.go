@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/checkpoint"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -28,7 +27,7 @@ func (q *Queue) IdleUnits() (list []checkpoint.IdleUnits) {
 // of the proxy registered, with idle units. It admits the requests that they cover
 // and aborts all others at once. It never has a message to send: the totals of the
 // leases are those of the earlier process.
-func ResumeQueue(session wire.SessionID, boot, account string, idle []checkpoint.IdleUnits, timing *Timing, response *outage.ResponseTime, allowance *outage.AllowanceUse) *Queue {
+func ResumeQueue(session wire.SessionID, boot, account string, idle []checkpoint.IdleUnits, timing *Timing, response *ResponseTime) *Queue {
 	h := NewHolder(session, boot, account)
 	for _, u := range idle {
 		if u.Units > 0 {
@@ -37,7 +36,7 @@ func ResumeQueue(session wire.SessionID, boot, account string, idle []checkpoint
 			h.changed(l)
 		}
 	}
-	q := NewQueue(h, timing, response, allowance)
+	q := NewQueue(h, timing, response)
 	q.closed, q.resumed = true, true
 	return q
 }

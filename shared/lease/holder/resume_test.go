@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/checkpoint"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/wire"
 )
 
@@ -31,7 +30,7 @@ func TestResumedQueueAdmitsFromTheUnitsThatAreLeft(t *testing.T) {
 		t.Fatalf("left: %+v of %+v; want 2000, and all slots", left, idle)
 	}
 	timing := DefaultTiming(func(time.Duration) time.Duration { return 0 })
-	resumed := ResumeQueue(1, "boot", "account", left, &timing, &outage.ResponseTime{}, &outage.AllowanceUse{})
+	resumed := ResumeQueue(1, "boot", "account", left, &timing, &ResponseTime{})
 	first, second, third := resumed.Reserve(0, sparseNeeds), resumed.Reserve(0, sparseNeeds), resumed.Reserve(0, sparseNeeds)
 	if !first.Granted() || !second.Granted() || !third.Aborted() {
 		t.Errorf("granted %v, %v; aborted %v; want two granted, and the third aborted at once", first.Granted(), second.Granted(), third.Aborted())

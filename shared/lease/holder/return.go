@@ -40,10 +40,7 @@ func (h *Holder) ReturnDelivered(settled []wire.PoolID) {
 		}
 		l.askSettled = false
 		h.changed(l)
-		switch forget := slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned; {
-		case forget && h.keeps(l):
-			l.granted = max(l.granted, l.returned+l.charged) // what was charged beyond the grants is granted now
-		case forget:
+		if slices.Contains(settled, v.Pool) && l.empty() && l.charged == v.Charged && l.returned == v.Returned {
 			delete(h.pools, v.Pool)
 		}
 	}

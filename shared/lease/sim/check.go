@@ -201,7 +201,7 @@ func (w *world) checkAdmission(r *request) {
 		if l == nil || l.Granted < at.Granted || l.Returned > at.Returned {
 			w.fail("I2: %s holds %+v of pool %d, its lease is %+v", p.name, at, pool, l)
 		}
-		if at.Granted+r.queue.beyond(pool) < at.Returned+at.Running {
+		if at.Granted < at.Returned+at.Running {
 			w.fail("I2: %s has reserved %d of pool %d, more than it holds: %+v", p.name, at.Running, pool, at)
 		}
 	}
@@ -213,13 +213,13 @@ func (w *world) checkAdmission(r *request) {
 // greatest limit of the last second.
 func (w *world) checkLimit(r *request) {
 	pool := r.record.LimitPool
-	if pool == 0 || r.waiter.UnderAllowance() || w.oracle.lost || w.oracle.everUnlimited[pool] || w.pg.pools[pool] == nil || w.pg.pools[pool].Late > 0 {
+	if pool == 0 || w.oracle.lost || w.oracle.everUnlimited[pool] || w.pg.pools[pool] == nil || w.pg.pools[pool].Late > 0 {
 		return
 	}
 	used := r.amount + w.oracle.used[pool]
 	for _, p := range w.proxies {
 		for _, x := range p.running {
-			if x != r && x.started && !x.lost && x.key.limit == pool && !x.waiter.UnderAllowance() {
+			if x != r && x.started && !x.lost && x.key.limit == pool {
 				used += x.amount
 			}
 		}
@@ -245,14 +245,14 @@ func (o *oracle) most(pool wire.PoolID, since time.Duration) int64 {
 // the greatest number of slots that it has had since the oldest of them was
 // admitted.
 func (w *world) checkSlots(r *request) {
-	if !r.needsSlot || r.waiter.UnderAllowance() || w.oracle.lost {
+	if !r.needsSlot || w.oracle.lost {
 		return
 	}
 	running, since := int64(0), w.now
 	for _, p := range w.proxies {
 		for _, x := range p.running {
 			t := w.pg.sessions[x.session]
-			if x.started && !x.lost && x.needsSlot && x.customer == r.customer && !x.waiter.UnderAllowance() && t != nil && t.state != session.Closed {
+			if x.started && !x.lost && x.needsSlot && x.customer == r.customer && t != nil && t.state != session.Closed {
 				running, since = running+1, min(since, x.admittedAt)
 			}
 		}

@@ -78,7 +78,6 @@ func (w *world) breakSomething() {
 		{f.NoQuorum, func() { w.down(&w.changes.down, "stream of changes") }},
 		{f.LoseChanges, w.loseChanges},
 		{f.NewChanges, w.createChangesAgain},
-		{f.Away, w.away},
 		{f.Minority, func() { w.separate(p) }},
 	}
 	total := 0.0

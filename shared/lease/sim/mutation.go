@@ -46,7 +46,7 @@ func (m Mutation) Find(budget uint64) (found *Result, played uint64) {
 func Mutations() []Mutation {
 	return slices.Concat(
 		leaseMutations(), holdingMutations(), grantMutations(), deadlineMutations(), sessionMutations(), usageMutations(), recoveryMutations(),
-		rogueMutations(), abortMutations(), freshMutations(), resumeMutations(), allowanceMutations(),
+		rogueMutations(), abortMutations(), freshMutations(), resumeMutations(),
 	)
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/rollback"
 )
 
@@ -66,11 +65,6 @@ type Profile struct {
 	Freshness                                   need
 	FreshWindow                                 time.Duration
 	NoQuorum, LoseChanges, NewChanges, Minority float64
-	// Allowance is the outage allowance, Away the weight of a fault after which no control plane decides for a while.
-	// DecisionTimeout is how long a request waits; zero means the default.
-	Allowance       allocator.OutageAllowance
-	Away            float64
-	DecisionTimeout time.Duration
 	// RestartWithin is the longest time until a killed proxy is started again.
 	RestartWithin time.Duration
 	Length        time.Duration
@@ -244,7 +238,7 @@ func Profiles() []string {
 	for _, d := range directedProfiles {
 		names = append(names, d.name)
 	}
-	for _, d := range slices.Concat(freshProfiles, allowanceProfiles) {
+	for _, d := range freshProfiles {
 		names = append(names, d.name)
 	}
 	return names
@@ -252,7 +246,7 @@ func Profiles() []string {
 
 // direct applies the directed profile of that name, if there is one.
 func (p *Profile) direct(r *rand.Rand, name string) {
-	for _, d := range slices.Concat(directedProfiles, freshProfiles, allowanceProfiles) {
+	for _, d := range slices.Concat(directedProfiles, freshProfiles) {
 		if d.name == name {
 			p.Name = name
 			d.shape(p, r)

@@ -9,7 +9,6 @@ import (
 	"modelgateway/shared/event"
 	"modelgateway/shared/lease/checkpoint"
 	"modelgateway/shared/lease/holder"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/usagelog"
 	"modelgateway/shared/wire"
@@ -50,13 +49,7 @@ type proxy struct {
 	queues       map[string]*accountQueue
 	allQueues    []*accountQueue
 	timing       holder.Timing
-	responseTime outage.ResponseTime
-	allowance    outage.AllowanceUse
-	// allowances are the outage allowances that control planes have told the session, by pool. overdrawn are the ended requests
-	// that were admitted under them and are not settled. decidedAt is when a control plane last decided something.
-	allowances map[wire.PoolID]int64
-	overdrawn  []*ended
-	decidedAt  time.Duration
+	responseTime holder.ResponseTime
 	// failing means that every attempt to get a decision has failed since failingSince, by the proxy's own clock.
 	failing      bool
 	failingSince time.Duration
@@ -105,8 +98,6 @@ type usage struct {
 	request        *request
 	// written is the number of its record on the disk.
 	written int
-	// beyond are the needs that were granted under the outage allowance.
-	beyond []wire.Need
 }
 
 func (w *world) newProxy(name string) *proxy {
@@ -128,11 +119,9 @@ func (p *proxy) start() {
 	p.closer = session.NewCloser(p.clock(), p.sessionTiming(), proxyHost{p})
 	p.invalidations = session.Invalidations{}
 	p.invalidations.BeginSession(0)
-	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, outage.ResponseTime{}
+	p.cache, p.queues, p.allQueues, p.responseTime = map[apikey.Hash]*cached{}, map[string]*accountQueue{}, nil, holder.ResponseTime{}
 	p.failing = false
-	p.allowance, p.allowances, p.overdrawn, p.decidedAt = outage.AllowanceUse{}, map[wire.PoolID]int64{}, nil, 0
 	p.timing = holder.DefaultTiming(func(below time.Duration) time.Duration { return w.between(0, below) })
-	p.timing.DecisionTimeout, p.timing.AllowanceAfter = w.profile.decisionTimeout(), w.rules.AllowanceAfter(w.profile)
 	p.timing.IdleTimeout, p.timing.ForgetInterval = w.rules.IdleTimeout(w.profile), idleTimeout
 	p.running, p.reserved, p.started, p.draining = nil, 0, 0, false
 	for _, id := range sortedKeys(p.disk.sessions) {
@@ -145,14 +134,13 @@ func (p *proxy) start() {
 			kept.events[n] = &e
 			p.usage.Add(n, &e)
 			p.usage.Enqueue(&e)
-			p.recoverAllowance(&e)
 		}
 		l.Last = max(l.Last, kept.last)
 	}
 	for _, id := range sortedIDs(p.disk.started) { // unfinished requests are billed by their progress
 		r := p.disk.started[id]
 		delete(p.disk.started, id)
-		p.recoverAllowance(p.recordUsage(r, r.progress()))
+		p.recordUsage(r, r.progress())
 		w.stats.count("requests aborted")
 	}
 	p.loadCheckpoint()
@@ -370,7 +358,6 @@ func (h proxyHost) SessionStarted(id wire.SessionID, deadline session.Instant) {
 	h.p.endQueues()
 	h.p.session, h.p.deadline, h.p.isResumed = id, deadline, false
 	h.p.history, h.p.alone = checkpoint.NewHistory(h.p.client.Applied()), false
-	clear(h.p.allowances)
 	h.p.beginFresh(id)
 }
 
@@ -442,9 +429,6 @@ func (p *proxy) applyChange(c wire.KeyChange) {
 		q.queue.DisableEscrow()
 		q.pump()
 	}
-	if c.MayReduce() {
-		p.dropAllowances(c.Account)
-	}
 	if c.Kind != wire.KeyRevoked {
 		return
 	}
@@ -473,9 +457,9 @@ var errSpoolFull = errors.New("the spool is full")
 func (p *proxy) usedCapacity() int { return p.reserved + p.started + int(p.usage.Pending()) }
 
 // recordUsage appends the usage event of a request to the spool.
-func (p *proxy) recordUsage(r *request, cost int64) *usage {
+func (p *proxy) recordUsage(r *request, cost int64) {
 	l := p.usage.Open(r.session, "")
-	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit, beyond: r.waiter.Beyond()}
+	e := &usage{Delivery: usagelog.Delivery{Session: r.session}, id: r.id, n: l.Last + 1, cost: cost, balance: r.customer.balance, limit: r.key.limit}
 	copy(e.fingerprint[:], e.id[:])
 	e.fingerprint[31] = byte(cost)
 	kept := p.disk.sessions[r.session]
@@ -493,7 +477,6 @@ func (p *proxy) recordUsage(r *request, cost int64) *usage {
 		p.publish()
 	}
 	p.w.oracle.events[e.id] = &outcome{cost: cost, session: r.session, limit: r.key.limit, balance: r.customer.balance}
-	return e
 }
 
 // publish publishes a message if the schedule has one due.
@@ -561,7 +544,7 @@ func (p *proxy) handleSettled(m event.Settled) {
 	if l == nil {
 		return
 	}
-	_, forgotten := p.usage.MarkSettled(m, p.noteSettled)
+	_, forgotten := p.usage.MarkSettled(m, func(*usage) {})
 	p.trim(id, l.Watermark(), forgotten)
 }
 

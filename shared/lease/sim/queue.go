@@ -38,12 +38,12 @@ func (p *proxy) newQueue(account string) *accountQueue {
 		p: p, session: p.session, account: account, waiting: map[*holder.Waiter]*request{}, needed: map[wire.PoolID]bool{}, wake: holder.Never,
 	}
 	if q.resumed = p.isResumed; q.resumed {
-		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
+		q.queue = holder.ResumeQueue(p.session, p.boot, account, p.idle[account], &p.timing, &p.responseTime)
 		delete(p.idle, account)
 	} else {
 		h := holder.NewHolder(p.session, p.boot, account)
 		h.StartAfter(p.lastNumber)
-		q.queue = holder.NewQueue(h, &p.timing, &p.responseTime, p.w.rules.AllowanceUse(p))
+		q.queue = holder.NewQueue(h, &p.timing, &p.responseTime)
 	}
 	p.queues[account] = q
 	p.allQueues = append(p.allQueues, q)
@@ -167,16 +167,9 @@ func (q *accountQueue) sendRequest(outstanding *wire.LeaseRequest, sentAt time.D
 		q.p.w.rules.Resume.Void(q.p)
 		q.p.w.checkFenced(outstanding, &a)
 		request, _ := q.queue.Outstanding()
-		if request == outstanding && !q.ended {
-			q.p.noteAllowances(&a)
-		}
 		handled := q.p.w.rules.HandleResponse(q.queue, q.p.clock().Mono, sentAt, outstanding, &a)
 		if handled || request == outstanding && a.Status == wire.Wait {
 			q.p.failing, q.p.failingSince = false, 0
-			q.p.decidedAt = q.p.clock().Mono
-		}
-		if request == outstanding && a.Deciding {
-			q.p.decidedAt = q.p.clock().Mono
 		}
 		if handled {
 			q.p.w.log("%s: lease request %d of session %d has its response: %s", q.p.name, outstanding.Number, outstanding.Session, a.Status)
@@ -236,7 +229,6 @@ func (q *accountQueue) sendReturn(ret *wire.Return, sentAt time.Duration) {
 	}, func(a wire.ReturnResponse) {
 		q.p.w.rules.Resume.Void(q.p)
 		if q.queue.HandleReturned(q.p.clock().Mono, sentAt, ret, &a) {
-			q.p.decidedAt = q.p.clock().Mono
 			q.pump()
 		}
 	}, nil)

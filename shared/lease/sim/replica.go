@@ -57,7 +57,6 @@ func (c *replica) start() {
 	c.wake, c.batcher = allocator.Never, allocator.NewBatcher(allocator.BatcherConfig{
 		MaxBatch: 32, MaxQueue: 200, RefusalGrace: 50 * time.Millisecond, RecallTimeout: 250 * time.Millisecond, RecallInterval: 10 * time.Millisecond,
 		Escrow: c.w.profile.HeadroomPeriod >= 0, Policy: allocator.EscrowPolicy{HeadroomPeriod: c.w.profile.HeadroomPeriod},
-		Allowance: c.w.profile.Allowance,
 	})
 	c.suspects = map[wire.PoolID]bool{}
 	c.confirmations, c.streamed, c.confirmedEpoch, c.confirmingChanges = nil, 0, 0, false
@@ -83,16 +82,14 @@ func (c *replica) every(d time.Duration, do func()) {
 	c.after(c.w.between(0, d), again)
 }
 
-func (c *replica) kill() { c.killFor(c.w.between(50*time.Millisecond, time.Second)) }
-
-// killFor kills the process, and starts another one later.
-func (c *replica) killFor(d time.Duration) {
+// kill kills the process, and starts another one later.
+func (c *replica) kill() {
 	c.alive = false
 	c.releaseRows()
 	c.w.stats.count("control planes killed")
 	c.w.log("%s killed", c.name)
 	process := c.process
-	c.w.after(d, func() {
+	c.w.after(c.w.between(50*time.Millisecond, time.Second), func() {
 		if c.process == process {
 			c.start()
 		}
@@ -266,7 +263,6 @@ func (d *decider) Decide(request *wire.LeaseRequest, pending *allocator.PendingR
 	}
 	if response.Status == wire.Done && (before == nil || request.Number > before.Number) {
 		w.checkDecisions(d.batch, request, response)
-		w.checkAllowances(d.batch, response)
 	}
 	w.log("%s: lease request %d of session %d, %s: %s %+v", d.c.name, request.Number, request.Session, request.Account, response.Status, response.Decisions)
 	copied := *response

@@ -172,7 +172,6 @@ func (p *proxy) admit(r *request) {
 func (p *proxy) granted(r *request) {
 	w := p.w
 	p.running = append(p.running, r)
-	w.checkAllowance(r)
 	d := w.between(0, 50*time.Microsecond)
 	if w.chance(w.profile.SlowStart) {
 		d = w.between(0, 200*time.Millisecond)
@@ -216,10 +215,7 @@ func (p *proxy) finish(r *request, cost int64) {
 	delete(p.disk.started, r.id)
 	p.recordUsage(r, cost)
 	event := p.w.oracle.events[r.id]
-	if event.used = min(cost, r.amount); r.waiter.UnderAllowance() {
-		event.used = 0
-		p.overdrawn = append(p.overdrawn, &ended{r.id, r.waiter.Beyond(), cost})
-	}
+	event.used = min(cost, r.amount)
 	p.w.oracle.used[r.key.limit] += event.used
 	p.release(r, cost)
 }

@@ -117,7 +117,6 @@ func (h proxyHost) SessionResumed(id wire.SessionID) {
 	p.w.stats.count("sessions resumed")
 	p.w.log("%s goes on in session %d", p.name, id)
 	p.session, p.isResumed = id, true
-	clear(p.allowances)
 }
 
 // bucketEvery is how often a replica writes the bucket of key records.

@@ -7,7 +7,6 @@ import (
 	"modelgateway/shared/lease/allocator"
 	"modelgateway/shared/lease/gate"
 	"modelgateway/shared/lease/holder"
-	"modelgateway/shared/lease/outage"
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
 	"modelgateway/shared/lease/settlement"
@@ -74,9 +73,6 @@ type Rules struct {
 	RequestFailed    func(q *holder.Queue, now time.Duration, request *wire.LeaseRequest)
 	HandleRecall     func(q *holder.Queue, pool wire.PoolID, generation int64)
 	Release          func(q *accountQueue, t *holder.Waiter, cost int64)
-	AllowanceAfter   func(p Profile) time.Duration
-	AllowanceUse     func(p *proxy) *outage.AllowanceUse
-	RecoverAllowance func(p *proxy, u *usage)
 	EndSession       func(q *holder.Queue)
 	Unused           func(q *holder.Queue, now time.Duration) bool
 	LastNumber       func(q *holder.Queue) int64
@@ -127,28 +123,25 @@ func Correct() *Rules {
 		HandleHeartbeat: func(p *proxy, sentAt session.Instant, request *wire.HeartbeatRequest, r *wire.HeartbeatResponse) {
 			_ = p.client.HandleHeartbeat(p.clock(), sentAt, request, r)
 		},
-		HandlePushed:     (*session.Client).HandlePushed,
-		IsCurrent:        (*session.Invalidations).IsCurrent,
-		GateBefore:       gate.Gate.Before,
-		GateAfter:        gate.Gate.After,
-		HandleResponse:   (*holder.Queue).HandleResponse,
-		RequestFailed:    (*holder.Queue).RequestFailed,
-		HandleRecall:     (*holder.Queue).HandleRecall,
-		Release:          func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
-		AllowanceAfter:   func(p Profile) time.Duration { return p.decisionTimeout() },
-		AllowanceUse:     func(p *proxy) *outage.AllowanceUse { return &p.allowance },
-		RecoverAllowance: func(p *proxy, u *usage) { p.allowance.Recovered(u.beyond, u.cost) },
-		EndSession:       (*holder.Queue).EndSession,
-		Unused:           (*holder.Queue).Unused,
-		LastNumber:       (*holder.Queue).LastNumber,
-		IdleTimeout:      func(p Profile) time.Duration { return p.IdleTimeout },
-		MayReduce:        (*wire.KeyChange).MayReduce,
-		Next:             func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
-		OutgoingRequest:  func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
-		Policy:           func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
-		OnStored:         func(*usagelog.Log[*usage], []*usage) {},
-		Resync:           (*holder.Queue).Resync,
-		Republish:        (*usagelog.Log[*usage]).Republish,
-		HoldUsage:        (*usagelog.Log[*usage]).Hold,
+		HandlePushed:    (*session.Client).HandlePushed,
+		IsCurrent:       (*session.Invalidations).IsCurrent,
+		GateBefore:      gate.Gate.Before,
+		GateAfter:       gate.Gate.After,
+		HandleResponse:  (*holder.Queue).HandleResponse,
+		RequestFailed:   (*holder.Queue).RequestFailed,
+		HandleRecall:    (*holder.Queue).HandleRecall,
+		Release:         func(q *accountQueue, t *holder.Waiter, cost int64) { q.queue.Release(t, cost) },
+		EndSession:      (*holder.Queue).EndSession,
+		Unused:          (*holder.Queue).Unused,
+		LastNumber:      (*holder.Queue).LastNumber,
+		IdleTimeout:     func(p Profile) time.Duration { return p.IdleTimeout },
+		MayReduce:       (*wire.KeyChange).MayReduce,
+		Next:            func(q *accountQueue, now time.Duration) holder.Output { return q.queue.Next(now) },
+		OutgoingRequest: func(_ *accountQueue, request *wire.LeaseRequest) *wire.LeaseRequest { return request },
+		Policy:          func(b *allocator.Batch, _ *wire.LeaseRequest, apply func(*allocator.Batch)) { apply(b) },
+		OnStored:        func(*usagelog.Log[*usage], []*usage) {},
+		Resync:          (*holder.Queue).Resync,
+		Republish:       (*usagelog.Log[*usage]).Republish,
+		HoldUsage:       (*usagelog.Log[*usage]).Hold,
 	}
 }

@@ -54,9 +54,6 @@ func Run(seed uint64, rules *Rules, trace bool) Result {
 	}
 	r := rand.New(rand.NewPCG(seed, 0x6d6777))
 	profile := draw(r)
-	if seed%4 == 2 {
-		profile.Allowance = someAllowance
-	}
 	profile.direct(r, rules.Profile)
 	return play(seed, r, profile, rules, trace)
 }
@@ -142,7 +139,6 @@ func (w *world) build() {
 	w.every(f.SuspendEvery, func() { w.suspend(some(), w.r.IntN(2) == 0) })
 	w.every(f.FaultEvery, w.breakSomething)
 	w.watchOutages()
-	w.watchFaults()
 	if f.ForgeEvery > 0 {
 		w.every(f.ForgeEvery, w.forge)
 		w.every(f.ForgeEvery, w.impersonate)
@@ -208,7 +204,6 @@ func (w *world) heal() {
 	w.checkIdleIsShared()
 	w.checkOutage()
 	w.checkIdleInOutage()
-	w.checkAllowanceServes()
 	w.runUntil(w.now + 2*sessionValid)
 	w.checkRevocationDelay()
 	for _, p := range w.proxies {

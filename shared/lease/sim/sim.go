@@ -58,20 +58,16 @@ type world struct {
 	pushesCut bool
 	outages   outages
 	// keys is the bucket of key records.
-	keys keyBucket
-	// brokenAt is when something was last broken.
-	brokenAt time.Duration
-	// settlesFrom is when settlement goes on.
-	settlesFrom time.Duration
-	bucket      bucket
-	stream      stream
-	changes     changeStream
-	replicas    []*replica
-	proxies     []*proxy
-	customers   []*customer
-	oracle      *oracle
-	nextID      uint64
-	nextKey     int
+	keys      keyBucket
+	bucket    bucket
+	stream    stream
+	changes   changeStream
+	replicas  []*replica
+	proxies   []*proxy
+	customers []*customer
+	oracle    *oracle
+	nextID    uint64
+	nextKey   int
 	// retired are revoked keys that clients still use.
 	retired []client
 	// server counts the histories of Postgres, incarnations its starts.

@@ -133,7 +133,7 @@ func (w *world) carryFromBus(to *actor, deliver func()) {
 // settle settles messages of the stream.
 func (c *replica) settle() {
 	w := c.w
-	if w.busDown || c.deaf || c.mute || (w.now < w.settlesFrom && !w.healed) {
+	if w.busDown || c.deaf || c.mute {
 		return
 	}
 	if w.stream.missing {

@@ -59,7 +59,7 @@ var usageHeader = []any{
 	"started_at", "finished_at", "settled_at", "first_byte_ms", "rule", "estimated", "price_version", "price_multiplier", "cost", "reservation",
 	"currency", "video_job", "input", "cached_input", "cache_write_5m", "cache_write_1h", "cache_write_30m", "cache_write_12h",
 	"cache_write_other", "output", "reasoning", "audio_in", "audio_out", "image_in", "image_out", "images", "seconds",
-	"server_tool_requests", "size", "quality", "outage_allowance",
+	"server_tool_requests", "size", "quality",
 }
 
 func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
@@ -73,6 +73,5 @@ func usageRow(w *spreadsheet.Writer, r *usage.Record, currency string) {
 		spreadsheet.Int(u.CacheWrite12h), spreadsheet.Int(u.CacheWriteOther), spreadsheet.Int(u.Output), spreadsheet.Int(u.Reasoning), spreadsheet.Int(u.AudioIn),
 		spreadsheet.Int(u.AudioOut), spreadsheet.Int(u.ImageIn), spreadsheet.Int(u.ImageOut), spreadsheet.Int(u.Images), spreadsheet.Int(u.Seconds),
 		spreadsheet.Int(u.ServerToolRequests), u.Size, u.Quality,
-		spreadsheet.Bool(r.OutageAllowance),
 	)
 }

@@ -55,7 +55,6 @@ func usageQuery(params *gen.ListUsageParams) (usage.Query, error) {
 	convert.CheckTimeRange(&invalid, q.From, q.To)
 	q.Status, q.Provider, q.Route = event.Status(convert.Value(params.Status)), convert.Text(params.Provider), convert.Text(params.Route)
 	q.Format, q.Stream, q.Estimated = convert.Text(params.Format), params.Stream, params.Estimated
-	q.OutageAllowance = params.OutageAllowance
 	if q.Status != "" && !q.Status.Valid() {
 		invalid.Add("status", "is not a status of a request")
 	}
@@ -129,7 +128,6 @@ func usageView(r *usage.Record) (gen.UsageRecord, error) {
 		Status: gen.UsageStatus(r.Status), Stream: r.Stream, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		FirstByteMS: &r.FirstByteMS, Estimated: r.Estimated, Rule: r.Rule, Cost: r.Cost.String(), Reservation: r.Reservation.String(),
 		PriceVersion: r.PriceVersion, PriceMultiplier: r.PriceMultiplier.String(), VideoJob: convert.Optional(r.VideoJob), SettledAt: r.SettledAt,
-		OutageAllowance: r.OutageAllowance,
 	}
 	if r.HTTPStatus != 0 {
 		view.HTTPStatus = &r.HTTPStatus

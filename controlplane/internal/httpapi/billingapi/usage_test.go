@@ -20,7 +20,7 @@ func TestArchivedUsageEqualsTheAPI(t *testing.T) {
 	full := usage.Record{
 		RequestID: usage.RequestID{1}, Model: "m", Format: "chat", Provider: "p", Route: "r", ProviderRequestID: "x", Status: event.Status("completed"),
 		HTTPStatus: 200, Stream: true, StartedAt: at, FinishedAt: at.Add(time.Second), FirstByteMS: 7, Usage: price.Usage{Input: 1, Output: 2},
-		Rule: "provider", Estimated: true, PriceVersion: 3, Cost: 4, Reservation: 5, PriceMultiplier: price.One, VideoJob: "video_1", SettledAt: at, OutageAllowance: true,
+		Rule: "provider", Estimated: true, PriceVersion: 3, Cost: 4, Reservation: 5, PriceMultiplier: price.One, VideoJob: "video_1", SettledAt: at,
 	}
 	for name, record := range map[string]usage.Record{"full": full, "empty": {}} {
 		line, err := archive.EncodeUsage(&record)

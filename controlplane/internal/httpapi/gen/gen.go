@@ -2728,10 +2728,6 @@ type UsageRecord struct {
 	KeyID       string    `json:"key_id"`
 	Model       string    `json:"model"`
 
-	// OutageAllowance The request was admitted under the outage allowance: no control plane decided about it, and what the proxy had reserved did
-	// not cover it. The part of its cost beyond that is counted as overrun.
-	OutageAllowance bool `json:"outage_allowance"`
-
 	// PriceMultiplier A factor on list prices: "0.85" is a discount of 15 %, "1.2" a markup of 20 %. A decimal from 0.000001 to 100 with at
 	// most six places. A change applies to new requests; running requests are charged by the multiplier of their reservation.
 	// Set it only when every proxy runs a release that supports it: older ones charge list prices.
@@ -3826,9 +3822,6 @@ type ListUsageParams struct {
 
 	// Estimated Only requests whose quantities were estimated, or only others.
 	Estimated *bool `form:"estimated,omitempty" json:"estimated,omitempty"`
-
-	// OutageAllowance Only requests that were admitted under the outage allowance, or only others.
-	OutageAllowance *bool `form:"outage_allowance,omitempty" json:"outage_allowance,omitempty"`
 
 	// MinCost Only requests that cost at least this.
 	MinCost *Money `form:"min_cost,omitempty" json:"min_cost,omitempty"`
@@ -7286,7 +7279,6 @@ func (h handlers) ListUsage(c echo.Context) error {
 		in.query("format", true, &r.Params.Format)
 		in.query("stream", true, &r.Params.Stream)
 		in.query("estimated", true, &r.Params.Estimated)
-		in.query("outage_allowance", true, &r.Params.OutageAllowance)
 		in.query("min_cost", true, &r.Params.MinCost)
 		in.query("request_id_prefix", true, &r.Params.RequestIDPrefix)
 		in.query("cursor", true, &r.Params.Cursor)

@@ -20,7 +20,6 @@ where request_id >= @floor and request_id < @ceiling
     and (@format::text = '' or format = @format)
     and (@any_stream::boolean or stream = @stream)
     and (@any_estimated::boolean or estimated = @estimated)
-    and (@any_allowance::boolean or outage_allowance = @outage_allowance)
     and cost >= @min_cost::bigint
 order by request_id desc
 limit @row_limit;
@@ -42,7 +41,6 @@ where request_id = any(array(
             and (@format::text = '' or u.format = @format)
             and (@any_stream::boolean or u.stream = @stream)
             and (@any_estimated::boolean or u.estimated = @estimated)
-            and (@any_allowance::boolean or u.outage_allowance = @outage_allowance)
             and u.cost >= @min_cost
         order by u.request_id desc
         limit @row_limit

@@ -16,10 +16,10 @@ import (
 // recordCopy.append.
 const copyRecords = `copy usage_records (request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status,
 	http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, cost, reservation, video_job,
-	price_multiplier, transaction_id, settled_at, attempts, outage_allowance) from stdin (format binary)`
+	price_multiplier, transaction_id, settled_at, attempts) from stdin (format binary)`
 
 // recordFields is the number of columns.
-const recordFields = 28
+const recordFields = 27
 
 // recordCopy encodes records in the binary format of COPY while Postgres stores
 // the previous ones. It is written by hand because encoding arrays of parameters
@@ -80,11 +80,9 @@ func (c *recordCopy) append(b row, item *settle.Item) row {
 		b = b.null() // records without a cost have no ledger transaction
 	}
 	if b = b.micros(microsOf(c.settledAt)); len(e.Attempts) == 0 {
-		b = b.null()
-	} else {
-		b = b.jsonb(e.AppendAttempts)
+		return b.null()
 	}
-	return b.boolean(len(e.OutageAllowance) > 0)
+	return b.jsonb(e.AppendAttempts)
 }
 
 // row is binary COPY data: each field is a length and bytes.

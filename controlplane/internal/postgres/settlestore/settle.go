@@ -123,10 +123,6 @@ func (t *settleTx) run() (settle.Result, error) {
 		if ms := e.FinishedMS; result.OldestFinishedMS == 0 || ms < result.OldestFinishedMS {
 			result.OldestFinishedMS = ms
 		}
-		if len(e.OutageAllowance) > 0 {
-			result.UnderAllowance++
-			result.AllowanceCost += e.Cost
-		}
 	}
 	return result, err
 }

@@ -502,7 +502,6 @@ type UsageRecord struct {
 	TransactionID     *ident.UUID
 	SettledAt         time.Time
 	Attempts          []byte
-	OutageAllowance   bool
 }
 
 type UsageWeekly struct {

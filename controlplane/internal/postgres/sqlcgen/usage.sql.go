@@ -97,7 +97,7 @@ func (q *Queries) CredentialNames(ctx context.Context, ids []string) ([]Credenti
 }
 
 const exportAccountUsage = `-- name: ExportAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -165,7 +165,6 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -178,7 +177,7 @@ func (q *Queries) ExportAccountUsage(ctx context.Context, arg ExportAccountUsage
 }
 
 const exportKeyUsage = `-- name: ExportKeyUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where key_id = $1 and ($2::uuid is null or account_id = $2)
     and request_id > $3 and request_id < $4 and ($5::text = '' or model = $5)
 order by request_id
@@ -238,7 +237,6 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -251,7 +249,7 @@ func (q *Queries) ExportKeyUsage(ctx context.Context, arg ExportKeyUsageParams) 
 }
 
 const exportModelUsage = `-- name: ExportModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id > $2 and request_id < $3
 order by request_id
 limit $4
@@ -306,7 +304,6 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -320,7 +317,7 @@ func (q *Queries) ExportModelUsage(ctx context.Context, arg ExportModelUsagePara
 
 const exportUsage = `-- name: ExportUsage :many
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id > $1 and request_id < $2
 order by request_id
 limit $3
@@ -370,7 +367,6 @@ func (q *Queries) ExportUsage(ctx context.Context, arg ExportUsageParams) ([]Usa
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -395,7 +391,7 @@ func (q *Queries) GetSheet(ctx context.Context, version int64) ([]byte, error) {
 
 const getUsage = `-- name: GetUsage :one
 
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records where request_id = $1
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records where request_id = $1
 `
 
 // The time of a request is in its id, so a range of times is a range of ids. The
@@ -431,13 +427,12 @@ func (q *Queries) GetUsage(ctx context.Context, requestID ident.UUID) (UsageReco
 		&i.TransactionID,
 		&i.SettledAt,
 		&i.Attempts,
-		&i.OutageAllowance,
 	)
 	return i, err
 }
 
 const listAccountUsage = `-- name: ListAccountUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id = any(array(
     select r.request_id
     from api_keys k
@@ -451,35 +446,32 @@ where request_id = any(array(
             and ($7::text = '' or u.format = $7)
             and ($8::boolean or u.stream = $9)
             and ($10::boolean or u.estimated = $11)
-            and ($12::boolean or u.outage_allowance = $13)
-            and u.cost >= $14
+            and u.cost >= $12
         order by u.request_id desc
-        limit $15
+        limit $13
     ) as r
-    where k.account_id = $16
+    where k.account_id = $14
     order by r.request_id desc
-    limit $15
+    limit $13
 ))
 order by request_id desc
 `
 
 type ListAccountUsageParams struct {
-	Floor           ident.UUID
-	Ceiling         ident.UUID
-	Model           string
-	Status          string
-	Provider        string
-	Route           string
-	Format          string
-	AnyStream       bool
-	Stream          bool
-	AnyEstimated    bool
-	Estimated       bool
-	AnyAllowance    bool
-	OutageAllowance bool
-	MinCost         int64
-	RowLimit        int32
-	AccountID       ident.UUID
+	Floor        ident.UUID
+	Ceiling      ident.UUID
+	Model        string
+	Status       string
+	Provider     string
+	Route        string
+	Format       string
+	AnyStream    bool
+	Stream       bool
+	AnyEstimated bool
+	Estimated    bool
+	MinCost      int64
+	RowLimit     int32
+	AccountID    ident.UUID
 }
 
 // Reads the newest records of each key of the account: the newest records of the account are among them, because a key
@@ -497,8 +489,6 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 		arg.Stream,
 		arg.AnyEstimated,
 		arg.Estimated,
-		arg.AnyAllowance,
-		arg.OutageAllowance,
 		arg.MinCost,
 		arg.RowLimit,
 		arg.AccountID,
@@ -538,7 +528,6 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -551,7 +540,7 @@ func (q *Queries) ListAccountUsage(ctx context.Context, arg ListAccountUsagePara
 }
 
 const listModelUsage = `-- name: ListModelUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where model = $1 and request_id >= $2 and request_id < $3
 order by request_id desc
 limit $4
@@ -606,7 +595,6 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}
@@ -619,7 +607,7 @@ func (q *Queries) ListModelUsage(ctx context.Context, arg ListModelUsageParams) 
 }
 
 const listUsage = `-- name: ListUsage :many
-select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts, outage_allowance from usage_records
+select request_id, session_id, seq, account_id, key_id, model, format, provider, route, provider_request_id, status, http_status, stream, started_at, finished_at, first_byte_ms, usage, rule, estimated, price_version, price_multiplier, cost, reservation, video_job, transaction_id, settled_at, attempts from usage_records
 where request_id >= $1 and request_id < $2
     and ($3::uuid is null or key_id = $3)
     and ($4::uuid is null or account_id = $4)
@@ -630,30 +618,27 @@ where request_id >= $1 and request_id < $2
     and ($9::text = '' or format = $9)
     and ($10::boolean or stream = $11)
     and ($12::boolean or estimated = $13)
-    and ($14::boolean or outage_allowance = $15)
-    and cost >= $16::bigint
+    and cost >= $14::bigint
 order by request_id desc
-limit $17
+limit $15
 `
 
 type ListUsageParams struct {
-	Floor           ident.UUID
-	Ceiling         ident.UUID
-	KeyID           *ident.UUID
-	AccountID       *ident.UUID
-	Model           string
-	Status          string
-	Provider        string
-	Route           string
-	Format          string
-	AnyStream       bool
-	Stream          bool
-	AnyEstimated    bool
-	Estimated       bool
-	AnyAllowance    bool
-	OutageAllowance bool
-	MinCost         int64
-	RowLimit        int32
+	Floor        ident.UUID
+	Ceiling      ident.UUID
+	KeyID        *ident.UUID
+	AccountID    *ident.UUID
+	Model        string
+	Status       string
+	Provider     string
+	Route        string
+	Format       string
+	AnyStream    bool
+	Stream       bool
+	AnyEstimated bool
+	Estimated    bool
+	MinCost      int64
+	RowLimit     int32
 }
 
 // It is planned for its values, so that a filter without a value is no condition and one with a value finds its index.
@@ -672,8 +657,6 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 		arg.Stream,
 		arg.AnyEstimated,
 		arg.Estimated,
-		arg.AnyAllowance,
-		arg.OutageAllowance,
 		arg.MinCost,
 		arg.RowLimit,
 	)
@@ -712,7 +695,6 @@ func (q *Queries) ListUsage(ctx context.Context, arg ListUsageParams) ([]UsageRe
 			&i.TransactionID,
 			&i.SettledAt,
 			&i.Attempts,
-			&i.OutageAllowance,
 		); err != nil {
 			return nil, err
 		}

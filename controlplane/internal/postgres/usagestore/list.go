@@ -97,12 +97,10 @@ func bounds(query *usage.Query) (floor, ceiling ident.UUID) {
 func (r reader) compares() bool {
 	q := r.query
 	owned := q.KeyID != key.ID{} || q.AccountID != account.ID{}
-	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated) ||
-		(q.OutageAllowance != nil && *q.OutageAllowance)
+	rare := (q.Status != "" && q.Status != event.Completed) || (q.Estimated != nil && *q.Estimated)
 	filters := 0
 	for _, set := range []bool{
 		owned && q.Model != "", q.Status != "", q.Provider != "", q.Route != "", q.Format != "", q.Stream != nil, q.Estimated != nil, q.MinCost > 0,
-		q.OutageAllowance != nil,
 	} {
 		if set {
 			filters++
@@ -118,7 +116,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 		Floor: floor, Ceiling: ceiling, KeyID: keyOrNil(q.KeyID), AccountID: accountOrNil(q.AccountID), Model: q.Model, Status: string(q.Status),
 		Provider: q.Provider, Route: q.Route, Format: q.Format, AnyStream: q.Stream == nil, Stream: pgconv.Deref(q.Stream),
 		AnyEstimated: q.Estimated == nil, Estimated: pgconv.Deref(q.Estimated), MinCost: int64(q.MinCost),
-		AnyAllowance: q.OutageAllowance == nil, OutageAllowance: pgconv.Deref(q.OutageAllowance), RowLimit: int32(limit),
+		RowLimit: int32(limit),
 	}
 	if p.KeyID != nil || p.AccountID == nil {
 		return r.q.ListUsage(ctx, p)
@@ -126,7 +124,7 @@ func (r reader) rows(ctx context.Context, floor, ceiling ident.UUID, limit int) 
 	return r.q.ListAccountUsage(ctx, sqlcgen.ListAccountUsageParams{
 		Floor: p.Floor, Ceiling: p.Ceiling, AccountID: *p.AccountID, Model: p.Model, Status: p.Status, Provider: p.Provider, Route: p.Route,
 		Format: p.Format, AnyStream: p.AnyStream, Stream: p.Stream, AnyEstimated: p.AnyEstimated, Estimated: p.Estimated, MinCost: p.MinCost,
-		AnyAllowance: p.AnyAllowance, OutageAllowance: p.OutageAllowance, RowLimit: p.RowLimit,
+		RowLimit: p.RowLimit,
 	})
 }
 

@@ -102,7 +102,7 @@ func toUsage(row *sqlcgen.UsageRecord) (usage.Record, error) {
 		StartedAt: row.StartedAt, FinishedAt: row.FinishedAt, FirstByteMS: row.FirstByteMs,
 		Rule: row.Rule, Estimated: row.Estimated, PriceVersion: row.PriceVersion,
 		Cost: money.Nano(row.Cost), Reservation: money.Nano(row.Reservation), PriceMultiplier: price.Multiplier(row.PriceMultiplier),
-		VideoJob: row.VideoJob, SettledAt: row.SettledAt, OutageAllowance: row.OutageAllowance,
+		VideoJob: row.VideoJob, SettledAt: row.SettledAt,
 	}
 	if err := json.Unmarshal(row.Usage, &r.Usage); err != nil {
 		return usage.Record{}, fmt.Errorf("postgres: read usage of %s: %w", r.RequestID, err)

@@ -33,9 +33,6 @@ console.session_length: time.Duration
 console.token_sign_in: string
 freshness.window: time.Duration
 keys.bucket: bool
-lease.outage_allowance_max: string
-lease.outage_allowance_percent: int64
-lease.outage_allowance_slots_percent: int64
 lease.refusal_grace_period: time.Duration
 log.level: slog.Level
 nats.ca_file: string
