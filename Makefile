@@ -113,7 +113,7 @@ test/long: test/stack test/browser test/hours chaos outages test/observe test/de
 
 .PHONY: test/stack
 test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
-	@$(with_node) LONG=1 $(BUILT)/withpostgres $(gotest) ./scripts/e2e ./scripts/e2e/neighbour ./scripts/testkit/... ./scripts/devstack/... ./scripts/providersim/...
+	@$(with_node) LONG=1 $(BUILT)/withpostgres $(gotest) ./scripts/e2e ./scripts/testkit/... ./scripts/devstack/... ./scripts/providersim/...
 
 .PHONY: test/browser
 test/browser: ## the whole console in Chromium: sign-in, policy, accessibility, keyboard, without JavaScript, weight, pictures
@@ -181,11 +181,6 @@ chaos: ## failure scenarios on real processes: kills, network cuts, lost data, f
 .PHONY: outages
 outages: ## play every outage in the tables of docs/operations/outages.md (50 minutes)
 	@LONG=1 OUTAGES=all go test -count=1 -timeout 90m -parallel 12 -v -run 'TestOutages|TestCustomersNoticeNothing' $(TESTFLAGS) ./scripts/e2e/chaos
-
-# PREVIOUS is a tag or commit; the newest tag is the default.
-.PHONY: test/upgrade
-test/upgrade: ## play an upgrade from PREVIOUS and a rollback, both under load (minutes)
-	@LONG=1 PREVIOUS='$(PREVIOUS)' go test -count=1 -timeout 20m -v -run NeighbouringReleases ./scripts/e2e/chaos
 
 .PHONY: test/db
 test/db: $(BUILT)/withpostgres ## the tests that need Postgres, without the race detector

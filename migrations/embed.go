@@ -1,8 +1,7 @@
 // Package migrations owns the database schema: numbered SQL files, applied in
 // order by the control plane. A file that has been released is never edited;
 // schema changes expand first and contract a release later, so that two
-// neighbouring releases run side by side. The tests in scripts/e2e/neighbour
-// compare with the previous release, once there is one.
+// neighbouring releases run side by side.
 package migrations
 
 import "embed"

@@ -50,9 +50,6 @@ func (s *Stack) startServices(ctx context.Context, services ...service) error {
 		if s.Settings != nil {
 			svc.overrides = func() []string { return s.Settings(svc.name) }
 		}
-		if s.BinaryDir != nil {
-			svc.binaryDir = func() string { return s.BinaryDir(svc.name) }
-		}
 		names, parts = append(names, svc.name), append(parts, s.Layout.part(svc))
 	}
 	return s.progress.step("starting "+strings.Join(names, " and "), func() error { return s.keep(ctx, parts...) })

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -54,9 +53,6 @@ type service struct {
 	// each start and returns variables that take precedence.
 	settings  []string
 	overrides func() []string
-	// binaryDir, unless nil, is called at each start and returns the directory of the binary;
-	// empty is that of the layout.
-	binaryDir func() string
 	// readyURL answers 200 when the service is ready.
 	readyURL string
 }
@@ -84,14 +80,8 @@ func (l Layout) command(s service) supervise.Command {
 	if s.overrides != nil {
 		settings = append(slices.Clone(settings), s.overrides()...)
 	}
-	path := l.binary(s.binary)
-	if s.binaryDir != nil {
-		if dir := s.binaryDir(); dir != "" {
-			path = filepath.Join(dir, s.binary)
-		}
-	}
 	return supervise.Command{
-		Path:    path,
+		Path:    l.binary(s.binary),
 		Args:    s.args,
 		Env:     append(cleanEnv(os.Environ()), settings...),
 		Dir:     l.Dir,

@@ -59,9 +59,6 @@ type Config struct {
 	// Settings, unless nil, is called at each start of a part and returns environment
 	// variables that take precedence over those of the stack.
 	Settings func(part string) []string
-	// BinaryDir, unless nil, is called at each start of a part and returns the directory of its
-	// binary; empty is that of the layout. Tests run programs of another version with it.
-	BinaryDir func(part string) string
 }
 
 // A Stack runs until Stop.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -34,39 +33,6 @@ func (v *variables) add(prefix string, entries []string) {
 	}
 	v.byPrefix[prefix] = append(v.byPrefix[prefix], entries...)
 }
-
-// binaryDirs are directories with binaries of another version, by the prefix of the parts' names.
-type binaryDirs struct {
-	mu       sync.Mutex
-	byPrefix map[string]string
-}
-
-func (b *binaryDirs) of(part string) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for prefix, dir := range b.byPrefix {
-		if strings.HasPrefix(part, prefix) {
-			return dir
-		}
-	}
-	return ""
-}
-
-func (b *binaryDirs) set(prefix, dir string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.byPrefix == nil {
-		b.byPrefix = map[string]string{}
-	}
-	b.byPrefix[prefix] = dir
-}
-
-// SetControlPlaneBinaries makes the control planes run the binary of a directory from their next
-// start on; empty is the one of this version.
-func (r *Rig) SetControlPlaneBinaries(dir string) { r.binaries.set(ControlPlane, dir) }
-
-// SetDataPlaneBinaries is SetControlPlaneBinaries for the data planes.
-func (r *Rig) SetDataPlaneBinaries(dir string) { r.binaries.set(dataPlanes, dir) }
 
 // SetControlPlanes adds environment variables, NAME=value, of all control planes from their next
 // start on. Later ones take precedence.

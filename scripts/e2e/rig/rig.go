@@ -59,7 +59,6 @@ type Rig struct {
 	standby *pgcluster.Cluster
 
 	variables variables
-	binaries  binaryDirs
 	catalog   catalog
 }
 
@@ -232,8 +231,8 @@ func (r *Rig) start(ctx context.Context, layout devstack.Layout, options Options
 		}
 		r.stack, err = devstack.Start(ctx, devstack.Config{
 			Layout: layout, Out: r.out, Postgres: pginstall.Console(), Ports: ports,
-			Settings:  func(part string) []string { return r.settings(part, options) },
-			BinaryDir: r.binaries.of, NATS: r.startCluster(options),
+			Settings: func(part string) []string { return r.settings(part, options) },
+			NATS:     r.startCluster(options),
 		})
 		if err == nil {
 			return nil
