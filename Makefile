@@ -264,24 +264,6 @@ bench/usage: $(BUILT)/withpostgres ## lists, totals and statements, and all page
 bench/proxy: ## the CPU time and memory of the data plane against a minimal proxy, for JSON, streams and large prompts
 	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench
 
-# SCALE changes the size: SCALE='-keys 10000 -used 2000 -accounts 100 -models 10 -proxies 4'.
-SCALE ?=
-.PHONY: bench/scale
-bench/scale: ## costs of an installation with 1,000,000 keys, 10,000 accounts, 100 models and 16 proxies, or another SCALE
-	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -scale $(SCALE)
-
-.PHONY: bench/traces
-bench/traces: ## the CPU time and latency of a data plane that traces every request, against one that traces none
-	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -traces
-
-.PHONY: bench/tabs
-bench/tabs: ## the CPU time of the control plane while the overview of the console is open in 10 tabs for an hour, or EACH
-	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -tabs 10 -each $(or $(EACH),1h)
-
-.PHONY: bench/neighbour
-bench/neighbour: ## the latencies of one account alone and beside another's 1,000 connections of large prompts
-	@mkdir -p bin && go build -o bin/proxybench ./scripts/cmd/proxybench && bin/proxybench -neighbour -rounds 9
-
 ## release
 
 # VERSION is that of the tag, or of the commit. The chart finds the images below REGISTRY, its value image.registry. SOURCE is

@@ -186,6 +186,17 @@ type load struct {
 	times []time.Duration // of the complete answers of a load with a rate, and of the events of paced streams
 }
 
+// Latencies has the times of complete answers, sorted.
+type Latencies struct{ Times []time.Duration }
+
+// Quantile returns the time within which a share of the answers came.
+func (l *Latencies) Quantile(share float64) time.Duration {
+	if len(l.Times) == 0 {
+		return 0
+	}
+	return l.Times[min(int(share*float64(len(l.Times))), len(l.Times)-1)]
+}
+
 // latencies returns the latencies since its last call.
 func (l *load) latencies() *Latencies {
 	l.mu.Lock()

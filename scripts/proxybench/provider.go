@@ -70,12 +70,6 @@ func Provider(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answerEnd)
 }
 
-// Collector takes the traces that a data plane exports, and drops them.
-func Collector(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // the client sees the error
-	w.Header().Set("Content-Type", "application/x-protobuf")
-}
-
 // prompt returns the body of the requests of a scenario.
 func prompt(s Scenario) []byte {
 	text := strings.Repeat("word ", s.Prompt/5)

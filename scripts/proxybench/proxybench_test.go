@@ -136,35 +136,6 @@ func TestAgeIsTheTimeSinceAProcessBegan(t *testing.T) {
 	}
 }
 
-func TestMeasureNeighbourCountsTheQuietAccountOnly(t *testing.T) {
-	t.Parallel()
-	target := start(t)
-	noisy := target
-	noisy.Key = "another" // every request is refused
-	var complete, refused int64
-	flood := func() (func() error, error) {
-		ctx, stop := context.WithCancel(t.Context())
-		began, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			complete, refused = RunFlood(ctx, noisy, Scenario{Prompt: 1000, Conns: 8}, func() { close(began) })
-		}()
-		<-began
-		return func() error { stop(); <-ended; return nil }, nil
-	}
-	alone, beside, err := MeasureNeighbour(t.Context(), target, flood, 10*time.Millisecond)
-	if err != nil || len(alone.Times) == 0 || len(beside.Times) == 0 || alone.Failures+beside.Failures != 0 {
-		t.Errorf("alone %+v, beside %+v, %v; want answers and no failures", alone, beside, err)
-	}
-	if complete != 0 || refused == 0 {
-		t.Errorf("the flood got %d answers and %d refusals", complete, refused)
-	}
-	l := Latencies{Times: []time.Duration{1, 2, 3, 4}}
-	if l.Quantile(.5) != 3 || l.Quantile(.99) != 4 || (&Latencies{}).Quantile(.5) != 0 {
-		t.Errorf("quantiles %d, %d", l.Quantile(.5), l.Quantile(.99))
-	}
-}
-
 func TestTableWritesMediansAndRatio(t *testing.T) {
 	t.Parallel()
 	table := NewTable("plain", "gateway")

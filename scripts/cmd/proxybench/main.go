@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -32,19 +31,8 @@ type options struct {
 	rounds int
 	each   time.Duration
 	child  string
-	// neighbour selects the measurement of one account beside another's flood.
-	neighbour bool
-	// apart gives the gateway a processor of its own.
-	apart bool
-	// traces compares a proxy that traces every request with one that traces none.
-	traces bool
 	// only is a part of the names of the scenarios that are measured.
 	only string
-	// scale selects the measurements of an installation of a size.
-	scale bool
-	size  size
-	// tabs, if set, measures the control plane while the overview of the console is open in so many tabs.
-	tabs int
 	// hold keeps the proxies running for other programs, instead of a measurement.
 	hold bool
 }
@@ -53,19 +41,8 @@ func main() {
 	var o options
 	flag.IntVar(&o.rounds, "rounds", 5, "number of measurements of each proxy in each scenario")
 	flag.DurationVar(&o.each, "each", 3*time.Second, "duration of one measurement")
-	flag.StringVar(&o.child, "child", "",
-		"internal: run as a child process, \"provider\", \"load\", \"collector\" of traces, \"plain=URL\" of the provider or \"flood=URL\" of the gateway")
-	flag.BoolVar(&o.neighbour, "neighbour", false, "measure the latencies of one account beside the flood of another, instead of costs")
-	flag.BoolVar(&o.traces, "traces", false, "compare a data plane that traces every request with one that traces none, instead of the plain proxy")
+	flag.StringVar(&o.child, "child", "", "internal: run as a child process, \"provider\", \"load\" or \"plain=URL\" of the provider")
 	flag.StringVar(&o.only, "only", "", "measure only the scenarios whose names contain this")
-	flag.BoolVar(&o.scale, "scale", false, "measure an installation of a size, given by -keys, -accounts, -models and -proxies, instead of the plain proxy")
-	flag.IntVar(&o.size.keys, "keys", 1_000_000, "with -scale: number of API keys")
-	flag.IntVar(&o.size.used, "used", 100_000, "with -scale: number of API keys that are used")
-	flag.IntVar(&o.size.accounts, "accounts", 10_000, "with -scale: number of accounts")
-	flag.IntVar(&o.size.models, "models", 100, "with -scale: number of models")
-	flag.IntVar(&o.size.proxies, "proxies", 16, "with -scale: number of data planes")
-	flag.IntVar(&o.tabs, "tabs", 0, "measure the control plane while the overview of the console is open in so many tabs, for the time of -each, instead of the data plane")
-	flag.BoolVar(&o.apart, "apart", runtime.NumCPU() > 1, "with -neighbour: run the gateway on the first processor and all other programs on the others")
 	flag.BoolVar(&o.hold, "hold", false, "print name, URL, key and process id of both proxies and keep them running until interrupted, instead of measuring")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -79,34 +56,10 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.child != "" {
-		if url, ok := strings.CutPrefix(o.child, "flood="); ok {
-			return flood(ctx, url)
-		}
 		if o.child == loader {
 			return measureForParent(ctx)
 		}
 		return serve(ctx, o.child)
-	}
-	if o.tabs > 0 {
-		return measureTabs(ctx, o.tabs, o.each, os.Stdout)
-	}
-	if o.scale {
-		return measureScale(ctx, o.size, os.Stdout)
-	}
-	if o.traces {
-		return compareTraces(ctx, o)
-	}
-	if o.neighbour {
-		if err := prefer(ctx, os.Getpid(), 1); err != nil {
-			return err
-		}
-		if o.apart {
-			// Two threads with a real-time priority that share a processor would wait 100 ms for each other.
-			runtime.GOMAXPROCS(1)
-			if err := errors.Join(os.Setenv("GOMAXPROCS", "1"), bind(ctx, os.Getpid(), fmt.Sprintf("1-%d", runtime.NumCPU()-1))); err != nil {
-				return err
-			}
-		}
 	}
 	provider, err := start(ctx, "provider")
 	if err != nil {
@@ -118,20 +71,12 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	defer plain.end()
-	other, err := start(ctx, "provider")
-	if err != nil {
-		return err
-	}
-	defer other.end()
-	stack, clean, err := startStack(ctx, provider.url, other.url, 1, nil)
+	stack, clean, err := startStack(ctx, provider.url)
 	if err != nil {
 		return err
 	}
 	defer clean()
 	state := stack.State()
-	if o.neighbour {
-		return neighbour(ctx, o, &state, provider.cmd.Process.Pid, other.cmd.Process.Pid)
-	}
 	if err := raiseConcurrencyLimit(ctx, &state); err != nil {
 		return err
 	}
@@ -209,9 +154,6 @@ const plainKey = "the-key-of-the-bench"
 // serve runs a child process: it starts a server and prints its URL.
 func serve(ctx context.Context, what string) error {
 	handler := http.Handler(http.HandlerFunc(proxybench.Provider))
-	if what == collector {
-		handler = http.HandlerFunc(proxybench.Collector)
-	}
 	if target, ok := strings.CutPrefix(what, "plain="); ok {
 		to, err := url.Parse(target)
 		if err != nil {
@@ -240,14 +182,13 @@ type child struct {
 	url string
 }
 
-func start(ctx context.Context, what string, environment ...string) (*child, error) {
+func start(ctx context.Context, what string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, "-child", what)
 	cmd.Stderr = os.Stderr
-	cmd.Env = append(os.Environ(), environment...)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -292,7 +233,6 @@ func raiseConcurrencyLimit(ctx context.Context, state *devstack.State) error {
 const catalog = `currency: USD
 providers:
   - {id: bench, name: Bench, base_url: "%s", auth: bearer, credentials: [{name: main, secret: any}]}
-  - {id: flood, name: Flood, base_url: "%s", auth: bearer, credentials: [{name: main, secret: any}]}
 models:
   - id: bench
     type: text
@@ -302,14 +242,6 @@ models:
     max_output_tokens: 4096
     price: {input: "0.01", output: "0.02"}
     routes: [{provider: bench, upstream_model: bench, formats: [chat]}]
-  - id: flood
-    type: text
-    display_name: Flood
-    owned_by: bench
-    context_window: 1000000
-    max_output_tokens: 4096
-    price: {input: "0.01", output: "0.02"}
-    routes: [{provider: flood, upstream_model: flood, formats: [chat]}]
 `
 
 // freePorts returns ports that nobody listens on. They are below the range of ephemeral ports.
@@ -324,34 +256,28 @@ func freePorts(ctx context.Context, planes devstack.Planes) (devstack.Ports, err
 	return devstack.Ports{}, errors.New("no free ports")
 }
 
-// startStack starts a stack with a number of data planes in a directory of its own, with the models bench and flood. settings may
-// be nil, as in devstack.Config.
-func startStack(ctx context.Context, provider, flood string, dataPlanes int, settings func(part string) []string) (*devstack.Stack, func(), error) {
-	return startStackWith(ctx, fmt.Sprintf(catalog, provider, flood), dataPlanes, settings)
-}
-
-// startStackWith is startStack with a catalog in YAML.
-func startStackWith(ctx context.Context, document string, dataPlanes int, settings func(part string) []string) (*devstack.Stack, func(), error) {
+// startStack starts a stack in a directory of its own, with the model bench of a provider.
+func startStack(ctx context.Context, provider string) (*devstack.Stack, func(), error) {
 	layout, err := devstack.FindLayout(".", filepath.Join(".dev", fmt.Sprintf("bench-%d", os.Getpid())))
 	if err != nil {
 		return nil, nil, err
 	}
-	layout.Bin = filepath.Join(layout.Root, ".dev", "bench-bin") // stacks share it
+	layout.Bin = filepath.Join(layout.Root, ".dev", "bench-bin") // runs share it
 	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {       //nolint:gosec // G301: as the stack makes it
 		return nil, nil, fmt.Errorf("make directory: %w", err)
 	}
 	file := filepath.Join(layout.Dir, "catalog.yaml")
-	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, catalog, provider), 0o600); err != nil {
 		return nil, nil, fmt.Errorf("write catalog: %w", err)
 	}
 	if err := os.Setenv(devstack.CatalogVariable, file); err != nil {
 		return nil, nil, fmt.Errorf("name catalog: %w", err)
 	}
-	ports, err := freePorts(ctx, devstack.Planes{Data: dataPlanes, Control: 1})
+	ports, err := freePorts(ctx, devstack.Planes{Data: 1, Control: 1})
 	if err != nil {
 		return nil, nil, err
 	}
-	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports, Settings: settings})
+	stack, err := devstack.Start(ctx, devstack.Config{Layout: layout, Out: os.Stderr, Postgres: pginstall.Console(), Ports: ports})
 	if err != nil {
 		return nil, nil, err
 	}
