@@ -2,5 +2,7 @@
 
 package app
 
+import "time"
+
 // hours is how long the longest outages are.
-const hours = "4h"
+const hours = 4 * time.Hour

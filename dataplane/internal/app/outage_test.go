@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,20 +31,6 @@ import (
 	"modelgateway/shared/wire"
 )
 
-func TestMain(m *testing.M) {
-	natstest.PrepareBubbles()
-	os.Exit(m.Run())
-}
-
-// The process that plays an outage gets it, its length and the duration of sessions in these variables.
-const (
-	outageVariable     = "MGW_TEST_OUTAGE"
-	sessionTTLVariable = "MGW_TEST_OUTAGE_SESSION_TTL"
-	lengthVariable     = "MGW_TEST_OUTAGE_LENGTH"
-	// windowVariable has the window of freshness; zero if sessions need none.
-	windowVariable = "MGW_TEST_OUTAGE_WINDOW"
-)
-
 // The outages.
 const (
 	controlPlanesAway = "every control plane is away"
@@ -60,49 +43,29 @@ const (
 // admitted after the session has expired. With a session that outlasts the outage, or that needs freshness and has it, requests are
 // admitted from granted units. At the end all usage is settled exactly once and no units are outstanding.
 //
-// The clock is fake, the components of the proxy and NATS are real. Each outage
-// runs in its own process, because a process can have only one such bubble.
+// The clock is fake, the components of the proxy and NATS are real.
 func TestOutagesOfHours(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ outage, ttl, window, length string }{
-		{controlPlanesAway, "35m", "0s", "30m"},
-		{controlPlanesAway, "30s", "0s", hours},
-		{controlPlanesAway, "30s", "20s", hours},
-		{postgresAway, "30s", "0s", hours},
-		{postgresAway, "30s", "20s", hours},
-		{natsAway, "30s", "0s", hours},
-		{natsAway, "30s", "20s", hours},
-		{proxyCutOff, "30s", "0s", hours},
-		{proxyCutOff, "30s", "20s", hours},
+	const short, fresh = 30 * time.Second, 20 * time.Second
+	for _, tt := range []struct {
+		outage              string
+		ttl, window, length time.Duration
+	}{
+		{controlPlanesAway, 35 * time.Minute, 0, 30 * time.Minute},
+		{controlPlanesAway, short, 0, hours},
+		{controlPlanesAway, short, fresh, hours},
+		{postgresAway, short, 0, hours},
+		{postgresAway, short, fresh, hours},
+		{natsAway, short, 0, hours},
+		{natsAway, short, fresh, hours},
+		{proxyCutOff, short, 0, hours},
+		{proxyCutOff, short, fresh, hours},
 	} {
 		t.Run(fmt.Sprintf("%s for %s with sessions of %s and a window of %s", tt.outage, tt.length, tt.ttl, tt.window), func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestOutageInBubble$", "-test.count=1", "-test.v")
-			cmd.Env = append(os.Environ(), outageVariable+"="+tt.outage, sessionTTLVariable+"="+tt.ttl, lengthVariable+"="+tt.length, windowVariable+"="+tt.window)
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-			t.Logf("%s", out)
+			natstest.InBubble(t, func(t *testing.T) { runOutage(t, tt.outage, tt.ttl, tt.window, tt.length) })
 		})
 	}
-}
-
-// TestOutageInBubble is the part of TestOutagesOfHours that runs in its own process.
-func TestOutageInBubble(t *testing.T) {
-	outage := os.Getenv(outageVariable)
-	if outage == "" {
-		t.Skip("runs as part of TestOutagesOfHours")
-	}
-	duration := func(variable string) time.Duration {
-		d, err := time.ParseDuration(os.Getenv(variable))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	ttl, window, length := duration(sessionTTLVariable), duration(windowVariable), duration(lengthVariable)
-	synctest.Test(t, func(t *testing.T) { runOutage(t, outage, ttl, window, length) })
 }
 
 const (
@@ -118,7 +81,6 @@ const (
 
 func runOutage(t *testing.T, outage string, sessionTTL, window, length time.Duration) {
 	server := natstest.NewInBubble(t)
-	defer server.Stop()
 	plane := newControlPlane(t, server, sessionTTL, window)
 	plane.up(t)
 	defer plane.down()
@@ -312,7 +274,7 @@ const (
 // controlPlane is a control plane that keeps its state in memory instead of Postgres. It decides with the real
 // allocator.
 type controlPlane struct {
-	server     *natstest.BubbleServer
+	server     *natstest.Server
 	sessionTTL time.Duration
 	window     time.Duration
 	conn       *nats.Conn
@@ -333,7 +295,7 @@ type controlPlane struct {
 	noPostgres bool
 }
 
-func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid, window time.Duration) *controlPlane {
+func newControlPlane(t *testing.T, server *natstest.Server, valid, window time.Duration) *controlPlane {
 	t.Helper()
 	p := &controlPlane{
 		server: server, sessionTTL: valid, window: window, allocator: allocator.New(), results: map[wire.SessionID]wire.LeaseResponse{}, deadlines: map[wire.SessionID]time.Time{},
@@ -350,15 +312,8 @@ func newControlPlane(t *testing.T, server *natstest.BubbleServer, valid, window 
 func (p *controlPlane) up(t *testing.T) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	var err error
-	if p.conn, err = nats.Connect("", p.server.Connection()); err != nil {
-		t.Fatal(err)
-	}
-	p.stop = stop
-	js, err := jetstream.New(p.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.conn, p.stop = p.server.Connect(), stop
+	js := natstest.JetStream(t, p.conn)
 	stream, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
 		Name: subject.UsageStream, Subjects: []string{subject.UsageAll}, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
 	})

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"modelgateway/dataplane/internal/admission"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
 	"modelgateway/shared/natsuser"
@@ -47,11 +48,7 @@ func setup(t *testing.T) *fixture {
 	}
 	t.Cleanup(b.Close)
 	remote := server.Connect()
-	js, err := jetstream.New(remote)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &fixture{b, server, remote, js}
+	return &fixture{b, server, remote, natstest.JetStream(t, remote)}
 }
 
 // answer answers requests to a subject as the control plane.
@@ -70,12 +67,10 @@ func answer[Q, A any](t *testing.T, b *fixture, name string, f func(Q) A) {
 			t.Errorf("%s: %v", name, err)
 		}
 	})
-	if err == nil {
-		err = b.remote.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, b.remote)
 }
 
 // ask pushes a message as the control plane and returns the reply of the proxy.
@@ -106,12 +101,10 @@ func push(t *testing.T, b *fixture, name string, v any) {
 	if err == nil {
 		err = b.remote.Publish(name, data)
 	}
-	if err == nil {
-		err = b.remote.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, b.remote)
 }
 
 // checkRequest checks that one kind of request and its response pass unchanged.
@@ -155,12 +148,10 @@ func TestRequestFailsWithoutValidResponse(t *testing.T) {
 	}
 	received := make(chan struct{})
 	sub, err := b.remote.Subscribe(subject.FromAll(subject.LeaseRequest), func(*nats.Msg) { close(received) })
-	if err == nil {
-		err = b.remote.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, b.remote)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-received; cancel() }()
 	if _, err := b.RequestLease(ctx, &wire.LeaseRequest{}); !errors.Is(err, context.Canceled) {
@@ -226,28 +217,28 @@ func (b *fixture) subscribe(t *testing.T) *pushed {
 	return r
 }
 
+// subscribeSession subscribes to a session until that is confirmed within the second that the proxy waits.
+func (b *fixture) subscribeSession(t *testing.T, id wire.SessionID) {
+	t.Helper()
+	await.Until(t, "the subscriptions of a session", func() bool { return b.SubscribeSession(id) == nil })
+}
+
 func TestPushedMessagesReachHandlers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.subscribe(t)
-	if err := b.SubscribeSession(7); err != nil {
-		t.Fatal(err)
-	}
+	b.subscribeSession(t, 7)
 	push(t, b, subject.Recall(7), wire.Recall{Account: "a", Pool: 3, Generation: 4})
 	push(t, b, subject.Recall(6), wire.Recall{Account: "another session"})
 	if diff := cmp.Diff([]string{"recall a 3 4"}, r.wait(1)); diff != "" {
 		t.Errorf("pushed messages (-want +got):\n%s", diff)
 	}
 	// With a later session, the watermarks of the session before and of a session of an earlier process are received.
-	if err := b.SubscribeSession(8); err != nil {
-		t.Fatal(err)
-	}
+	b.subscribeSession(t, 8)
 	if err := b.SubscribeSettled(2); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, b.nc)
 	for _, session := range []int64{2, 7, 8, 9} {
 		push(t, b, subject.Settled(session), event.Settled{Session: session, Watermark: 5, Beyond: [][2]int64{{7, 9}}})
 		if session == 9 {
@@ -270,9 +261,7 @@ func TestKeyChangesAreAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	r := b.subscribe(t)
-	if err := b.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, b.nc)
 	data, err := json.Marshal(wire.KeyChange{V: 1, Revision: 12, PreviousRevision: 11, Kind: wire.AccountUpdated, Account: "a"})
 	if err != nil {
 		t.Fatal(err)
@@ -323,7 +312,7 @@ func TestPublishUsageStoresEachBatchOnce(t *testing.T) {
 	}
 	stream := b.createUsageStream(t)
 	for _, id := range []string{"bat_1", "bat_1", "bat_2"} {
-		if err := b.PublishUsage(t.Context(), 7, id, []byte("batch "+id)); err != nil {
+		if err := b.PublishUsage(await.Context(t), 7, id, []byte("batch "+id)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -345,9 +334,7 @@ func TestReconnectKeepsSubscriptionsAndSendsNoOldMessages(t *testing.T) {
 	b := setup(t)
 	r := b.subscribe(t)
 	b.createUsageStream(t)
-	if err := b.SubscribeSession(7); err != nil {
-		t.Fatal(err)
-	}
+	b.subscribeSession(t, 7)
 	down, up := b.nc.StatusChanged(nats.RECONNECTING), b.nc.StatusChanged(nats.CONNECTED)
 	b.server.Stop()
 	<-down
@@ -359,10 +346,8 @@ func TestReconnectKeepsSubscriptionsAndSendsNoOldMessages(t *testing.T) {
 	}
 	b.server.Start()
 	<-up
-	if err := b.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.PublishUsage(t.Context(), 7, "bat_2", []byte("sent")); err != nil {
+	natstest.Flush(t, b.nc)
+	if err := b.PublishUsage(await.Context(t), 7, "bat_2", []byte("sent")); err != nil {
 		t.Error(err)
 	}
 	stream, err := b.js.Stream(t.Context(), subject.UsageStream)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -42,9 +43,7 @@ func TestConnectBeforeServerStarts(t *testing.T) {
 	}
 	server.Start()
 	<-connected
-	if err := b.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, b.nc)
 	remote := server.Connect()
 	if err := remote.Publish(subject.KeyChange, []byte(`{"revision":7}`)); err != nil {
 		t.Fatal(err)
@@ -74,13 +73,13 @@ func TestNextVideoTaskStopsAtOnce(t *testing.T) {
 		_, err := b.NextVideoTask(ctx)
 		result <- err
 	}()
-	for waiting := 0; waiting == 0; { // until the fetch has reached the server
+	await.Until(t, "the fetch to reach the server", func() bool {
 		info, err := consumer.Info(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting = info.NumWaiting
-	}
+		return info.NumWaiting > 0
+	})
 	stop()
 	if err := <-result; err == nil {
 		t.Error("got a task from an empty queue")

@@ -2,12 +2,11 @@ package bus
 
 import (
 	"encoding/json"
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
@@ -25,9 +24,7 @@ func TestDescribeHandlerAnswersRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, b.nc)
 	reply := b.ask(t, subject.Describe, request)
 	var got wire.DescribeResponse
 	if err := json.Unmarshal(reply.Data, &got); err != nil {
@@ -58,13 +55,11 @@ func TestReportsAndLinesOfTailsReachTheControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server must know the subscriptions before another connection publishes.
-	if err := errors.Join(b.nc.Flush(), b.remote.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, b.nc, b.remote)
 	if err := b.SendPulse([]byte(`{"v":1,"proxy":"test"}`)); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := reports.NextMsg(time.Minute); err != nil || subject.Sender(m.Subject) != "test" {
+	if m, err := reports.NextMsgWithContext(t.Context()); err != nil || subject.Sender(m.Subject) != "test" {
 		t.Errorf("report: %v, %v", m, err)
 	}
 	want := pulse.Tail{V: pulse.Version, ID: "one", Filter: pulse.Filter{Class: 4}}
@@ -78,7 +73,7 @@ func TestReportsAndLinesOfTailsReachTheControlPlane(t *testing.T) {
 	if got := <-followed; got != want {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
-	m, err := lines.NextMsg(time.Minute)
+	m, err := lines.NextMsgWithContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

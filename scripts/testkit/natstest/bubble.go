@@ -3,63 +3,67 @@ package natstest
 import (
 	"errors"
 	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
+
+	"modelgateway/scripts/testkit/await"
 )
 
-// PrepareBubbles starts a goroutine of NATS outside of the bubbles of testing/synctest,
-// because inside of one it would stop the fake clock. TestMain calls it once before
-// NewInBubble.
-func PrepareBubbles() { ats.Register() }
+// bubbleVariable has the name of the test that a process runs in a bubble.
+const bubbleVariable = "MGW_TEST_BUBBLE"
 
-// A BubbleServer is a NATS server in a bubble of testing/synctest. It does not listen,
-// because a TCP connection would keep the fake clock from moving.
-type BubbleServer struct{ server *server.Server }
-
-// NewInBubble starts a server in the bubble of the caller. The test must close all
-// connections and stop the server before the bubble ends. Only one bubble of a process
-// can have a server, because the client shares timers between bubbles.
-func NewInBubble(t testing.TB) *BubbleServer {
+// InBubble runs a test in a bubble of testing/synctest, in which NewInBubble starts servers, and in a process of its own: only
+// one bubble of a process can have NATS, because the client shares timers between bubbles. The name of the test must be the
+// same in each run.
+func InBubble(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
-	running, err := server.NewServer(&server.Options{
-		ServerName: "bubble", DontListen: true, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	if err != nil {
-		t.Fatalf("natstest: %v", err)
+	if os.Getenv(bubbleVariable) == t.Name() {
+		// This starts a goroutine of NATS outside of the bubble. Inside of one it would stop the fake clock.
+		ats.Register()
+		defer ats.Unregister()
+		synctest.Test(t, run)
+		return
 	}
-	running.Start()
-	if !running.ReadyForConnections(startLimit) {
-		running.Shutdown()
-		t.Fatal("natstest: the server does not start")
+	var pattern []string
+	for part := range strings.SplitSeq(t.Name(), "/") {
+		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	return &BubbleServer{running}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.count=1", "-test.timeout="+await.Left(t).String(), "-test.run="+strings.Join(pattern, "/"))
+	cmd.Env = append(os.Environ(), bubbleVariable+"="+t.Name())
+	out, err := cmd.CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()+" ") {
+		t.Errorf("the process of the bubble ended with %v, and has not passed", err)
+	}
 }
 
-// Connection returns the option that connects a client to the server, without regard to
-// the client's URL.
-func (b *BubbleServer) Connection() nats.Option { return nats.InProcessServer(b.server) }
-
-// Stop stops the server and waits until it has ended.
-func (b *BubbleServer) Stop() {
-	b.server.Shutdown()
-	b.server.WaitForShutdown()
+// NewInBubble starts a server in the bubble of the caller. It does not listen, because a TCP connection would keep the fake
+// clock from moving.
+func NewInBubble(t testing.TB, modify ...func(*server.Options)) *Server {
+	t.Helper()
+	return start(t, server.Options{ServerName: "bubble", DontListen: true}, modify)
 }
 
-// A BubbleLink connects a client to a BubbleServer until it is cut.
+// A BubbleLink connects a client to a server in a bubble until it is cut.
 type BubbleLink struct {
-	server *server.Server
+	server *Server
 
 	mu    sync.Mutex
 	isCut bool
 	conns []net.Conn
 }
 
-// NewLink returns a link to the server.
-func (b *BubbleServer) NewLink() *BubbleLink { return &BubbleLink{server: b.server} }
+// NewLink returns a link to a server in a bubble.
+func (s *Server) NewLink() *BubbleLink { return &BubbleLink{server: s} }
 
 // Connection returns the option that connects a client through the link, without regard to the client's URL.
 func (l *BubbleLink) Connection() nats.Option { return nats.InProcessServer(l) }

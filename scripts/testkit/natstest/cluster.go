@@ -7,10 +7,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"modelgateway/scripts/testkit/await"
 )
 
 // A Cluster is a number of NATS servers that replicate streams. The connections between them pass through links, which a test
@@ -30,7 +31,7 @@ func NewCluster(t testing.TB, n int, modify ...func(*server.Options)) *Cluster {
 	for to := range n {
 		c.nodes = append(c.nodes, &Server{t: t, options: server.Options{
 			ServerName: fmt.Sprintf("natstest-%d", to), Host: "127.0.0.1", Port: server.RANDOM_PORT,
-			JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+			JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, AuthTimeout: authTimeout,
 			Cluster: server.ClusterOpts{
 				Name: "natstest", Host: "127.0.0.1", Port: server.RANDOM_PORT,
 				// Servers tell each other their addresses. Nobody listens here, so that there are no connections besides the links.
@@ -140,22 +141,18 @@ func (c *Cluster) StreamLeader(stream string) int {
 	return c.await("a leader of "+stream, func(s *server.Server) bool { return s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, stream) })
 }
 
-// await polls the running servers until the condition holds for one of them, and returns its index.
-func (c *Cluster) await(what string, is func(*server.Server) bool) int {
+// await waits until the condition holds for one of the running servers, and returns its index.
+func (c *Cluster) await(what string, is func(*server.Server) bool) (found int) {
 	c.t.Helper()
-	const pause = 5 * time.Millisecond
-	for began := time.Now(); time.Since(began) < startLimit; time.Sleep(pause) {
-		for i, s := range c.nodes {
+	await.Until(c.t, what, func() bool {
+		found = slices.IndexFunc(c.nodes, func(s *Server) bool {
 			s.mu.Lock()
-			found := s.running != nil && is(s.running)
-			s.mu.Unlock()
-			if found {
-				return i
-			}
-		}
-	}
-	c.t.Fatalf("natstest: there is not %s within %s", what, startLimit)
-	return 0
+			defer s.mu.Unlock()
+			return s.running != nil && is(s.running)
+		})
+		return found >= 0
+	})
+	return found
 }
 
 // Clients returns the names of the clients that are connected to a server; none while it is stopped.
