@@ -70,13 +70,14 @@ $(if $(OFFLINE),,$(with_node) scripts/npmci.sh scripts/tools/axe node_modules/ax
 endef
 
 # Results of tests are not cached (-count=1), because the cache does not see the programs that tests build.
-# The longest packages come first, so that no core is idle at the end.
 # RESULTS is a folder for the events of the tests as JSON (scripts/repeat.sh).
 RESULTS ?=
 gotest = $(call tool,gotestsum) --format standard-quiet $(if $(RESULTS),--jsonfile "$$(mktemp "$(RESULTS)/XXXXXX.json")") -- -count=1 -timeout 20m $(TESTFLAGS)
 
 # One goroutine does all the work in these packages, so the race detector finds nothing in them and only makes them slow.
 sequential := ./shared/lease/sim ./dataplane/internal/provider/classify ./controlplane/internal/pricelist
+# These come first, so that no core is idle at the end.
+longest    := ./controlplane/internal/postgres ./controlplane/internal/console ./controlplane/internal/httpapi ./dataplane/internal/httpapi
 product    := $(filter-out ./scripts/%,$(filter-out ./scripts,$(MODULES:%=./%)))
 # Tests of the repository itself and of the tools that the short tier relies on.
 repository := ./scripts/docs ./scripts/importrules ./scripts/providersim ./scripts/testkit/wiresample
@@ -84,19 +85,19 @@ stack      := ./scripts/e2e ./scripts/e2e/browser
 
 .PHONY: test
 test: $(BUILT)/withpostgres ## the short tier: what every change needs (CONTRIBUTING.md has a table)
-	@$(BUILT)/withpostgres $(MAKE) --no-print-directory test/race test/plain
+	@$(BUILT)/withpostgres $(MAKE) --no-print-directory --keep-going test/race test/plain
 
 # The seeds of all fuzz tests run as tests. One database server serves all packages; each test clones a database of its own.
 .PHONY: test/race
 test/race: $(BUILT)/withpostgres
 	@scripts/need.sh cc gcc libc6-dev
-	@packages=$$(go list $(product:%=%/...) | grep -vxF "$$(go list $(sequential))"); $(BUILT)/withpostgres $(gotest) -race $$packages
+	@packages=$$(go list $(longest) $(product:%=%/...) | grep -vxF "$$(go list $(sequential))"); $(BUILT)/withpostgres $(gotest) -race $$packages
 
 # Costs are counted without the race detector, which allocates and drops pooled objects.
 .PHONY: test/plain
 test/plain: $(BUILT)/withpostgres
 	@$(with_browser)
-	@$(gotest) -run '$(costs)' ./dataplane/...
+	@$(gotest) -run '$(costs)' $$(grep -rlE 'func Test[A-Za-z]*($(costs))' --include='*_test.go' dataplane | xargs -n1 dirname | sort -u | sed 's|^|./|')
 	@$(with_node) $(BUILT)/withpostgres $(gotest) $(sequential) $(stack) $(repository)
 
 costs := Costs|Allocat|MemoryOfStreams|HoldNoBuffers|NoWriteOfItsOwn|WithOneWrite
@@ -150,12 +151,12 @@ screenshots/parts: ## take over how the parts of the console look now, after loo
 # the clients whose packages it needs anyway.
 .PHONY: test/clients
 test/clients: ## real clients play a task with tools; prints the table of clients
-	@if node=$$(scripts/node.sh $(CURDIR)/.cache/node); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
+	@if node=$$(scripts/node.sh); then export PATH="$${node:+$$node:}$$PATH"; else export WITHOUT_NODE=1; fi; \
 	LONG=1 go test -count=1 -v -timeout 40m ./scripts/e2e/clients
 
 .PHONY: clients/update
 clients/update: ## pin the newest versions of the clients of make test/clients
-	@node=$$(scripts/node.sh $(CURDIR)/.cache/node) && export PATH="$${node:+$$node:}$$PATH"; \
+	@node=$$(scripts/node.sh) && export PATH="$${node:+$$node:}$$PATH"; \
 	for folder in scripts/sdk scripts/clients; do \
 		cd $(CURDIR)/$$folder && npm install --save-exact --ignore-scripts --no-audit --no-fund --loglevel=error \
 			$$(node -p "Object.keys(require('./package.json').dependencies).map((name) => name + '@latest').join(' ')"); \
