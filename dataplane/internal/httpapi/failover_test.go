@@ -377,8 +377,10 @@ func TestUsageEventHasTheAttempts(t *testing.T) {
 	if got := broken.spool.next(t).Attempts; len(got) != 1 || got[0].Class == "" || got[0].Skipped != "" {
 		t.Errorf("a request that no route serves has the attempts %+v", got)
 	}
-	whole := newGateway(t, jsonAnswer(200, chatJSON), jsonAnswer(200, chatJSON))
-	for _, body := range []string{chatBody, chatStreamBody} {
+	for body, answer := range map[string]http.HandlerFunc{
+		chatBody: jsonAnswer(200, chatJSON), chatStreamBody: streamAnswer(chatHead, chatText, chatStop, chatUsage, chatDone),
+	} {
+		whole := newGateway(t, answer, answer)
 		whole.post("/v1/chat/completions", body)
 		if got := whole.spool.next(t).Attempts; got != nil {
 			t.Errorf("a request that the first route serves has the attempts %+v", got)

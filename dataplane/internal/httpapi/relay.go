@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"modelgateway/dataplane/internal/bytebudget"
@@ -32,14 +31,19 @@ const maxAnswer = 256 << 20
 
 // run relays the answer, as a stream or not. cancel ends the call.
 func (r *relay) run(cancel context.CancelFunc) error {
-	contentType := r.answer.Header.Get("Content-Type")
-	if r.request.Stream && strings.HasPrefix(contentType, "text/event-stream") {
+	if !r.request.Stream {
+		return r.relayJSON()
+	}
+	switch isStream, err := r.answer.IsStream(); {
+	case err != nil:
+		return provider.TruncatedFailure(r.call, err)
+	case isStream:
 		return r.relayStream(cancel)
 	}
 	return r.relayJSON()
 }
 
-// relayJSON relays a non-streaming answer. It records the outcome before it writes the answer.
+// relayJSON relays an answer in one piece. It records the outcome before it writes the answer.
 func (r *relay) relayJSON() error {
 	r.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
 	defer r.room.Release()
@@ -59,8 +63,11 @@ func (r *relay) relayJSON() error {
 	if len(out) > 0 && &out[0] != &body[0] {
 		*rewritten = out // JSON may have reallocated it
 	}
-	if !ok {
+	switch {
+	case !ok:
 		return r.reportedFailure()
+	case r.request.Stream:
+		return provider.NoStreamFailure(r.call) // a client that waits for events cannot read it
 	}
 	usage, reported := r.usage()
 	r.finish(outcome{status: event.Completed, rule: usageRule(reported), usage: usage, providerID: r.reader.ProviderID(), answered: http.StatusOK})

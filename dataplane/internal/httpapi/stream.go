@@ -128,13 +128,14 @@ func (s *streamRelay) events() {
 }
 
 func (s *streamRelay) event(ev sse.Event) {
+	if s.ended {
+		return // nothing follows the end, such as a second one
+	}
 	var kind format.Kind
 	s.out, kind = s.reader.Event(s.out, ev)
 	switch kind {
 	case format.Failure:
-		if !s.ended { // a failure after the end of the answer does not matter
-			s.fail(s.reportedFailure())
-		}
+		s.fail(s.reportedFailure())
 	case format.Terminal:
 		s.end(endCompleted, event.Completed)
 	case format.Content, format.Other:

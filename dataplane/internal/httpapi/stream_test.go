@@ -315,18 +315,6 @@ func TestStreamEndsWithItsLastEvent(t *testing.T) {
 	<-left
 }
 
-func TestNonStreamingAnswerToAStreamRequestIsRelayed(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t, jsonAnswer(200, chatJSON))
-	got := g.post("/v1/chat/completions", chatStreamBody)
-	if want := strings.Replace(chatJSON, "up-model", "text", 1); got.status != http.StatusOK || got.body != want || got.header.Get("Content-Type") != "application/json" {
-		t.Errorf("got %d %s %s", got.status, got.header.Get("Content-Type"), got.body)
-	}
-	if e := g.spool.next(t); e.Status != event.Completed || e.Cost != chatCost || !e.Stream {
-		t.Errorf("got event %+v", e)
-	}
-}
-
 func TestMissingUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	piece, _, _ := strings.Cut(chatJSON, `,"usage"`)

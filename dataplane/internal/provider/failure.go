@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -136,6 +137,16 @@ func TruncatedFailure(call *Call, err error) *Failure {
 	return f
 }
 
+// NoStreamFailure returns the Failure of an answer in one piece to a request for a stream. The route works for others.
+func NoStreamFailure(call *Call) *Failure {
+	return &Failure{
+		Client: unavailable(), Failover: true, Class: "no_stream", Answered: true, Doubtful: true,
+		cause: fmt.Errorf("provider %s: %w", call.Provider.ID, errNoStream),
+	}
+}
+
+var errNoStream = errors.New("an answer in one piece to a request for a stream")
+
 // StatusFailure reads and closes an answer with an error status and returns its Failure.
 func StatusFailure(call *Call, a *Answer, cleaner classify.Cleaner) *Failure {
 	defer func() { _ = a.Body.Close() }()
@@ -151,6 +162,9 @@ func StatusFailure(call *Call, a *Answer, cleaner classify.Cleaner) *Failure {
 // ReportedFailure returns the Failure for an error that a provider reported: as an answer or, if inAnswer is set,
 // inside a stream or a successful answer.
 func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte, inAnswer bool, cleaner classify.Cleaner) *Failure {
+	if !isText(body) {
+		body = nil // such as a compressed body that does not say so
+	}
 	v := classify.Classify(classify.Answer{Format: string(f), Status: status, Header: h, Body: body, Stream: inAnswer, Cleaner: cleaner})
 	failure := &Failure{
 		Client: &apierr.Error{
@@ -172,6 +186,11 @@ func ReportedFailure(f catalogkv.Format, status int, h http.Header, body []byte,
 		failure.RouteCooldown = min(max(v.Pause, minCooldown), maxCooldown)
 	}
 	return failure
+}
+
+// isText reports whether an error is text rather than bytes that no client can read.
+func isText(body []byte) bool {
+	return !bytes.ContainsFunc(body, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' && r != '\f' && r != '\x1b' })
 }
 
 // message returns the text for the client: the provider's cleaned text if it is about the client's own request,

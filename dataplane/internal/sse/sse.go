@@ -43,6 +43,21 @@ type Event struct {
 // Comment is a comment without a text, which keeps a connection alive.
 const Comment = ":\n\n"
 
+// Begins reports whether text begins with a line of an event stream, after white space. enough is false if more bytes are
+// needed to tell.
+func Begins(text []byte) (is, enough bool) {
+	text = bytes.TrimLeft(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), " \t\r\n")
+	for _, field := range [][]byte{[]byte(":"), []byte("data:"), []byte("event:"), []byte("id:"), []byte("retry:")} {
+		if bytes.HasPrefix(text, field) {
+			return true, true
+		}
+		if bytes.HasPrefix(field, text) {
+			return false, false
+		}
+	}
+	return false, true
+}
+
 // AppendTerminated appends Raw to dst and, if the event is partial, the line ends that complete it.
 func (e Event) AppendTerminated(dst []byte) []byte {
 	dst = append(dst, e.Raw...)

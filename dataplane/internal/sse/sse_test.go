@@ -32,6 +32,20 @@ func TestAppendEventWritesOneFieldPerLine(t *testing.T) {
 	}
 }
 
+func TestBeginsTellsStreamsByTheirFirstBytes(t *testing.T) {
+	t.Parallel()
+	type result struct{ is, enough bool }
+	for text, want := range map[string]result{
+		"": {}, " \r\n": {}, "da": {}, "event": {}, "\xef\xbb\xbfre": {}, "data:": {true, true}, "\n\nevent: x": {true, true}, ": wait": {true, true},
+		"id: 7\n": {true, true}, "retry:5": {true, true}, "\xef\xbb\xbfdata: {}": {true, true},
+		"{": {false, true}, "  [": {false, true}, "database": {false, true}, "error: x": {false, true}, "<html>": {false, true},
+	} {
+		if is, enough := Begins([]byte(text)); (result{is, enough}) != want {
+			t.Errorf("%q: got %v, %v", text, is, enough)
+		}
+	}
+}
+
 func TestAppendTerminatedCompletesPartialEvents(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -156,6 +156,7 @@ func (c *Client) Do(ctx context.Context, call *provider.Call) (*provider.Answer,
 	if err != nil {
 		return nil, provider.CallFailure(call, err)
 	}
+	decode(answer)
 	return answer, nil
 }
 

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"math/bits"
 	"sync"
 
 	"modelgateway/dataplane/internal/format"
@@ -15,10 +16,11 @@ import (
 // reader implements format.Answer.
 type reader struct {
 	answer.Base
-	wantsUsage   bool  // whether the client requested usage
-	choices      int64 // how many choices the answer will have
-	endedChoices int64 // how many choices have ended
-	done         bool  // whether the end of the stream has been sent
+	wantsUsage bool   // whether the client requested usage
+	choices    int64  // how many choices the answer will have
+	begun      bool   // whether there was a choice
+	ended      uint64 // the choices that have ended, a bit for each
+	done       bool   // whether the end of the stream has been sent
 	// bytesAtUsage is the length of the delivered text at the time of the last usage report.
 	bytesAtUsage int64
 	// template has the bytes that most chunks have in common.
@@ -39,7 +41,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 		a.wantsUsage, a.choices = cfg.Request.IncludeUsage, cfg.Request.N
 		a.Echo.Capture(cfg.Request, echoed)
 	}
-	a.endedChoices, a.done, a.bytesAtUsage = 0, false, 0
+	a.begun, a.ended, a.done, a.bytesAtUsage = false, 0, false, 0
 	a.template.reset()
 	return a
 }
@@ -57,7 +59,7 @@ func (a *reader) Usage() (usage price.Usage, reported bool) {
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
-	p := chunkParts{textMember: "message", choices: -1}
+	p := chunkParts{textMember: "message"}
 	for c.Next() {
 		a.member(body, &c, &w, &p)
 		if c.Dropped() {
@@ -67,7 +69,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 			c.Set(&w, value)
 		}
 	}
-	if p.failed || p.choices < 0 || !c.Alone() {
+	if p.failed || p.choices.count <= 0 || !c.Alone() {
 		a.RecordFailure(body)
 		return dst, false
 	}
@@ -95,6 +97,9 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return dst, format.Other
 	}
 	if answer.IsDone(ev.Data) {
+		if !a.begun {
+			return a.Fail(dst, ev.Data) // the end of nothing
+		}
 		a.done = true
 		return ev.AppendTerminated(dst), format.Terminal
 	}
@@ -120,8 +125,7 @@ func (a *reader) appendMatched(dst []byte, ev sse.Event, text, padding []byte) (
 // chunkParts are the parts of an answer or chunk that the reader needs.
 type chunkParts struct {
 	textMember string // the member of a choice that contains its text: message or delta
-	choices    int64  // number of choices, -1 if there is no such member
-	ended      int64  // how many of the choices have ended
+	choices    choices
 	sum        answer.TextSum
 	shift      int // of the choices
 	padding    stringSpan
@@ -136,7 +140,7 @@ type chunkParts struct {
 // chunk reads a chunk.
 func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	w, c, text := a.BeginRewrite(dst, ev)
-	p := chunkParts{textMember: "delta", choices: -1, failed: string(ev.Name) == "error" || !c.Exists()}
+	p := chunkParts{textMember: "delta", failed: string(ev.Name) == "error" || !c.Exists()}
 	for c.Next() {
 		a.member(text, &c, &w, &p)
 	}
@@ -144,12 +148,13 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	if reported {
 		a.bytesAtUsage = a.Bytes + p.sum.Len
 	}
-	if p.failed || p.flat && p.choices <= 0 && !reported {
+	if p.failed || p.flat && p.choices.count == 0 && !reported {
 		return a.Fail(dst, ev.Data)
 	}
 	a.Bytes += p.sum.Len
-	a.endedChoices += p.ended
-	if reported && !a.wantsUsage && p.choices <= 0 {
+	a.begun = a.begun || p.choices.count > 0
+	a.ended |= p.choices.ended
+	if reported && !a.wantsUsage && p.choices.count == 0 {
 		return dst, format.Other
 	}
 	out := w.Finish()
@@ -158,7 +163,7 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 	// A template needs exactly one string of text and data in one line.
 	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
-	if alone && !reported && p.choices == 1 && p.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
+	if alone && !reported && p.choices.count == 1 && p.choices.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
 		a.template.build(ev, out[len(dst):], stringSpan{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}
 	return out, format.Content
@@ -182,7 +187,8 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 		}
 		p.shift = w.Shift()
 		var end int
-		p.ended, p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.textMember)
+		p.choices, end = readChoices(&p.sum, w, text, c.Start(), p.textMember)
+		p.failed = p.failed || p.choices.failed
 		c.SetEnd(end)
 		p.list = c.Value()
 	case "error":
@@ -222,7 +228,7 @@ func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	if a.done {
 		return dst, true
 	}
-	if a.endedChoices < max(a.choices, 1) {
+	if int64(bits.OnesCount64(a.ended)) < max(a.choices, 1) {
 		return dst, false
 	}
 	a.done = true

@@ -119,8 +119,8 @@ func TestAnswerRepeatsTheClientsValues(t *testing.T) {
 	t.Parallel()
 	a := Dialect{}.NewAnswer(format.AnswerConfig{Request: request(t, `{"model":"m","messages":[],"user":"me","metadata":{"k":"v"},"store":true}`)})
 	defer a.Release()
-	body := `{"id":"c","model":"up","user":"hash","metadata":null,"safety_identifier":"hash","store":false,"choices":[]}`
-	want := `{"id":"c","model":"m","user":"me","metadata":{"k":"v"},"safety_identifier":null,"store":true,"choices":[]}`
+	body := `{"id":"c","model":"up","user":"hash","metadata":null,"safety_identifier":"hash","store":false,"choices":[{"message":{}}]}`
+	want := `{"id":"c","model":"m","user":"me","metadata":{"k":"v"},"safety_identifier":null,"store":true,"choices":[{"message":{}}]}`
 	if out, ok := a.JSON(nil, []byte(body)); !ok || string(out) != want {
 		t.Errorf("got %s, %v; want %s", out, ok, want)
 	}

@@ -5,27 +5,47 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// readChoices reads the choices at index at of text. It returns how many have finished, how many there are, and the
-// index after them, 0 if they are no array. The texts in the member textMember of each choice, message or delta, are
-// added to sum. Costs are removed from usage objects in the choices.
-func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, inside string) (ended, count int64, end int) {
+// choices is what the reader needs of the choices of an answer or chunk.
+type choices struct {
+	// count is their number.
+	count int64
+	// ended has a bit for each choice that has ended, by index.
+	ended uint64
+	// failed reports whether one of them is an error.
+	failed bool
+}
+
+// readChoices reads the choices at index at of text. It returns the index after them, 0 if they are no array. The texts in
+// the member inside of each choice, message or delta, are added to sum. Costs are removed from usage objects in the choices.
+func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, inside string) (all choices, end int) {
 	it := jsonspan.ArrayAt(text, at)
 	for it.Next() {
-		count++
+		index, ended := all.count, false
+		all.count++
 		c := jsonspan.ObjectAt(text, it.Start())
 		for c.Next() {
-			switch name := c.DecodedName(); {
-			case string(name) == inside:
+			switch name := c.DecodedName(); string(name) {
+			case inside:
 				c.SetEnd(readMessage(sum, text, c.Start()))
-			case string(name) == "finish_reason" && c.Kind() == jsonspan.KindString:
-				ended++
-			case string(name) == "usage":
+			case "index":
+				if n, ok := jsonspan.Int64(c.Value()); ok {
+					index = n
+				}
+			case "finish_reason":
+				ended = answer.IsReason(c.Value())
+				all.failed = all.failed || string(c.Value()) == `"error"`
+			case "error":
+				all.failed = all.failed || c.Kind() != jsonspan.KindNull
+			case "usage":
 				c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			}
 		}
+		if ended {
+			all.ended |= 1 << uint64(index%64)
+		}
 		it.SetEnd(c.SkipRest())
 	}
-	return ended, count, it.SkipRest()
+	return all, it.SkipRest()
 }
 
 // readMessage adds the texts of a message or delta to sum. It returns the index after it, 0 if it is no object.

@@ -45,9 +45,9 @@ func compare(t *testing.T, stream []byte, wantsUsage bool) {
 	}
 	wantUsage, _ := slow.Usage()
 	gotUsage, _ := fast.Usage()
-	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.endedChoices != fast.endedChoices || slow.Failed() != fast.Failed() {
+	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.ended != fast.ended || slow.Failed() != fast.Failed() {
 		t.Errorf("without a template: %+v, %d bytes, %d ended; with one: %+v, %d, %d",
-			wantUsage, slow.Bytes, slow.endedChoices, gotUsage, fast.Bytes, fast.endedChoices)
+			wantUsage, slow.Bytes, slow.ended, gotUsage, fast.Bytes, fast.ended)
 	}
 }
 

@@ -13,7 +13,7 @@ func (a *reader) recordUsage(p *chunkParts) (found bool) {
 		raw, _ := jsonspan.Find(p.groq, "usage")
 		found, readable = a.Report(raw)
 	}
-	if !found && p.choices > 0 && bytes.Contains(p.list, []byte(`"usage"`)) {
+	if !found && p.choices.count > 0 && bytes.Contains(p.list, []byte(`"usage"`)) {
 		raw, _ := jsonspan.Find(p.list, "0", "usage")
 		found, readable = a.Report(raw)
 	}

@@ -100,9 +100,14 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 		catalogkv.Responses: {
 			"event: response.new_kind\n" + `data: {"type":"response.new_kind","message":"a text"}` + "\n\n",
 			"event: response.output_item.done\n" + `data: {"type":"response.output_item.done","item":{"type":"mcp_call","error":"x"}}` + "\n\n",
+			"event: response.mcp_call.failed\n" + `data: {"type":"response.mcp_call.failed","item_id":"m","error":{"type":"mcp_tool_execution_error"}}` + "\n\n",
+			`data: {"type":"response.future_widget.error","error":{"code":"x"},"object":"error"}` + "\n\n",
+			"event: future_event\n" + `data: {"type":"future_event","error":"x","message":"y"}` + "\n\n",
 		},
 		catalogkv.Messages: {
 			"event: ping\n" + `data: {"type": "ping"}` + "\n\n",
+			"event: future_event\n" + `data: {"type":"future_event","error":{"message":"x"}}` + "\n\n",
+			`data: {"type":"content_block_stop","index":0,"error":"x"}` + "\n\n",
 			"event: content_block_start\n" + `data: {"type":"content_block_start","index":1,"content_block":{"type":"web_search_tool_result","content":{"type":"web_search_tool_result_error","error_code":"unavailable"}}}` + "\n\n",
 		},
 	}
@@ -114,6 +119,149 @@ func TestEventsThatOnlyResembleErrorsPass(t *testing.T) {
 			}
 			a.Release()
 		}
+	}
+}
+
+// Some servers write an empty reason into every chunk.
+func TestEmptyReasonEndsNothing(t *testing.T) {
+	t.Parallel()
+	ends := map[catalogkv.Format]string{
+		catalogkv.Chat:     `data: {"id":"chatcmpl-1","model":"up","choices":[{"index":0,"delta":{},"finish_reason":"REASON"}]}` + "\n\n",
+		catalogkv.Messages: "event: message_delta\n" + `data: {"type":"message_delta","delta":{"stop_reason":"REASON"},"usage":{"output_tokens":2}}` + "\n\n",
+	}
+	for f, end := range ends {
+		for reason, want := range map[string]bool{"": false, "stop": true} {
+			a := newAnswer(t, f, "")
+			stream := beginnings[f] + strings.ReplaceAll(end, "REASON", reason)
+			if got := answerStream(a, []byte(stream), oneRead); got.Failed || got.OK != want || want != (strings.Contains(string(got.out), "DONE") || strings.Contains(string(got.out), "message_stop")) {
+				t.Errorf("%s, reason %q: complete %v; want %v: %s", f, reason, got.OK, want, got.out)
+			}
+			a.Release()
+		}
+	}
+}
+
+// One choice that names its reason twice is not two choices.
+func TestStreamOfTwoChoicesEndsWithBoth(t *testing.T) {
+	t.Parallel()
+	end := `data: {"id":"chatcmpl-1","model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	for stream, want := range map[string]bool{end + end: false, end + strings.Replace(end, `"index":0`, `"index":1`, 1): true} {
+		a := newAnswer(t, catalogkv.Chat, `,"n":2`)
+		if got := answerStream(a, []byte(stream), oneRead); got.OK != want {
+			t.Errorf("complete %v; want %v", got.OK, want)
+		}
+		a.Release()
+	}
+}
+
+func TestAnswerWithNothingInItIsAFailure(t *testing.T) {
+	t.Parallel()
+	const usage = `"usage":{"prompt_tokens":9,"completion_tokens":3,"input_tokens":9,"output_tokens":3}`
+	tests := map[catalogkv.Format][]string{
+		catalogkv.Chat: {
+			`{"id":"c","object":"chat.completion","choices":[],` + usage + `}`,
+			`{"id":"c","object":"chat.completion","choices":null}`,
+			"data: [DONE]\n\n", ": waiting\n\ndata: [DONE]\n\n", "data: [DONE]", `data: {"id":"c","choices":[],` + usage + "}\n\ndata: [DONE]\n\n",
+		},
+		catalogkv.Responses: {
+			`{"id":"r","object":"response","status":"completed","output":[],` + usage + `}`,
+			"event: response.completed\n" + `data: {"type":"response.completed","response":{"id":"r","status":"completed","output":[],` + usage + "}}\n\n",
+		},
+		catalogkv.Messages: {
+			`{"id":"m","type":"message","content":[],"stop_reason":null,` + usage + `}`,
+			"event: message_start\n" + `data: {"type":"message_start","message":{"id":"m","content":[]}}` + "\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+		},
+	}
+	for f, bodies := range tests {
+		for _, body := range bodies {
+			a := newAnswer(t, f, "")
+			var got result
+			if strings.HasPrefix(body, "{") {
+				got = answerJSON(a, []byte(body))
+			} else {
+				got = answerStream(a, []byte(body), oneRead)
+			}
+			if !got.Failed || strings.Contains(string(got.out), "DONE") || strings.Contains(string(got.out), "stop") {
+				t.Errorf("%s: %s is an answer: %s", f, body, got.out)
+			}
+			if v := classify.Classify(classify.Answer{Format: string(f), Status: 200, Body: a.Failure(), Stream: true}); v.Class != classify.Unavailable || !v.Failover {
+				t.Errorf("%s: %s is %s", f, body, v.Class)
+			}
+			a.Release()
+		}
+	}
+}
+
+// A model may end without a word, and says so.
+func TestAnswerWithoutTextButWithAReasonIsOne(t *testing.T) {
+	t.Parallel()
+	for f, body := range map[catalogkv.Format]string{
+		catalogkv.Chat:      `{"id":"c","choices":[{"index":0,"message":{"content":""},"finish_reason":"length"}]}`,
+		catalogkv.Responses: `{"id":"r","status":"incomplete","incomplete_details":{"reason":"max_output_tokens"},"output":[]}`,
+		catalogkv.Messages:  `{"id":"m","type":"message","content":[],"stop_reason":"end_turn"}`,
+	} {
+		a := newAnswer(t, f, "")
+		if got := answerJSON(a, []byte(body)); got.Failed {
+			t.Errorf("%s: %s is no answer", f, body)
+		}
+		a.Release()
+	}
+}
+
+func TestErrorInsideAChoiceIsAFailure(t *testing.T) {
+	t.Parallel()
+	for _, choice := range []string{
+		`{"index":0,"message":{"content":"a"},"delta":{"content":"a"},"finish_reason":"error","error":{"code":429,"message":"Rate limit reached"}}`,
+		`{"index":0},{"index":1,"error":{"code":429,"message":"Rate limit reached"}}`,
+		`{"index":0,"message":{"content":""},"delta":{},"finish_reason":"error"}`,
+	} {
+		body := `{"id":"c","object":"chat.completion","choices":[` + choice + `]}`
+		for _, before := range []string{"", beginnings[catalogkv.Chat]} {
+			a, b := newAnswer(t, catalogkv.Chat, ""), newAnswer(t, catalogkv.Chat, "")
+			if got := answerJSON(a, []byte(body)); !got.Failed {
+				t.Errorf("%s is an answer", body)
+			}
+			out, failed := readEvents(b, before+"data: "+body+"\n\ndata: [DONE]\n\n")
+			if !failed || strings.Contains(out, "DONE") || strings.Contains(out, "error") || b.DeliveredTokens() != int64(min(len(before), 2)) {
+				t.Errorf("after %d bytes: failed %v, delivered %d, the client gets %q", len(before), failed, b.DeliveredTokens(), out)
+			}
+			want := classify.Unavailable
+			if strings.Contains(choice, "Rate limit") {
+				want = classify.RateLimit
+			}
+			for _, reader := range []format.Answer{a, b} {
+				if v := classify.Classify(classify.Answer{Format: "chat", Status: 200, Body: reader.Failure(), Stream: true}); v.Class != want {
+					t.Errorf("%s is %s; want %s", reader.Failure(), v.Class, want)
+				}
+				reader.Release()
+			}
+		}
+	}
+}
+
+func TestAnswerOfAnImageModelWithoutAnImageIsOneFailure(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]classify.Class{
+		`{"created":1,"data":[]}`:                classify.NoImage,
+		`{"created":1,"data":null}`:              classify.NoImage,
+		`{"created":1}`:                          classify.NoImage,
+		`{}`:                                     classify.NoImage,
+		`{"created":1,"data":[{"b64_json":""}]}`: classify.NoImage,
+		`{"object":"chat.completion","choices":[{"message":{"role":"assistant","content":"Incorrect API key provided"},"finish_reason":"stop"}]}`: classify.NoImage,
+		`{"object":"response","output":[{"content":[{"text":"Rate limit reached"}]}]}`:                                                            classify.NoImage,
+		`{"error":{"message":"Rate limit reached"}}`:                                                                                              classify.RateLimit,
+		`{"code":429,"message":"Rate limit reached"}`:                                                                                             classify.RateLimit,
+		`{"created":1,"data":null,"error":{"message":"The server died"}}`:                                                                         classify.Unavailable,
+		`<html>Bad gateway</html>`: classify.Unavailable,
+		`null`:                     classify.Unavailable,
+	} {
+		a := newAnswer(t, catalogkv.Images, "")
+		got := answerJSON(a, []byte(body))
+		v := classify.Classify(classify.Answer{Format: "images", Status: 200, Body: a.Failure(), Stream: true})
+		if !got.Failed || v.Class != want || got.Usage.Images != 0 {
+			t.Errorf("%s: failed %v, %s, usage %+v; want %s", body, got.Failed, v.Class, got.Usage, want)
+		}
+		a.Release()
 	}
 }
 
@@ -223,8 +371,8 @@ func TestNamesInAnswersMayBeWrittenWithEscapes(t *testing.T) {
 	t.Parallel()
 	tests := map[catalogkv.Format]string{
 		catalogkv.Chat:      `{"mod\u0065l":"up","ch\u006fices":[{"m\u0065ssage":{"content":"Hi"}}],"us\u0061ge":{"prompt_tokens":9,"completion_tokens":1}}`,
-		catalogkv.Responses: `{"mod\u0065l":"up","outp\u0075t":[],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
-		catalogkv.Messages:  `{"mod\u0065l":"up","cont\u0065nt":[],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
+		catalogkv.Responses: `{"mod\u0065l":"up","outp\u0075t":[{}],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
+		catalogkv.Messages:  `{"mod\u0065l":"up","cont\u0065nt":[{}],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
 		catalogkv.Images:    `{"mod\u0065l":"up","d\u0061ta":[{"\u0075rl":"x"}],"us\u0061ge":{"input_tokens":9,"output_tokens":1}}`,
 	}
 	for f, body := range tests {

@@ -15,7 +15,7 @@ func TestProviderCostIsRemoved(t *testing.T) {
 	t.Parallel()
 	const chunk = `{"id":"c","model":"my-model","choices":[{"index":0,"delta":{"content":"x"},"finish_reason":"stop"}]`
 	const chat = `{"id":"c","model":"my-model","choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}]`
-	const response = `"response":{"id":"r","model":"my-model","status":"completed","output":[],`
+	const response = `"response":{"id":"r","model":"my-model","status":"completed","output":[{"type":"message"}],`
 	tests := []struct {
 		name   string
 		format catalogkv.Format
@@ -29,9 +29,9 @@ func TestProviderCostIsRemoved(t *testing.T) {
 		{"chat, a cost member of the message stays", catalogkv.Chat, `{"id":"c","model":"my-model","choices":[{"message":{"content":"x","cost":1},"finish_reason":"stop"}],"usage":{"prompt_tokens":4}}`},
 		{"chat stream", catalogkv.Chat, "data: " + chunk + `,"usage":{"prompt_tokens":4«,"cost":1e-3,"costDetails":{"a":[1]}»,"completion_tokens":2}}` + "\n\ndata: [DONE]\n\n"},
 		{"chat stream, in x_groq and at the top", catalogkv.Chat, "data: " + chunk + `,"x_groq":{"id":"g","usage":{"prompt_tokens":4«,"prompt_cost":1»}}«,"cost":0.1»}` + "\n\ndata: [DONE]\n\n"},
-		{"responses", catalogkv.Responses, `{"id":"r","model":"my-model","status":"completed","output":[],"usage":{"input_tokens":1«,"cost":2»,"output_tokens":1«,"cost_details":{}»},"tool_usage":{"web_search":{"num_requests":1«,"price":0.01»}}}`},
+		{"responses", catalogkv.Responses, `{"id":"r","model":"my-model","status":"completed","output":[{"type":"message"}],"usage":{"input_tokens":1«,"cost":2»,"output_tokens":1«,"cost_details":{}»},"tool_usage":{"web_search":{"num_requests":1«,"price":0.01»}}}`},
 		{"responses stream", catalogkv.Responses, "event: response.completed\ndata: {\"type\":\"response.completed\"," + response + `"usage":{"input_tokens":1,"output_tokens":1«,"cost":2»}}}` + "\n\n"},
-		{"messages", catalogkv.Messages, `{"id":"m","model":"my-model","content":[],"usage":{«"cost":1,»"input_tokens":4,"output_tokens":1,"iterations":[{"type":"message"«,"cost":1»}]}}`},
+		{"messages", catalogkv.Messages, `{"id":"m","model":"my-model","content":[{"type":"text","text":"x"}],"usage":{«"cost":1,»"input_tokens":4,"output_tokens":1,"iterations":[{"type":"message"«,"cost":1»}]}}`},
 		{"messages stream", catalogkv.Messages, "event: message_start\ndata: " + `{"type":"message_start","message":{"id":"m","model":"my-model","content":[],"usage":{"input_tokens":4«,"cost":1»}}}` + "\n\n" +
 			"event: message_delta\ndata: " + `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":4«,"cost":1,"cost_details":{"a":1}»}}` + "\n\n" +
 			"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"},

@@ -47,10 +47,14 @@ func (a *reader) Release() { readers.Put(a) }
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	c := jsonspan.ObjectAt(body, 0)
-	whole, failed := a.readAnswer(&w, &c, body)
+	whole, failed, flat := a.readAnswer(&w, &c, body)
 	if a.Total.Images == 0 || failed || !whole {
 		a.Total = price.Usage{}
-		a.RecordFailure(body)
+		if whole && !failed && !flat { // whatever came in place of the images
+			a.RecordNothing(body)
+		} else {
+			a.RecordFailure(body)
+		}
 		return dst, false
 	}
 	a.Reported = !a.unreadable
@@ -61,8 +65,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 }
 
 // readAnswer adds the usage of an answer, or of the event of one finished image. It changes or drops members that the
-// client must not see.
-func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed bool) {
+// client must not see. failed reports whether the answer has an error, flat whether it has a text or code of one.
+func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text []byte) (whole, failed, flat bool) {
 	a.Total.Size, a.Total.Quality = a.size, a.quality
 	for c.Next() {
 		switch string(c.DecodedName()) {
@@ -89,6 +93,7 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 		case "error":
 			failed = c.Kind() != jsonspan.KindNull
 		default:
+			flat = flat || answer.IsErrorText(c.DecodedName()) && answer.IsSet(c.Value())
 			if answer.IsCost(c.DecodedName()) {
 				c.Drop(w)
 			} else if value, changed := a.Echo.Of(c.DecodedName(), c.Value()); changed {
@@ -97,7 +102,7 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 		}
 	}
 	c.SkipRest()
-	return c.Alone(), failed
+	return c.Alone(), failed, flat
 }
 
 // countImages counts the elements of an answer's data that are images, and returns the index after them.
@@ -177,7 +182,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return a.PassThrough(dst, ev)
 	}
 	kind := answer.Type(ev)
-	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !bytes.HasPrefix(kind, []byte("image_generation.")) {
+	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
 	switch string(kind) {
@@ -191,6 +196,9 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
+
+// isEvent reports whether the format has, or may come to have, events of a type.
+func isEvent(kind []byte) bool { return bytes.HasPrefix(kind, []byte("image_generation.")) }
 
 // Finish reports whether all images have come.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {

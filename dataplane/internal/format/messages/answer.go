@@ -2,7 +2,6 @@ package messages
 
 import (
 	"bytes"
-	"strings"
 	"sync"
 
 	"modelgateway/dataplane/internal/format"
@@ -19,8 +18,8 @@ type reader struct {
 	// iterations is the usage of summaries and advisors, which the totals do not include.
 	iterations   price.Usage
 	oneHourCache bool // whether all cache marks of the request are for one hour
-	// stopped reports whether the stop reason has come, ended whether the stream has ended.
-	stopped, ended bool
+	// begun reports whether a block has begun, stopped whether the stop reason has come, ended whether the stream has ended.
+	begun, stopped, ended bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -29,7 +28,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.iterations, a.stopped, a.ended = price.Usage{}, false, false
+	a.iterations, a.begun, a.stopped, a.ended = price.Usage{}, false, false, false
 	a.oneHourCache = usesOneHourCache(cfg.Request)
 	return a
 }
@@ -51,7 +50,8 @@ func (a *reader) Usage() (usage price.Usage, reported bool) {
 func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	m := a.message(&w, body, 0)
-	if m.content == nil || m.failed || !m.complete {
+	items := jsonspan.ArrayAt(m.content, 0)
+	if m.content == nil || m.failed || !m.complete || !m.stopped && !items.Next() {
 		a.RecordFailure(body)
 		return dst, false
 	}
@@ -87,18 +87,24 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	kind := string(answer.Type(ev))
 	if kind == "content_block_delta" {
 		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
+			a.begun = true
 			return ev.AppendTerminated(dst), a.delta(ev.Data, i+len(deltaMember))
 		}
 	}
-	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !isEvent(kind) {
+	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
 	switch kind {
+	case "content_block_start":
+		a.begun = true
 	case "message_start":
 		return a.start(dst, ev)
 	case "message_delta":
 		return a.end(dst, ev), format.Other
 	case "message_stop":
+		if !a.begun && !a.stopped {
+			return a.Fail(dst, ev.Data) // the end of nothing
+		}
 		a.ended = true
 		return ev.AppendTerminated(dst), format.Terminal
 	case "error":
@@ -108,8 +114,8 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 }
 
 // isEvent reports whether the format has events of a type.
-func isEvent(kind string) bool {
-	return kind == "ping" || strings.HasPrefix(kind, "message_") || strings.HasPrefix(kind, "content_block_")
+func isEvent(kind []byte) bool {
+	return string(kind) == "ping" || bytes.HasPrefix(kind, []byte("message_")) || bytes.HasPrefix(kind, []byte("content_block_"))
 }
 
 const deltaMember = `"delta":`
@@ -145,7 +151,7 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 			a.Reported = a.report(c.Value()) && a.Counts.StatesOutput() || a.Reported
 		case "delta":
 			reason, _ := jsonspan.Find(c.Value(), "stop_reason")
-			a.stopped = a.stopped || jsonspan.KindOf(reason) == jsonspan.KindString
+			a.stopped = a.stopped || answer.IsReason(reason)
 		}
 	}
 	return w.Finish()
@@ -155,6 +161,7 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 type messageParts struct {
 	content  []byte // nil if there is none
 	failed   bool   // whether it is an error object
+	stopped  bool   // whether it has a stop reason
 	usage    bool
 	complete bool
 	end      int // index after the message
@@ -175,6 +182,8 @@ func (a *reader) message(w *jsonspan.Splicer, text []byte, at int) (m messagePar
 			m.failed = m.failed || string(c.Value()) == `"error"`
 		case "error":
 			m.failed = m.failed || c.Kind() != jsonspan.KindNull
+		case "stop_reason":
+			m.stopped = answer.IsReason(c.Value())
 		case "content":
 			if c.Kind() == jsonspan.KindArray {
 				m.content = c.Value()

@@ -18,7 +18,8 @@ type reader struct {
 	// created is the client's version of the response in the first event. The failed response that the gateway sends is
 	// derived from it.
 	created []byte
-	ended   bool
+	// begun reports whether the response has an item or a part of one.
+	begun, ended bool
 	// unexplained reports whether the response has failed without a reason, which may follow in an event of its own.
 	unexplained bool
 }
@@ -33,7 +34,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
 	a.Echo.Capture(cfg.Request, echoed)
-	a.sequence, a.created, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false
+	a.sequence, a.created, a.begun, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false, false
 	return a
 }
 
@@ -45,7 +46,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	w := jsonspan.NewSplicer(dst, body)
 	p, whole := a.response(&w, body, 0)
 	a.recordUsage(&p)
-	if p.failed || p.output == nil || !whole {
+	if p.failed || p.output == nil || !whole || p.isEmpty() {
 		a.RecordFailure(body)
 		return dst, false
 	}
@@ -97,9 +98,13 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	switch {
 	case string(kind) == "response.audio.delta": // the length of audio says nothing about tokens
+		a.begun = true
 		return ev.AppendTerminated(dst), format.Content
+	case bytes.HasPrefix(kind, []byte("response.output_item.")):
+		a.begun = true
 	case bytes.HasSuffix(kind, []byte(".delta")):
 		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
+			a.begun = true
 			n, _ := answer.TextLenAt(ev.Data, i+len(deltaMember))
 			a.Bytes += n
 			return ev.AppendTerminated(dst), format.Content
@@ -109,7 +114,7 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	case string(kind) == "error":
 		return a.Fail(dst, ev.Data)
 	}
-	if explicit, flat := answer.FindError(ev.Data); explicit || flat && !bytes.HasPrefix(kind, []byte("response.")) {
+	if explicit, flat := answer.FindError(ev.Data); (explicit || flat) && !answer.IsOwn(ev, isEvent) {
 		return a.Fail(dst, ev.Data)
 	}
 	switch string(kind) {
@@ -119,6 +124,9 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	}
 	return ev.AppendTerminated(dst), format.Other
 }
+
+// isEvent reports whether the format has, or may come to have, events of a type.
+func isEvent(kind []byte) bool { return bytes.HasPrefix(kind, []byte("response.")) }
 
 // afterFailure reads the usage that a failed response reports. It passes no event on.
 func (a *reader) afterFailure(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
@@ -173,6 +181,9 @@ func (a *reader) responseEvent(dst []byte, ev sse.Event, kind string) ([]byte, f
 		}
 		return a.Fail(dst, ev.Data)
 	}
+	if kind == "response.completed" && !a.begun && p.isEmpty() {
+		return a.Fail(dst, ev.Data)
+	}
 	if whole {
 		a.ended = true
 		return w.Finish(), format.Terminal
@@ -190,11 +201,17 @@ func (a *reader) recordCreated(response []byte) {
 // responseParts are the parts of a response that the reader needs.
 type responseParts struct {
 	failed    bool
-	explained bool   // whether it says why it failed
+	explained bool   // whether it says why it failed, or why it is incomplete
 	output    []byte // nil if there is none
 	usage     []byte
 	toolUsage []byte
 	end       int // index after the response
+}
+
+// isEmpty reports whether the response has no item and does not say why.
+func (p *responseParts) isEmpty() bool {
+	items := jsonspan.ArrayAt(p.output, 0)
+	return !p.explained && !items.Next()
 }
 
 // response reads the response at index at of text, and changes or drops members that the client must not see. whole is

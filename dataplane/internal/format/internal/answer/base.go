@@ -107,6 +107,16 @@ func (b *Base) RecordFailure(payload []byte) {
 	}
 }
 
+// RecordNothing records that an answer without an error has nothing in it. The classifier sees an empty list beside the
+// words in which the provider may say why.
+func (b *Base) RecordNothing(body []byte) {
+	if b.failed {
+		return
+	}
+	b.failure, b.failed = append(b.failure[:0], `{"data":[],"answer":`...), true
+	b.failure = append(appendOwnWords(b.failure, body), '}')
+}
+
 // Fail records the payload of an event that is an error. The client does not get the event.
 func (b *Base) Fail(dst, payload []byte) ([]byte, format.Kind) {
 	b.RecordFailure(payload)
@@ -186,6 +196,17 @@ func IsTruncated(ev sse.Event) bool {
 	obj := jsonspan.Acquire()
 	defer obj.Release()
 	return obj.Parse(ev.Data) != nil
+}
+
+// IsOwn reports whether an event is one of the format's own, known or not, rather than an error without the form of an
+// event: its data state its type, which is its name or, if it has none, one that known accepts.
+func IsOwn(ev sse.Event, known func(kind []byte) bool) bool {
+	raw, _ := jsonspan.Find(ev.Data, "type")
+	kind, _ := jsonspan.Text(nil, raw)
+	if len(kind) == 0 {
+		return false
+	}
+	return known(kind) || bytes.Equal(kind, ev.Name)
 }
 
 // Type returns the type of an event: its name or, if it has none, the member "type" of its data.

@@ -2,6 +2,7 @@ package answer
 
 import (
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/sse"
 )
 
 // IsErrorText reports whether a member with this name holds the text or the code of an error that is written without
@@ -12,6 +13,12 @@ func IsErrorText(name []byte) bool {
 		return true
 	}
 	return false
+}
+
+// IsReason reports whether a value is the reason for which an answer, or a choice of one, has ended. Some servers send an
+// empty one until then.
+func IsReason(value []byte) bool {
+	return jsonspan.KindOf(value) == jsonspan.KindString && string(value) != `""`
 }
 
 // FindError searches the data of an event for an error. explicit is true if the data can be nothing else: they are no
@@ -58,6 +65,9 @@ func isObject(text []byte) bool {
 // in which a provider explains a failure, because all others repeat the request or carry output: whoever writes a
 // prompt must not decide how the failure is classified.
 func appendOwnWords(dst, raw []byte) []byte {
+	if isStream, _ := sse.Begins(raw); isStream {
+		return appendOwnEvents(dst, raw)
+	}
 	if !isObject(raw) {
 		return append(dst, raw...)
 	}
@@ -92,6 +102,12 @@ func appendOwnWords(dst, raw []byte) []byte {
 				continue
 			}
 			name, value = []byte("error"), inner
+		case string(name) == "choices": // they have output, too
+			inner := choiceError(value)
+			if inner == nil {
+				continue
+			}
+			name, value = []byte("error"), inner
 		case !explainsFailure(name, value):
 			continue
 		}
@@ -103,6 +119,32 @@ func appendOwnWords(dst, raw []byte) []byte {
 		dst = append(dst, value...)
 	}
 	return append(dst, '}')
+}
+
+// appendOwnEvents appends the own words of the events of a stream that came in place of a JSON answer.
+func appendOwnEvents(dst, raw []byte) []byte {
+	var s sse.Splitter
+	defer s.Close()
+	s.Feed(raw)
+	for {
+		ev, ok := s.Next()
+		if !ok {
+			return dst
+		}
+		if isObject(ev.Data) {
+			dst = append(appendOwnWords(append(dst, "data: "...), ev.Data), "\n\n"...)
+		}
+	}
+}
+
+// choiceError returns the first error in a list of choices, nil if there is none.
+func choiceError(list []byte) []byte {
+	for choice := range jsonspan.Elements(list) {
+		if inner, ok := jsonspan.Find(choice, "error"); ok && jsonspan.KindOf(inner) != jsonspan.KindNull {
+			return inner
+		}
+	}
+	return nil
 }
 
 // explainsFailure reports whether a provider explains a failure in a member of an answer.
