@@ -110,7 +110,7 @@ test/repeat: ## the short tier REPEAT times beside four busy loops, each time wi
 
 # What is slow, plays faults on the real clock or concerns tools and packages. CONTRIBUTING.md says which change needs what.
 .PHONY: test/long
-test/long: test/stack test/browser test/hours chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
+test/long: test/stack test/browser test/hours test/errors chaos outages test/observe test/delivery test/clients sim/long sim/mutations ## the long tier: everything else (hours)
 
 .PHONY: test/stack
 test/stack: $(BUILT)/withpostgres ## the public contract and the admin API on a stack, with the tests that the short tier leaves out
@@ -125,6 +125,10 @@ test/browser: ## the whole console in Chromium: sign-in, policy, accessibility, 
 .PHONY: test/hours
 test/hours: ## the data plane during outages of four hours
 	@LONG=1 go test -count=1 -run 'OutagesOfHours' ./dataplane/internal/app
+
+.PHONY: test/errors
+test/errors: ## every word of the rules for provider errors in every place where a provider repeats words of a client
+	@LONG=1 go test -count=1 -timeout 40m -run 'WordsOfTheClient' ./dataplane/internal/provider/classify
 
 .PHONY: test/observe
 test/observe: ## rules, dashboards and page alerts of the chart with a real Prometheus

@@ -2,7 +2,6 @@ package classify
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -36,18 +35,32 @@ func (l *lexicon) id(word string) int {
 	return n
 }
 
-// wordIndex is a text prepared for matching.
+// wordIndex is a text prepared for matching. Most pattern words are not in a text, so their lists of positions are chains
+// in one small table instead of slices.
 type wordIndex struct {
 	words []string
-	at    [][]int // pattern word -> positions
-	ids   [][]int // position -> pattern words that match there
+	first []int32 // pattern word -> its last match in matches, counted from 1; 0 if it has none
+	match []match
+	from  []int32 // position -> the first of its matches
+}
+
+// match is a position at which a pattern word occurs.
+type match struct {
+	id, pos int32
+	next    int32 // the match before it of the same pattern word, counted from 1; 0 if there is none
 }
 
 // scan returns the positions of the pattern words in a text.
 func (l *lexicon) scan(text string) *wordIndex {
 	words := splitWords(text)
-	s := &wordIndex{words: words, at: make([][]int, l.size), ids: make([][]int, len(words))}
+	s := &wordIndex{
+		words: words,
+		first: make([]int32, l.size),
+		match: make([]match, 0, 2*len(words)),
+		from:  make([]int32, len(words)+1),
+	}
 	for pos, word := range words {
+		s.from[pos] = int32(len(s.match))
 		if n, ok := l.exact[word]; ok {
 			s.add(n, pos)
 		}
@@ -57,19 +70,25 @@ func (l *lexicon) scan(text string) *wordIndex {
 			}
 		}
 	}
+	s.from[len(words)] = int32(len(s.match))
 	return s
 }
 
 func (s *wordIndex) add(id, pos int) {
-	s.at[id] = append(s.at[id], pos)
-	s.ids[pos] = append(s.ids[pos], id)
+	s.match = append(s.match, match{id: int32(id), pos: int32(pos), next: s.first[id]})
+	s.first[id] = int32(len(s.match))
 }
 
 func (s *wordIndex) has(pos, id int) bool {
 	if pos >= len(s.words) {
 		return false
 	}
-	return slices.Contains(s.ids[pos], id)
+	for _, m := range s.match[s.from[pos]:s.from[pos+1]] {
+		if int(m.id) == id {
+			return true
+		}
+	}
+	return false
 }
 
 // A phrase is a list of adjacent pattern words.
@@ -91,8 +110,8 @@ func (q sequence) find(s *wordIndex) bool {
 		return false
 	}
 	for _, p := range q[0].choices {
-		for _, pos := range s.at[p[0]] {
-			if end, ok := p.match(s, pos); ok && q[1:].matchFrom(s, end) {
+		for at := s.first[p[0]]; at != 0; at = s.match[at-1].next {
+			if end, ok := p.match(s, int(s.match[at-1].pos)); ok && q[1:].matchFrom(s, end) {
 				return true
 			}
 		}
