@@ -6,6 +6,8 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
+
+	"modelgateway/shared/money"
 )
 
 var textSheet = Sheet{
@@ -154,6 +156,29 @@ func BenchmarkCost(b *testing.B) {
 	for b.Loop() {
 		if _, err := Cost(&u, &textSheet); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A price must not depend on how the client, the provider or the operator writes a size.
+func TestUnitPricesApplyToEverySpelling(t *testing.T) {
+	t.Parallel()
+	sheet := Sheet{Images: []UnitPrice{{Price: 1}, {Size: "1024X1024", Price: 2}, {Size: "1024x1024", Quality: "high", Price: 3}}}
+	for _, tt := range []struct {
+		size, quality string
+		want          money.Nano
+	}{
+		{"1024x1024", "low", 2},
+		{"1024X1024", "", 2},
+		{"1024*1024", "", 2},
+		{" 1024 × 1024 ", "", 2},
+		{"1024x1024", "HIGH", 3},
+		{"1024X1024", " high", 3},
+		{"512x512", "high", 1},
+	} {
+		got, err := Cost(&Usage{Images: 1, Size: tt.size, Quality: tt.quality}, &sheet)
+		if err != nil || got != tt.want {
+			t.Errorf("%q, %q: got %d, %v; want %d", tt.size, tt.quality, got, err, tt.want)
 		}
 	}
 }

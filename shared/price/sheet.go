@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Line is a kind of quantity that has a price.
@@ -132,6 +133,12 @@ func (s *Sheet) Validate() error {
 // HasServerToolPrice reports whether there is a price, perhaps zero, for calls of tools that the provider executes.
 func (s *Sheet) HasServerToolPrice() bool { return s.ServerTool > 0 || s.FreeServerTool }
 
+// HasRate reports whether a line of tokens has a rate of its own, not only that of its fallback line.
+func (s *Sheet) HasRate(l Line) bool {
+	_, ok := s.Rates[l]
+	return ok
+}
+
 // tier returns the rates that override the sheet's for an input of n tokens.
 func (s *Sheet) tier(n int64) Rates {
 	var found Rates
@@ -146,9 +153,10 @@ func (s *Sheet) tier(n int64) Rates {
 // unitPrice returns the price of one image or second: that of the entry for size
 // and quality, else for the size, else for the quality, else for any.
 func unitPrice(prices []UnitPrice, size, quality string) (int64, bool) {
+	size, quality = Word(size), Word(quality)
 	best, found := -1, int64(0)
 	for _, p := range prices {
-		if (p.Size != "" && p.Size != size) || (p.Quality != "" && p.Quality != quality) {
+		if (p.Size != "" && Word(p.Size) != size) || (p.Quality != "" && Word(p.Quality) != quality) {
 			continue
 		}
 		score := 0
@@ -164,3 +172,19 @@ func unitPrice(prices []UnitPrice, size, quality string) (int64, bool) {
 	}
 	return found, best >= 0
 }
+
+// Word returns a size or quality in the one spelling in which they are compared:
+// providers also take others, such as 1024X1024, 1024*1024 or HIGH.
+func Word(text string) string {
+	isPlain := func(c byte) bool { return c-'0' <= 9 || c-'a' <= 'z'-'a' || c == '_' || c == '-' }
+	plain := true
+	for i := 0; i < len(text) && plain; i++ {
+		plain = isPlain(text[i])
+	}
+	if plain {
+		return text
+	}
+	return spellings.Replace(strings.ToLower(strings.Join(strings.Fields(text), "")))
+}
+
+var spellings = strings.NewReplacer("*", "x", "×", "x")

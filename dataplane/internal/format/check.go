@@ -7,22 +7,26 @@ import (
 
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/price"
 )
 
 // Rules say for which optional services the model has a price. A check depends on them and on the policy.
 type Rules struct {
-	// HasToolPrice reports whether the model's price sheet has a price for calls of provider-run tools. Without it no
-	// such tool is accepted, whatever the policy allows.
-	HasToolPrice bool
-	// HasSecondaryPriceFunc reports whether the sheet has a price for a kind of secondary model, such as price.SVG. Nil
-	// means that there is no such price.
-	HasSecondaryPriceFunc func(kind string) bool
+	// Sheet is the model's price sheet; nil has no price.
+	Sheet *price.Sheet
 }
 
-// HasSecondaryPrice reports whether a kind of secondary model has a price.
+// HasToolPrice reports whether there is a price for calls of provider-run tools. Without it no such tool is accepted,
+// whatever the policy allows.
+func (r Rules) HasToolPrice() bool { return r.Sheet != nil && r.Sheet.HasServerToolPrice() }
+
+// HasSecondaryPrice reports whether a kind of secondary model, such as price.SVG, has a price.
 func (r Rules) HasSecondaryPrice(kind string) bool {
-	return r.HasSecondaryPriceFunc != nil && r.HasSecondaryPriceFunc(kind)
+	return r.Sheet != nil && r.Sheet.HasSecondaryPrice(kind)
 }
+
+// HasRate reports whether a line of tokens has a rate of its own.
+func (r Rules) HasRate(line price.Line) bool { return r.Sheet != nil && r.Sheet.HasRate(line) }
 
 // Check applies the policy to the request and returns the first refusal, or nil. It checks the parameters in the
 // order of the body, then required ones, then nested values. It may move Images into the bounds of the policy.
@@ -38,10 +42,10 @@ func (r *Request) Check(p *Policy, rules Rules) *apierr.Error {
 		if row == nil {
 			return r.unknown(p, string(m.Name))
 		}
-		if e := row.check(m.Value.Of(body)); e != nil {
+		if e := row.check(m.Value.Of(body), rules); e != nil {
 			return e
 		}
-		if e := p.checkMembers(row, m.Value.Of(body)); e != nil {
+		if e := p.checkMembers(row, m.Value.Of(body), rules); e != nil {
 			return e
 		}
 	}
@@ -72,7 +76,13 @@ func (r *Request) unknown(p *Policy, name string) *apierr.Error {
 }
 
 // check applies the row to a value that is not null.
-func (row *Param) check(raw []byte) *apierr.Error {
+func (row *Param) check(raw []byte, rules Rules) *apierr.Error {
+	if line, ok := row.lineOf(raw); ok {
+		if !rules.HasRate(line) {
+			return UnsupportedValue(row.Name, raw)
+		}
+		return nil
+	}
 	switch {
 	case row.Action == Reject:
 		if !contains(row.Allow, raw) {
@@ -101,13 +111,24 @@ func (row *Param) check(raw []byte) *apierr.Error {
 }
 
 // CheckMembers applies the nested rows of a parameter to a value of it that stands in another place of the request.
-func (p *Policy) CheckMembers(name string, raw []byte) *apierr.Error {
+func (p *Policy) CheckMembers(name string, raw []byte, rules Rules) *apierr.Error {
 	row := p.Row(name)
-	return p.checkMembers(&row, raw)
+	return p.checkMembers(&row, raw, rules)
+}
+
+// RefusedMember returns a member of a value that stands in another place of the request than the parameter with its
+// rules, if the nested row parent.name refuses it; otherwise nil.
+func (p *Policy) RefusedMember(parent, name string, raw []byte, rules Rules) []byte {
+	row := p.nested[parent][name]
+	value, ok := jsonspan.Find(raw, name)
+	if row == nil || !ok || jsonspan.KindOf(value) == jsonspan.KindNull || row.check(value, rules) == nil {
+		return nil
+	}
+	return value
 }
 
 // checkMembers applies the nested rows to the members of a value.
-func (p *Policy) checkMembers(row *Param, raw []byte) *apierr.Error {
+func (p *Policy) checkMembers(row *Param, raw []byte, rules Rules) *apierr.Error {
 	rows := p.nested[row.Name]
 	if rows == nil && !row.Closed || row.Action == Drop {
 		return nil
@@ -124,7 +145,7 @@ func (p *Policy) checkMembers(row *Param, raw []byte) *apierr.Error {
 			}
 			continue
 		}
-		if e := child.check(c.Value()); e != nil {
+		if e := child.check(c.Value(), rules); e != nil {
 			return e
 		}
 	}

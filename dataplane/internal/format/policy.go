@@ -9,6 +9,7 @@ import (
 
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/price"
 )
 
 // Action is the treatment of a parameter.
@@ -63,6 +64,9 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// * stands for any suffix. Deny lists values that are refused although others are accepted. An override empties
 	// both unless it has an Allow of its own.
 	Allow, Deny []string
+	// Priced has values, as JSON text, that are accepted only if the model has a rate of its own for a line of tokens,
+	// whatever the policy allows: they cost more than the line that would apply without it.
+	Priced map[string]price.Line
 	// Otherwise says what happens to provider-run tools that Allow does not list, or that have no price, if the request
 	// offers them to the model without demanding a call: Drop leaves them out, anything else refuses the request.
 	Otherwise Action
@@ -224,6 +228,16 @@ func (row *Param) allowsTool(kind []byte) bool {
 		}
 	}
 	return false
+}
+
+// lineOf returns the line that prices a value.
+func (row *Param) lineOf(raw []byte) (line price.Line, ok bool) {
+	for value, line := range row.Priced {
+		if sameValue([]byte(value), raw) {
+			return line, true
+		}
+	}
+	return "", false
 }
 
 // contains reports whether raw is one of the values.

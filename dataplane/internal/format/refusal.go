@@ -21,12 +21,19 @@ func Unsupported(param string) *apierr.Error {
 	}
 }
 
-// UnsupportedValue is Unsupported with the value that is not offered in the message, if it is a short word.
+// UnsupportedValue returns the refusal of a value that is not offered, although the parameter is: with the value in the
+// message, if it is a short word. A switch such as true is no such value: it asks for the parameter. So does no value.
 func UnsupportedValue(param string, raw []byte) *apierr.Error {
 	e := Unsupported(param)
-	if text, ok := jsonspan.Text(nil, raw); ok && isWord(text) {
-		e.Message = "The value " + strconv.Quote(string(text)) + " of the parameter " + strconv.Quote(e.Param) + " is not supported with this model."
+	text, ok := jsonspan.Text(nil, raw)
+	if !ok {
+		return e
 	}
+	value := "This value"
+	if isWord(text) {
+		value = "The value " + strconv.Quote(string(text))
+	}
+	e.Code, e.Message = apierr.UnsupportedValue, value+" of the parameter "+strconv.Quote(e.Param)+" is not supported with this model."
 	return e
 }
 

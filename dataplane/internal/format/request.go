@@ -20,6 +20,8 @@ type Request struct {
 	MaxOutput int64
 	// Images is how many images an image request wants, 1 to 10.
 	Images int64
+	// Frames is how many frames each image has, zero or one if it is no animation.
+	Frames int64
 	// Size and Quality are those of images or of a video, on which prices depend; empty if the client left the choice
 	// to the provider.
 	Size, Quality string

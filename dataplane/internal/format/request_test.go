@@ -11,6 +11,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/price"
 )
 
 var testSpec = Spec{
@@ -106,7 +107,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		{add: `,"off":false`},
 		{add: `,"off":"\u0061uto"`},
 		{add: `,"off":null`},
-		{add: `,"tier":"flex"`, code: unsupported, param: "tier"},
+		{add: `,"tier":"flex"`, code: apierr.UnsupportedValue, param: "tier"},
 		{add: `,"tier":"auto"`},
 		{add: `,"store":true`},
 		{add: `,"gone":[1]`},
@@ -117,7 +118,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 		{add: `,"one_of":"b"`},
 		{add: `,"one_of":"c"`, code: apierr.UnsupportedValue, param: "one_of"},
 		{add: `,"but":"png"`},
-		{add: `,"but":"svg"`, code: unsupported, param: "but"},
+		{add: `,"but":"svg"`, code: apierr.UnsupportedValue, param: "but"},
 		{add: `,"options":{"known":true,"off":null}`},
 		{add: `,"options":{"known":1}`, code: invalid, param: "options.known"},
 		{add: `,"options":{"off":1}`, code: unsupported, param: "options.off"},
@@ -153,7 +154,7 @@ func TestCheckReturnsTheFirstRefusal(t *testing.T) {
 			r := read(t, body)
 			policy, rules := testSpec.Policy, Rules{}
 			if tt.offersTools {
-				policy, rules = offering, Rules{HasToolPrice: true}
+				policy, rules = offering, Rules{Sheet: &price.Sheet{FreeServerTool: true}}
 			}
 			got := r.Check(policy, rules)
 			switch {

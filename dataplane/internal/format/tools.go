@@ -312,7 +312,7 @@ func (p *Policy) offersTool(kind string, rules Rules, class ToolClass) bool {
 	case ClientTool:
 		return true
 	case ProviderTool:
-		offered = rules.HasToolPrice
+		offered = rules.HasToolPrice()
 	case ImageTool:
 		offered = rules.HasSecondaryPrice(price.ImageTool)
 	case AdvisorTool:

@@ -130,6 +130,16 @@ func (g *generationRequest) charge(e *event.Usage) {
 	if e.Usage.ServerToolRequests > 0 && !g.sheet.HasServerToolPrice() {
 		g.alarmUnpriced("server_tool") // the count stays in the usage, for the operator's books
 	}
+	if u := &e.Usage; len(g.sheet.Rates) > 0 {
+		for _, part := range [...]struct {
+			line  price.Line
+			count int64
+		}{{price.AudioIn, u.AudioIn}, {price.AudioOut, u.AudioOut}, {price.CacheWrite1h, u.CacheWrite1h}, {price.CacheWrite12h, u.CacheWrite12h}} {
+			if part.count > 0 && !g.sheet.HasRate(part.line) {
+				g.alarmUnpriced(string(part.line)) // charged at the lower rate of plain input or output
+			}
+		}
+	}
 	cost, err := price.Cost(&e.Usage, g.sheet)
 	if err != nil {
 		// A price sheet has a price for everything that its model can use, so the reported counts must be out of range.

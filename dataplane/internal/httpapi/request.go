@@ -136,7 +136,7 @@ func (p *pricedRequest) quoted() error {
 	}
 	p.sheet = sheet.WithMultiplier(p.key.Multiplier(p.model.ID))
 	p.policy = p.server.policies.OfModel(p.pricedCatalog, p.model, p.dialect)
-	p.rules = format.Rules{HasToolPrice: p.sheet.HasServerToolPrice(), HasSecondaryPriceFunc: p.sheet.HasSecondaryPrice}
+	p.rules = format.Rules{Sheet: p.sheet}
 	candidates, refused := p.checkParameters()
 	if refused != nil {
 		return refused

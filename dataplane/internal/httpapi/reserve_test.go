@@ -108,3 +108,14 @@ func TestReservationCoversDocumentsByTheirLength(t *testing.T) {
 		t.Errorf("reserved %d for a document beyond the context window; want less than %d", bounded, document)
 	}
 }
+
+func TestReservationAndChargeCoverTheFramesOfAnimations(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusOK, `{"created":1,"data":[{"b64_json":"eA=="}]}`))
+	if got := g.post("/v1/images/generations", `{"model":"image","prompt":"x","output_format":"gif","frame_count":16}`); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	if e := g.spool.all()[0]; e.Usage.Images != 16 || e.Cost != 1600 || int64(e.Reservation) != 1600 {
+		t.Errorf("reserved %d, charged %d for %d images; want 16 of 100 each", e.Reservation, e.Cost, e.Usage.Images)
+	}
+}

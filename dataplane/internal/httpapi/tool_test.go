@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
+	"modelgateway/shared/price"
 )
 
 const responsesJSON = `{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"up-model","output":[` +
@@ -73,10 +74,30 @@ func TestCallsOfToolsWithoutAPriceRaiseAnAlarm(t *testing.T) {
 		t.Errorf("got event %+v", e)
 	}
 	if err := testutil.GatherAndCompare(g.metrics, strings.NewReader(`
-# HELP mgw_unpriced_usage_total Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. Above zero, the operator pays for something that no client is charged for.
+# HELP mgw_unpriced_usage_total Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a secondary model, or a line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. Above zero, the operator pays for something that no client is fully charged for.
 # TYPE mgw_unpriced_usage_total counter
 mgw_unpriced_usage_total{kind="server_tool"} 1
 `), "mgw_unpriced_usage_total"); err != nil {
 		t.Error(err)
+	}
+}
+
+// Audio and long caches cost several times the rate that applies to them without one of their own.
+func TestAudioAndLongCachesWithoutARateRaiseAnAlarm(t *testing.T) {
+	t.Parallel()
+	const audio = `{"id":"c","object":"chat.completion","created":1,"model":"up-model","choices":[{"index":0,"message":{"role":"assistant","content":"x"},` +
+		`"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"audio_tokens":4}}}`
+	for _, rate := range []int64{0, 5_000_000} {
+		g := newGatewayWith(t, options{model: func(m *catalogkv.Model) {
+			if rate > 0 && m.ID == "text" {
+				m.Prices[0].Sheet.Rates[price.AudioIn] = rate
+			}
+		}}, jsonAnswer(http.StatusOK, audio))
+		if got := g.post("/v1/chat/completions", `{"model":"text","messages":[]}`); got.status != http.StatusOK {
+			t.Fatalf("got %d: %s", got.status, got.body)
+		}
+		if n := testutil.CollectAndCount(g.metrics, "mgw_unpriced_usage_total"); (n == 0) != (rate > 0) {
+			t.Errorf("with a rate of %d for audio: %d kinds of unpriced usage", rate, n)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/price"
 )
 
 // Dialect is the chat-completions format.
@@ -51,11 +52,33 @@ func read(r *format.Request) {
 }
 
 // check checks nested values.
-func check(r *format.Request, _ *format.Policy, rules format.Rules) *apierr.Error {
-	if r.Value("web_search_options") != nil && !rules.HasToolPrice {
+func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
+	if r.Value("web_search_options") != nil && !rules.HasToolPrice() {
 		return format.Unsupported("web_search_options") // a search must have a price, whatever the policy allows
 	}
-	return checkMessages(r.Value("messages"))
+	if e := checkAudio(r, rules); e != nil {
+		return e
+	}
+	c := partCheck{policy: p, rules: rules}
+	return c.messages(r.Value("messages"))
+}
+
+// checkAudio refuses spoken answers of a model that has no price for them: they cost several times as much as text.
+func checkAudio(r *format.Request, rules format.Rules) *apierr.Error {
+	if rules.HasRate(price.AudioOut) {
+		return nil
+	}
+	i := 0
+	for modality := range jsonspan.Elements(r.Value("modalities")) {
+		if text, _ := jsonspan.Text(nil, modality); string(text) == "audio" {
+			return format.UnsupportedValue(format.ElementPath("modalities", i), modality)
+		}
+		i++
+	}
+	if r.Value("audio") != nil {
+		return format.Unsupported("audio")
+	}
+	return nil
 }
 
 // toolClass returns the class of a tool. The format has two types of tools, both run by the client; the provider itself
@@ -68,9 +91,15 @@ func toolClass(kind string, _ []byte) format.ToolClass {
 	return format.UnknownTool
 }
 
-// checkMessages refuses references to files and audio that a provider would have stored. It reads the text once,
-// whatever its size.
-func checkMessages(raw []byte) *apierr.Error {
+// partCheck checks the messages of a request.
+type partCheck struct {
+	policy *format.Policy
+	rules  format.Rules
+}
+
+// messages refuses references to files and audio that a provider would have stored, and lifetimes of caches without a
+// price. It reads the text once, whatever its size.
+func (p *partCheck) messages(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		if it.Kind() == jsonspan.KindArray { // what is in it would not be checked
@@ -80,9 +109,9 @@ func checkMessages(raw []byte) *apierr.Error {
 		for c.Next() {
 			switch string(c.DecodedName()) {
 			case "content":
-				part, end := storedFile(raw, c.Start())
-				if part >= 0 {
-					return format.Unsupported(messagePath(it.Index()) + format.ElementPath(".content", part) + ".file.file_id")
+				path, value, end := p.content(raw, c.Start())
+				if path != "" {
+					return format.UnsupportedValue(messagePath(it.Index())+".content"+path, value)
 				}
 				c.SetEnd(end)
 			case "audio":
@@ -98,37 +127,41 @@ func checkMessages(raw []byte) *apierr.Error {
 
 func messagePath(message int) string { return format.ElementPath("messages", message) }
 
-// storedFile returns the index of the first part of the content at index i that refers to a stored file, -1 if none
-// does, and the index after the content if it has parts.
-func storedFile(raw []byte, i int) (part, end int) {
+// content searches the content at index i for a part that is refused. It returns the path to what is refused, empty if
+// nothing is, its value if that alone is refused, and the index after the content if it has parts.
+func (p *partCheck) content(raw []byte, i int) (path string, value []byte, end int) {
 	if jsonspan.KindOf(raw[i:]) == jsonspan.KindObject { // some servers take one part without a list
 		c := jsonspan.ObjectAt(raw, i)
-		if namesFile(&c) {
-			return 0, 0
+		if path, value = p.part(&c); path != "" {
+			return path, value, 0
 		}
-		return -1, c.SkipRest()
+		return "", nil, c.SkipRest()
 	}
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		if part, end = storedFile(raw, it.Start()); part >= 0 {
-			return it.Index(), 0
+		if path, value, end = p.content(raw, it.Start()); path != "" {
+			return format.ElementPath("", it.Index()) + path, value, 0
 		}
 		it.SetEnd(end)
 	}
-	return -1, it.SkipRest()
+	return "", nil, it.SkipRest()
 }
 
-// namesFile reports whether a part refers to a stored file.
-func namesFile(c *jsonspan.ObjectCursor) bool {
+// part refuses a part that refers to a stored file, or that is kept in a cache for a time without a price.
+func (p *partCheck) part(c *jsonspan.ObjectCursor) (path string, value []byte) {
 	for c.Next() {
-		if string(c.DecodedName()) != "file" {
-			continue
-		}
-		if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
-			return true
+		switch string(c.DecodedName()) {
+		case "file":
+			if id, ok := jsonspan.Find(c.Value(), "file_id"); ok && jsonspan.KindOf(id) != jsonspan.KindNull {
+				return ".file.file_id", nil
+			}
+		case "prompt_cache_breakpoint":
+			if value = p.policy.RefusedLifetime(c.Value(), p.rules); value != nil {
+				return ".prompt_cache_breakpoint.ttl", value
+			}
 		}
 	}
-	return false
+	return "", nil
 }
 
 // edit makes the request ask for the stream's usage. Options that the client set and the check has accepted are sent,

@@ -41,6 +41,8 @@ var values = map[string]string{
 	"frame_count":                        `2`,
 	"seconds":                            `"8"`,
 	"system":                             `"be brief"`,
+	"cache_control.ttl":                  `"5m"`,
+	"prompt_cache_options.ttl":           `"30m"`,
 }
 
 // numbers lists the parameters whose values must be numbers although their rows name no type.
@@ -118,7 +120,7 @@ func send(t *testing.T, f catalogkv.Format, p *format.Policy, body string) (map[
 		t.Fatalf("%s: %v", body, e)
 	}
 	defer r.Release()
-	if e := r.Check(p, format.Rules{}); e != nil {
+	if e := r.Check(p, format.Rules{Sheet: &price.Sheet{Rates: price.Rates{price.AudioOut: 1}}}); e != nil {
 		return nil, e
 	}
 	out := r.AppendUpstream(nil, format.Target{Model: "upstream-1", Policy: p, IdentityFunc: func(v string) string { return "hash of " + v }})
@@ -134,7 +136,7 @@ func send(t *testing.T, f catalogkv.Format, p *format.Policy, body string) (map[
 }
 
 func refused(e *apierr.Error, param string) bool {
-	return e != nil && e.Status == 400 && e.Code == apierr.UnsupportedParameter && e.Param == param
+	return e != nil && e.Status == 400 && (e.Code == apierr.UnsupportedParameter || e.Code == apierr.UnsupportedValue) && e.Param == param
 }
 
 func TestEveryParameterFollowsItsAction(t *testing.T) {
@@ -187,7 +189,7 @@ func checkAction(t *testing.T, f catalogkv.Format, p *format.Policy, row format.
 	}
 	for _, raw := range row.Allow {
 		got, e := send(t, f, p, with(body, row.Name, raw))
-		if e != nil || got[top] != row.Value {
+		if e != nil || !nested && got[top] != row.Value {
 			t.Errorf("%s: goes out as %s, %v; want %q", raw, got[top], e, row.Value)
 		}
 	}
@@ -270,8 +272,8 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		want        string // the parameter, empty if nothing is refused
 	}{
 		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"a"},{"type":"file","file":{"file_id":"f"}}]}]`, "messages[0].content[1].file.file_id"},
-		{catalogkv.Chat, "messages", `[{"role":"user","content":{"type":"file","file":{"file_id":"f"}}}]`, "messages[0].content[0].file.file_id"},
-		{catalogkv.Chat, "messages", `[{"role":"user","content":[[{"type":"file","file":{"file_id":"f"}}]]}]`, "messages[0].content[0].file.file_id"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":{"type":"file","file":{"file_id":"f"}}}]`, "messages[0].content.file.file_id"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[[{"type":"file","file":{"file_id":"f"}}]]}]`, "messages[0].content[0][0].file.file_id"},
 		{catalogkv.Chat, "messages", `["x",{"content":"\"file_id\""},{"content":[{"f\u0069le":{"file\u005fid":"f"}}]}]`, "messages[2].content[0].file.file_id"},
 		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"file","file":{"file_data":"data:,x","file_id":null}}]}]`, ""},
 		{catalogkv.Chat, "messages", `[{"role":"user","content":"a"},{"role":"assistant","audio":{"id":"audio_1"}}]`, "messages[1].audio.id"},
@@ -281,6 +283,13 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		{catalogkv.Chat, "tools", `[{"type":"function"},{"type":"web_search"}]`, "tools[1].type"},
 		{catalogkv.Chat, "stream_options", `{"include_usage":true,"continuous_usage_stats":true}`, "stream_options.continuous_usage_stats"},
 		{catalogkv.Chat, "web_search_options", `{}`, "web_search_options"},
+		{catalogkv.Chat, "prompt_cache_options", `{"mode":"implicit","ttl":"30m"}`, ""},
+		{catalogkv.Chat, "prompt_cache_options", `{"ttl":"12h"}`, "prompt_cache_options.ttl"},
+		{catalogkv.Chat, "prompt_cache_options", `{"prewarm":true}`, "prompt_cache_options.prewarm"},
+		{catalogkv.Chat, "prompt_cache_options", `{"comparison_response_id":"resp_1"}`, "prompt_cache_options.comparison_response_id"},
+		{catalogkv.Chat, "prompt_cache_options", `{"another":1}`, "prompt_cache_options.another"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit","ttl":"12h"}}]}]`, "messages[0].content[0].prompt_cache_breakpoint.ttl"},
+		{catalogkv.Chat, "messages", `[{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}]`, ""},
 		{catalogkv.Chat, "input", `"a body of the other format"`, "input"},
 
 		{catalogkv.Responses, "input", `[{"role":"user","content":"a"},{"type":"item_reference","id":"msg_1"}]`, "input[1].type"},
@@ -304,7 +313,10 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		{catalogkv.Responses, "include", `["everything"]`, "include[0]"},
 		{catalogkv.Responses, "reasoning", `{"effort":"low","mode":"pro"}`, "reasoning.mode"},
 		{catalogkv.Responses, "reasoning", `{"effort":"low","summary":"auto"}`, ""},
-		{catalogkv.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"12h"}`, ""},
+		{catalogkv.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"30m"}`, ""},
+		{catalogkv.Responses, "prompt_cache_options", `{"prewarm":false}`, ""},
+		{catalogkv.Responses, "prompt_cache_options", `{"mode":"explicit","ttl":"12h"}`, "prompt_cache_options.ttl"},
+		{catalogkv.Responses, "input", `[{"role":"user","content":[{"type":"input_text","text":"x","prompt_cache_breakpoint":{"ttl":"12h"}}]}]`, "input[0].content[0].prompt_cache_breakpoint.ttl"},
 		{catalogkv.Responses, "prompt_cache_options", `{"prewarm":true}`, "prompt_cache_options.prewarm"},
 		{catalogkv.Responses, "prompt_cache_options", `{"comparison_response_id":"r"}`, "prompt_cache_options.comparison_response_id"},
 		{catalogkv.Responses, "stream_options", `{"include_usage":true}`, "stream_options.include_usage"},
@@ -326,6 +338,12 @@ func TestNestedParametersAreRefusedByPath(t *testing.T) {
 		{catalogkv.Messages, "tools", `[{"name":"f"},{"type":"advisor_20260101"}]`, "tools[1].type"},
 		{catalogkv.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"clear_tool_uses_20250919"}]}`, ""},
 		{catalogkv.Messages, "context_management", `{"edits":[{"type":"clear_thinking_20251015"},{"type":"compact_20260112"}]}`, "context_management.edits[1].type"},
+		{catalogkv.Messages, "cache_control", `{"type":"ephemeral","ttl":"1h"}`, "cache_control.ttl"},
+		{catalogkv.Messages, "system", `[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"1h"}}]`, "system[0].cache_control.ttl"},
+		{catalogkv.Messages, "tools", `[{"name":"f","cache_control":{"type":"ephemeral","ttl":"1h"}}]`, "tools[0].cache_control.ttl"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_result","content":[{"type":"text","text":"x","cache_control":{"ttl":"1h"}}]}]}]`, "messages[0].content[0].content[0].cache_control.ttl"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"tool_addition","tool":{"name":"f","cache_control":{"ttl":"1h"}}}]}]`, "messages[0].content[0].tool.cache_control.ttl"},
+		{catalogkv.Messages, "messages", `[{"role":"user","content":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"5m"}},{"type":"text","text":"x","cache_control":null}]}]`, ""},
 		{catalogkv.Messages, "speed", `"fast"`, "speed"},
 
 		{catalogkv.Images, "stream", `true`, "stream"},
@@ -375,13 +393,40 @@ func TestProviderRunToolsNeedPolicyAndPrice(t *testing.T) {
 		if e != nil {
 			t.Fatal(e)
 		}
-		if e := r.Check(p, format.Rules{HasToolPrice: true}); (e == nil) != tt.ok {
+		if e := r.Check(p, format.Rules{Sheet: &price.Sheet{FreeServerTool: true}}); (e == nil) != tt.ok {
 			t.Errorf("%s with %s: %v", tt.value, tt.allow, e)
 		}
 		if e := r.Check(p, format.Rules{}); e == nil {
 			t.Errorf("%s with %s is accepted without a price", tt.value, tt.allow)
 		}
 		r.Release()
+	}
+}
+
+// A lifetime of a cache and spoken answers cost more than the line of the sheet that would apply without their own.
+func TestValuesThatCostMoreNeedARateOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		f           catalogkv.Format
+		name, value string
+		line        price.Line
+		param       string
+		code        apierr.Code
+	}{
+		{catalogkv.Chat, "prompt_cache_options", `{"ttl":"12h"}`, price.CacheWrite12h, "prompt_cache_options.ttl", apierr.UnsupportedValue},
+		{catalogkv.Responses, "prompt_cache_options", `{"ttl":"12h"}`, price.CacheWrite12h, "prompt_cache_options.ttl", apierr.UnsupportedValue},
+		{catalogkv.Messages, "system", `[{"type":"text","text":"x","cache_control":{"ttl":"1h"}}]`, price.CacheWrite1h, "system[0].cache_control.ttl", apierr.UnsupportedValue},
+		{catalogkv.Chat, "modalities", `["text","audio"]`, price.AudioOut, "modalities[1]", apierr.UnsupportedValue},
+		{catalogkv.Chat, "audio", `{"voice":"alloy","format":"wav"}`, price.AudioOut, "audio", apierr.UnsupportedParameter},
+	} {
+		body := with(formats[tt.f], tt.name, tt.value)
+		priced := format.Rules{Sheet: &price.Sheet{Rates: price.Rates{tt.line: 0}}}
+		if out, e := outgoing(t, tt.f, dialects[tt.f].Policy(), priced, body); e != nil || !strings.Contains(out, tt.value) {
+			t.Errorf("%s %s with a rate: sent as %s, %v", tt.f, tt.value, out, e)
+		}
+		if _, e := outgoing(t, tt.f, dialects[tt.f].Policy(), format.Rules{}, body); !refused(e, tt.param) || e.Code != tt.code {
+			t.Errorf("%s %s without a rate: %v", tt.f, tt.value, e)
+		}
 	}
 }
 
@@ -407,20 +452,20 @@ func TestSecondaryModelsNeedPolicyAndPrice(t *testing.T) {
 		d := dialects[tt.f]
 		allowed := strict(tt.f, tt.params)
 		only := func(kind string) format.Rules {
-			return format.Rules{HasToolPrice: true, HasSecondaryPriceFunc: func(k string) bool { return k == kind }}
+			return format.Rules{Sheet: &price.Sheet{FreeServerTool: true, Secondary: []price.SecondaryPrice{{Kind: kind}}}}
 		}
 		for _, variant := range []struct {
 			policy *format.Policy
 			rules  format.Rules
 			ok     bool
 		}{
-			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{HasToolPrice: true}, false}, {strict(tt.f), only(tt.kind), false},
+			{allowed, only(tt.kind), true}, {allowed, only("other"), false}, {allowed, format.Rules{Sheet: &price.Sheet{FreeServerTool: true}}, false}, {strict(tt.f), only(tt.kind), false},
 		} {
 			r, e := d.Read(parse(t, with(formats[tt.f], tt.name, tt.value)))
 			if e != nil {
 				t.Fatal(e)
 			}
-			if e := r.Check(variant.policy, variant.rules); (e == nil) != variant.ok || e != nil && e.Code != apierr.UnsupportedParameter {
+			if e := r.Check(variant.policy, variant.rules); (e == nil) != variant.ok || e != nil && !refused(e, e.Param) {
 				t.Errorf("%s %s: got %v; want acceptance: %v", tt.f, tt.value, e, variant.ok)
 			}
 			r.Release()

@@ -19,6 +19,8 @@ type reader struct {
 	// size and quality are those of the request, for answers that report none.
 	size, quality string
 	requested     int64
+	// frames is how many images an animation counts as.
+	frames int64
 	// unreadable reports whether a usage could not be read.
 	unreadable bool
 }
@@ -32,9 +34,9 @@ var echoed = []string{"user", "safety_identifier"}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.size, a.quality, a.requested, a.unreadable = "", "", minImages, false
+	a.size, a.quality, a.requested, a.frames, a.unreadable = "", "", minImages, 1, false
 	if r := cfg.Request; r != nil {
-		a.size, a.quality, a.requested = r.Size, r.Quality, r.Images
+		a.size, a.quality, a.requested, a.frames = r.Size, r.Quality, r.Images, max(r.Frames, 1)
 		a.Echo.Capture(r, echoed)
 	}
 	return a
@@ -72,10 +74,10 @@ func (a *reader) readAnswer(w *jsonspan.Splicer, c *jsonspan.ObjectCursor, text 
 		switch string(c.DecodedName()) {
 		case "data":
 			n, end := countImages(text, c.Start())
-			a.Total.Images += n
+			a.Total.Images += n * a.frames
 			c.SetEnd(end)
 		case "b64_json":
-			a.Total.Images++
+			a.Total.Images += a.frames
 		case "usage":
 			c.SetEnd(answer.DropCosts(w, text, c.Start()))
 			a.addUsage(c.Value())
@@ -202,7 +204,7 @@ func isEvent(kind []byte) bool { return bytes.HasPrefix(kind, []byte("image_gene
 
 // Finish reports whether all images have come.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
-	return dst, a.Total.Images >= max(a.requested, 1)
+	return dst, a.Total.Images >= max(a.requested, 1)*a.frames
 }
 
 // AppendError appends an error as an event, which ends the stream.

@@ -16,6 +16,9 @@ const (
 	// The range of images per request. Other numbers are moved into it.
 	minImages = 1
 	maxImages = 10
+	// The range of frames of an animation. Each is priced as an image.
+	minFrames = 2
+	maxFrames = 16
 )
 
 // Dialect is the image generation format.
@@ -51,11 +54,14 @@ func read(r *format.Request) {
 		r.Images = min(max(n, minImages), maxImages)
 	}
 	r.Size, r.Quality = explicit(r.Label("size")), explicit(r.Label("quality"))
+	if frames, ok := r.Integer("frame_count"); ok {
+		r.Frames = min(max(frames, minFrames), maxFrames)
+	}
 }
 
 // explicit returns the value of a parameter, empty if it leaves the choice to the provider.
 func explicit(value string) string {
-	if value == "auto" {
+	if price.Word(value) == "auto" {
 		return ""
 	}
 	return value
@@ -66,13 +72,16 @@ func explicit(value string) string {
 func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	if !rules.HasSecondaryPrice(price.SVG) {
 		switch {
-		case r.Text("output_format") == "svg":
-			return format.Unsupported("output_format")
+		case price.Word(r.Text("output_format")) == "svg":
+			return format.UnsupportedValue("output_format", r.Value("output_format"))
 		case r.Value("svg") != nil:
 			return format.Unsupported("svg")
 		}
 	}
 	r.Images = imageCount(r, p)
+	if action := p.Row("frame_count").Action; action != format.Clamp && action != format.Forward {
+		r.Frames = 1
+	}
 	return nil
 }
 

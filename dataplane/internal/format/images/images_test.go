@@ -96,3 +96,36 @@ func TestAppendErrorIsAnEvent(t *testing.T) {
 		t.Errorf("got %s; want %s", got, want)
 	}
 }
+
+// The cost of an animation grows with its frames: without them its price would be up to 16 times too low.
+func TestFramesArePricedAsImages(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		add    string
+		policy *format.Policy
+		frames int64
+		images int64
+	}{
+		{`,"output_format":"gif","frame_count":16`, policy, 16, 32},
+		{`,"output_format":"gif","frame_count":99`, policy, 16, 32},
+		{`,"frame_count":0`, policy, 2, 4},
+		{`,"output_format":"gif"`, policy, 1, 2},
+		{`,"frame_count":16`, policy.With(catalogkv.Params{"frame_count": {Policy: "drop"}}), 1, 2},
+	} {
+		r := request(t, `,"n":2`+tt.add)
+		if e := r.Check(tt.policy, format.Rules{}); e != nil {
+			t.Fatal(e)
+		}
+		if got := max(r.Frames, 1); got != tt.frames {
+			t.Errorf("%s: %d frames; want %d", tt.add, got, tt.frames)
+		}
+		a := Dialect{}.NewAnswer(format.AnswerConfig{Request: r})
+		if _, ok := a.JSON(nil, []byte(`{"data":[{"b64_json":"eA=="},{"b64_json":"eA=="}]}`)); !ok {
+			t.Fatal("the answer is refused")
+		}
+		if usage, _ := a.Usage(); usage.Images != tt.images {
+			t.Errorf("%s: charged for %d images; want %d", tt.add, usage.Images, tt.images)
+		}
+		a.Release()
+	}
+}

@@ -11,7 +11,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "n", Action: format.Clamp, Types: format.Integer, Min: minImages, Max: maxImages},
 	format.Param{Name: "quality", Action: format.Forward, Types: format.String},
 	format.Param{Name: "size", Action: format.Forward, Types: format.String},
-	format.Param{Name: "frame_count", Action: format.Clamp, Types: format.Integer, Min: 2, Max: 16},
+	format.Param{Name: "frame_count", Action: format.Clamp, Types: format.Integer, Min: minFrames, Max: maxFrames},
 
 	// Appearance and encoding of the image. SVG drawings are made by a secondary model.
 	format.Param{Name: "background", Action: format.Forward},

@@ -60,17 +60,39 @@ func edit(r *format.Request, e *format.Edit, t *format.Target) {
 }
 
 // check checks nested values.
-func check(r *format.Request, _ *format.Policy, _ format.Rules) *apierr.Error {
+func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Error {
 	if e := checkEdits(r.Value("context_management")); e != nil {
 		return e
 	}
-	readBetas(r)
+	c := blockCheck{policy: p, rules: rules}
+	if e := c.tools(r.Value("tools")); e != nil {
+		return e
+	}
 	if system := r.Value("system"); system != nil {
-		if path, _ := findStored(system, 0, maxNesting, &r.Betas); path != "" {
-			return format.Unsupported("system" + path)
+		if path, _ := c.blocks(system, 0, maxNesting); path != "" {
+			return format.UnsupportedValue("system"+path, c.value)
 		}
 	}
-	raw := r.Value("messages")
+	if e := c.messages(r.Value("messages")); e != nil {
+		return e
+	}
+	r.Betas |= c.needs
+	readBetas(r)
+	return nil
+}
+
+// blockCheck checks the blocks of a request.
+type blockCheck struct {
+	policy *format.Policy
+	rules  format.Rules
+	// needs are the beta features that the blocks need.
+	needs uint64
+	// value is what is refused at the path that was found, nil if that is not its value alone.
+	value []byte
+}
+
+// messages checks the list of messages.
+func (b *blockCheck) messages(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		c := jsonspan.ObjectAt(raw, it.Start())
@@ -78,22 +100,47 @@ func check(r *format.Request, _ *format.Policy, _ format.Rules) *apierr.Error {
 			switch name := string(c.DecodedName()); name {
 			case "output_config", "clear_at":
 				if c.Kind() != jsonspan.KindNull {
-					r.Betas |= betasOf["messages[]."+name]
+					b.needs |= betasOf["messages[]."+name]
 				}
 				continue
 			case "content":
 			default:
 				continue
 			}
-			path, end := findStored(raw, c.Start(), maxNesting, &r.Betas)
+			path, end := b.blocks(raw, c.Start(), maxNesting)
 			if path != "" {
-				return format.Unsupported(format.ElementPath("messages", it.Index()) + ".content" + path)
+				return format.UnsupportedValue(format.ElementPath("messages", it.Index())+".content"+path, b.value)
 			}
 			c.SetEnd(end)
 		}
 		it.SetEnd(c.SkipRest())
 	}
 	return nil
+}
+
+// tools checks how long definitions of tools are cached.
+func (b *blockCheck) tools(raw []byte) *apierr.Error {
+	it := jsonspan.ArrayAt(raw, 0)
+	for it.Next() {
+		if path := b.lifetime("tool", it.Value()); path != "" {
+			return format.UnsupportedValue(format.ElementPath("tools", it.Index())+strings.TrimPrefix(path, ".tool"), b.value)
+		}
+	}
+	return nil
+}
+
+// lifetime returns the path of a lifetime without a price in the member cache_control, or in that of a definition in the
+// member tool.
+func (b *blockCheck) lifetime(name string, value []byte) (path string) {
+	path = "." + name
+	if name == "tool" {
+		path += ".cache_control"
+		value, _ = jsonspan.Find(value, "cache_control")
+	}
+	if b.value = b.policy.RefusedMember("cache_control", "ttl", value, b.rules); b.value == nil {
+		return ""
+	}
+	return path + ".ttl"
 }
 
 // clientTools are the prefixes of the types of tools that a client runs.
@@ -149,20 +196,20 @@ func checkEdits(raw []byte) *apierr.Error {
 // maxNesting bounds how deep blocks are checked: results of tools contain blocks, and so do documents.
 const maxNesting = 8
 
-// findStored searches a list of blocks, or one block, for a reference to something that a provider would have stored. It
-// returns the path to it, empty if there is none, and the index after the value, 0 if it is unknown. It reads the text
-// once.
-func findStored(raw []byte, at, depth int, needs *uint64) (path string, end int) {
+// blocks searches a list of blocks, or one block, for a reference to something that a provider would have stored, and for
+// lifetimes of caches without a price. It returns the path to it, empty if there is none, and the index after the value, 0
+// if it is unknown. It reads the text once.
+func (b *blockCheck) blocks(raw []byte, at, depth int) (path string, end int) {
 	if jsonspan.KindOf(raw[at:]) == jsonspan.KindObject { // some servers take one block without a list
 		c := jsonspan.ObjectAt(raw, at)
-		if path = findStoredInBlock(raw, &c, depth, needs, false); path != "" {
+		if path = b.block(raw, &c, depth, false); path != "" {
 			return path, 0
 		}
 		return "", c.SkipRest()
 	}
 	it := jsonspan.ArrayAt(raw, at)
 	for it.Next() {
-		if path, end = findStored(raw, it.Start(), depth, needs); path != "" {
+		if path, end = b.blocks(raw, it.Start(), depth); path != "" {
 			return format.ElementPath("", it.Index()) + path, 0
 		}
 		it.SetEnd(end)
@@ -170,9 +217,8 @@ func findStored(raw []byte, at, depth int, needs *uint64) (path string, end int)
 	return "", it.SkipRest()
 }
 
-// findStoredInBlock searches the members of one block, or of its source. Blocks that a provider has made may name files
-// themselves. The beta features that the blocks need are added to needs.
-func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, needs *uint64, isSource bool) (path string) {
+// block searches the members of one block, or of its source. Blocks that a provider has made may name files themselves.
+func (b *blockCheck) block(raw []byte, c *jsonspan.ObjectCursor, depth int, isSource bool) (path string) {
 	for c.Next() {
 		switch name := string(c.DecodedName()); name {
 		case "type":
@@ -181,17 +227,21 @@ func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, needs *u
 				return ".type"
 			}
 			if bytes.HasPrefix(kind, []byte("tool_")) {
-				*needs |= betasOf["messages[].content[].type="+string(kind)]
+				b.needs |= betasOf["messages[].content[].type="+string(kind)]
 			}
 		case "file_id":
 			if isSource && c.Kind() != jsonspan.KindNull {
 				return ".file_id"
 			}
+		case "cache_control", "tool":
+			if path = b.lifetime(name, c.Value()); path != "" {
+				return path
+			}
 		case "content":
 			if depth == 0 {
 				return ".content"
 			}
-			path, end := findStored(raw, c.Start(), depth-1, needs)
+			path, end := b.blocks(raw, c.Start(), depth-1)
 			if path != "" {
 				return ".content" + path
 			}
@@ -201,7 +251,7 @@ func findStoredInBlock(raw []byte, c *jsonspan.ObjectCursor, depth int, needs *u
 			if depth == 0 {
 				return ".source"
 			}
-			if path = findStoredInBlock(raw, &inner, depth-1, needs, true); path != "" {
+			if path = b.block(raw, &inner, depth-1, true); path != "" {
 				return ".source" + path
 			}
 			c.SetEnd(inner.SkipRest())

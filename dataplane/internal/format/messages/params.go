@@ -1,6 +1,9 @@
 package messages
 
-import "modelgateway/dataplane/internal/format"
+import (
+	"modelgateway/dataplane/internal/format"
+	"modelgateway/shared/price"
+)
 
 // policy is the default parameter table.
 var policy = format.NewPolicy(
@@ -44,6 +47,8 @@ var policy = format.NewPolicy(
 	// Services in addition to the answer, or at another price.
 	format.Param{Name: "billing_policy", Action: format.Reject},
 	format.Param{Name: "cache_control", Action: format.Forward},
+	// Blocks and tools have the same member.
+	format.Param{Name: "cache_control.ttl", Action: format.Forward, Allow: []string{`"5m"`}, Priced: map[string]price.Line{`"1h"`: price.CacheWrite1h}},
 	format.Param{Name: "compaction", Action: format.Reject},
 	format.Param{Name: "context_management", Action: format.Forward, Types: format.Object},
 	format.Param{Name: "fallbacks", Action: format.Reject},

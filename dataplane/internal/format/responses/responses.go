@@ -47,7 +47,8 @@ func check(r *format.Request, p *format.Policy, rules format.Rules) *apierr.Erro
 	if e := checkInclude(r, p, rules); e != nil {
 		return e
 	}
-	return checkInput(r.Value("input"), p)
+	c := inputCheck{policy: p, rules: rules}
+	return c.items(r.Value("input"))
 }
 
 // toolClass returns the class of a tool: some are run by the client, some of them only if their definition says so, and
@@ -110,9 +111,15 @@ func checkInclude(r *format.Request, p *format.Policy, rules format.Rules) *apie
 	return nil
 }
 
-// checkInput refuses references to items and files that a provider would have stored. It reads the text once,
-// whatever its size.
-func checkInput(raw []byte, p *format.Policy) *apierr.Error {
+// inputCheck checks the items of the input.
+type inputCheck struct {
+	policy *format.Policy
+	rules  format.Rules
+}
+
+// items refuses references to items and files that a provider would have stored, and lifetimes of caches without a
+// price. It reads the text once, whatever its size.
+func (p *inputCheck) items(raw []byte) *apierr.Error {
 	it := jsonspan.ArrayAt(raw, 0)
 	for it.Next() {
 		if it.Kind() != jsonspan.KindObject {
@@ -129,7 +136,7 @@ func checkInput(raw []byte, p *format.Policy) *apierr.Error {
 					return itemReference(it.Index())
 				case "compaction_trigger":
 					// It asks for the service that context_management asks for.
-					if p.Row("context_management").Action != format.Forward {
+					if p.policy.Row("context_management").Action != format.Forward {
 						return format.UnsupportedValue(format.ElementPath("input", it.Index())+".type", c.Value())
 					}
 				}
@@ -137,14 +144,14 @@ func checkInput(raw []byte, p *format.Policy) *apierr.Error {
 			case "role":
 				typed = true
 			case "reasoning": // an item may change the parameter for the turns after it
-				if e := p.CheckMembers("reasoning", c.Value()); e != nil {
+				if e := p.policy.CheckMembers("reasoning", c.Value(), p.rules); e != nil {
 					e.Param = format.ElementPath("input", it.Index()) + "." + e.Param
 					return e
 				}
 			case "content", "output":
-				part, end := storedFile(raw, c.Start())
+				part, value, end := p.content(raw, c.Start())
 				if part != "" {
-					return format.Unsupported(format.ElementPath("input", it.Index()) + "." + string(c.DecodedName()) + part)
+					return format.UnsupportedValue(format.ElementPath("input", it.Index())+"."+string(c.DecodedName())+part, value)
 				}
 				c.SetEnd(end)
 			}
@@ -162,31 +169,39 @@ func itemReference(item int) *apierr.Error {
 		"Nothing is stored between requests. Send the items themselves, and set \"store\" to false.")
 }
 
-// storedFile returns the path, within the value at index i, of the first reference to a stored file, empty if there
-// is none, and the index after the value, 0 if it is unknown.
-func storedFile(raw []byte, i int) (path string, end int) {
+// content searches the value at index i for a part that is refused. It returns the path to what is refused, empty if
+// nothing is, its value if that alone is refused, and the index after the value, 0 if it is unknown.
+func (p *inputCheck) content(raw []byte, i int) (path string, value []byte, end int) {
 	if jsonspan.KindOf(raw[i:]) == jsonspan.KindObject {
 		c := jsonspan.ObjectAt(raw, i)
-		if namesFile(&c) {
-			return ".file_id", 0
+		if path, value = p.part(&c); path != "" {
+			return path, value, 0
 		}
-		return "", c.SkipRest()
+		return "", nil, c.SkipRest()
 	}
 	it := jsonspan.ArrayAt(raw, i)
 	for it.Next() {
-		if path, end = storedFile(raw, it.Start()); path != "" {
-			return format.ElementPath("", it.Index()) + path, 0
+		if path, value, end = p.content(raw, it.Start()); path != "" {
+			return format.ElementPath("", it.Index()) + path, value, 0
 		}
 		it.SetEnd(end)
 	}
-	return "", it.SkipRest()
+	return "", nil, it.SkipRest()
 }
 
-func namesFile(c *jsonspan.ObjectCursor) bool {
+// part refuses a part that refers to a stored file, or that is kept in a cache for a time without a price.
+func (p *inputCheck) part(c *jsonspan.ObjectCursor) (path string, value []byte) {
 	for c.Next() {
-		if string(c.DecodedName()) == "file_id" && c.Kind() != jsonspan.KindNull {
-			return true
+		switch string(c.DecodedName()) {
+		case "file_id":
+			if c.Kind() != jsonspan.KindNull {
+				return ".file_id", nil
+			}
+		case "prompt_cache_breakpoint":
+			if value = p.policy.RefusedLifetime(c.Value(), p.rules); value != nil {
+				return ".prompt_cache_breakpoint.ttl", value
+			}
 		}
 	}
-	return false
+	return "", nil
 }

@@ -108,8 +108,9 @@ func New(reg prometheus.Registerer) *Metrics {
 			"busy (no room in the budget for bodies), or the class of the provider's failure.", []string{"reason"}, tally.Kind{}, tally.Label[string]),
 		unpriced: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_unpriced_usage_total",
-			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, or the kind of a secondary model. " +
-				"Above zero, the operator pays for something that no client is charged for.",
+			Help: "Answers whose provider reported usage without a price, by kind: server_tool for calls of tools, the kind of a secondary model, or a " +
+				"line (audio_in, audio_out, cache_write_1h, cache_write_12h) that is charged at the rate of plain input or output. Above zero, the " +
+				"operator pays for something that no client is fully charged for.",
 		}, []string{"kind"}),
 		images: f.NewCounter(prometheus.CounterOpts{Name: "mgw_images_total", Help: "Images that generation requests have used."}),
 		reserved: f.NewCounter(prometheus.CounterOpts{

@@ -59,7 +59,7 @@ func expectedUsage(f catalogkv.Format, r *format.Request, m *catalog.Model, shee
 	case catalogkv.Video:
 		u.Seconds = cmp.Or(r.Seconds, m.DefaultSeconds, videos.DefaultSeconds)
 	case catalogkv.Image:
-		u.Images = r.Images
+		u.Images = r.Images * max(r.Frames, 1)
 		if len(sheet.Rates) > 0 {
 			u.Input = input
 		}
