@@ -117,10 +117,10 @@ func Connect(cfg Config, streams StreamStore, log *slog.Logger) (*Bus, error) {
 	options := []nats.Option{
 		nats.Name(cfg.Name), nats.CustomInboxPrefix(cmp.Or(cfg.Inbox, subject.ControlInbox)),
 		nats.MaxReconnects(-1), nats.ReconnectWait(250 * time.Millisecond), nats.RetryOnFailedConnect(false),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("NATS connection lost", slog.Any("error", err)) }),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection restored") }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { log.Warn("disconnected from NATS", slog.Any("error", err)) }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("reconnected to NATS") }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Warn("NATS reported an error", slog.Any("error", err))
+			log.Warn("NATS client reported an error", slog.Any("error", err))
 		}),
 	}
 	if cfg.User != "" {
