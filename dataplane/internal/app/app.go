@@ -124,10 +124,11 @@ func build(cfg *config.Config, o *output, version string, failed func(error)) (*
 	tracker := videojob.New(nats, providers, &videoCharger{sessions: keeper, spool: events, metrics: measured}, models, videos.Dialect{}, log, nil)
 	poller := videojob.NewPoller(tracker, nats, log)
 	tails, refusals := tail.New(), reporter.NewRefusals()
+	bodies := newBudget(&cfg.API, reg)
 	api := httpapi.New(listenerConfig(&cfg.API), httpapi.Dependencies{
 		Keys: keys, Catalog: models, Admission: admit, Picker: picker, Providers: providers, Balances: nats, Videos: tracker,
 		Dialects: []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}}, Pseudonyms: pseudonym.Source{Secret: secrets.identity},
-		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: newBudget(&cfg.API, reg), Turns: newTurns(reg),
+		Metrics: measured, Log: log, Access: o.access, Traces: o.traces, Budget: bodies, Answers: newRooms(cfg, bodies, reg), Turns: newTurns(reg),
 		Tails: tails, Refusals: refusals,
 	})
 	addChecks(probes, models, keeper, events)

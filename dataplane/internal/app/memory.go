@@ -14,6 +14,7 @@ import (
 	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/config"
 	"modelgateway/dataplane/internal/httpapi"
+	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/turns"
 )
 
@@ -44,6 +45,19 @@ func newBudget(cfg *config.API, reg prometheus.Registerer) *bytebudget.Budget {
 	budget := bytebudget.New(bodyBudget(cfg.BodyBudget), float64(cfg.AccountBodyPercent)/100)
 	reg.MustRegister(budget)
 	return budget
+}
+
+// diskShare is the part of the bytes of the spool that answers may have beside it on its disk: one in diskShare. The chart
+// leaves a fifth of the volume to other than the spool.
+const diskShare = 8
+
+// newRooms makes the room for answers and registers its metric. memory is the budget for bodies.
+func newRooms(cfg *config.Config, memory *bytebudget.Budget, reg prometheus.Registerer) *room.Rooms {
+	disk := bytebudget.New(cfg.Spool.MaxBytes/diskShare, float64(cfg.API.AccountBodyPercent)/100)
+	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mgw_answer_file_bytes", Help: "Bytes of answers that are held in files now, because the budget for bodies had no room for them.",
+	}, func() float64 { return float64(disk.Used()) }))
+	return &room.Rooms{Memory: memory, Disk: disk, Dir: cfg.Spool.Dir}
 }
 
 // newTurns makes the turns of large bodies and registers their metric.

@@ -45,6 +45,9 @@ type Budget struct {
 	mu       sync.Mutex
 	accounts map[string]int64 // the bytes of large bodies
 	queue    []*waiter
+	// full reports whether one of the queue waits for room that other accounts have. Those that wait for the share of their
+	// own account are no reason to refuse others.
+	full     bool
 	refusals refusals
 }
 
@@ -95,15 +98,16 @@ func (g *Grant) Grow(to int64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queue) > 0 {
+	if b.full {
 		return b.refusals.count(ErrFull) // those that wait have been served by a provider already
 	}
 	return b.refusals.count(b.grow(g, to))
 }
 
 // Await is Grow that waits for room, up to a time limit. Bodies that wait are served in their order, except that those
-// whose account uses up its share are passed over.
-func (g *Grant) Await(to int64, limit time.Duration) error {
+// whose account uses up its share are passed over. yield is called before the wait: it gives back what the caller can do
+// without, which may be what the account has no room for.
+func (g *Grant) Await(to int64, limit time.Duration, yield func()) error {
 	if to <= Small {
 		return g.Grow(to)
 	}
@@ -120,6 +124,12 @@ func (g *Grant) Await(to int64, limit time.Duration) error {
 	b.waiting.Store(int32(len(b.queue)))
 	b.serve()
 	b.mu.Unlock()
+	select {
+	case <-w.ready:
+		return nil
+	default:
+		yield()
+	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -199,16 +209,16 @@ func (b *Budget) grow(g *Grant, to int64) error {
 // serve grows the grants that wait, in their order, until one has to wait for other accounts. The caller holds the
 // lock.
 func (b *Budget) serve() {
-	full := false
+	b.full = false
 	b.queue = slices.DeleteFunc(b.queue, func(w *waiter) bool {
-		if full {
+		if b.full {
 			return false
 		}
 		err := b.grow(w.grant, w.to)
 		if err == nil {
 			close(w.ready)
 		}
-		full = errors.Is(err, ErrFull)
+		b.full = errors.Is(err, ErrFull)
 		return err == nil
 	})
 	b.waiting.Store(int32(len(b.queue)))

@@ -59,7 +59,7 @@ func TestBodiesWaitInTheirOrder(t *testing.T) {
 		b := New(80*mib, 0.5)
 		running := grow(t, b, "a", 30*mib, nil)
 		began := time.Now()
-		if never := b.Begin("e"); !errors.Is(never.Await(71*mib, time.Hour), ErrTooLarge) || time.Since(began) > 0 {
+		if never := b.Begin("e"); !errors.Is(never.Await(71*mib, time.Hour, func() {}), ErrTooLarge) || time.Since(began) > 0 {
 			t.Error("a body that never fits waits")
 		}
 		var order []string
@@ -67,7 +67,7 @@ func TestBodiesWaitInTheirOrder(t *testing.T) {
 		await := func(account string, to int64, limit time.Duration, want error) {
 			waiting.Go(func() {
 				g := b.Begin(account)
-				if err := g.Await(to, limit); !errors.Is(err, want) {
+				if err := g.Await(to, limit, func() {}); !errors.Is(err, want) {
 					t.Errorf("%s: got %v; want %v", account, err, want)
 				}
 				order = append(order, account)
@@ -93,6 +93,53 @@ func TestBodiesWaitInTheirOrder(t *testing.T) {
 	})
 }
 
+// Only those that wait for the room of others come first.
+func TestBodiesThatWaitForTheShareOfTheirAccountDoNotKeepOthersOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := New(80*mib, 0.25)
+		held := grow(t, b, "greedy", 20*mib, nil)
+		served := make(chan error)
+		for range 4 {
+			go func() {
+				g := b.Begin("greedy")
+				err := g.Await(1*mib, 15*time.Second, func() {})
+				g.Release()
+				served <- err
+			}()
+		}
+		synctest.Wait()
+		for range 5 {
+			grow(t, b, "victim", 10*mib, nil).Release()
+		}
+		grow(t, b, "greedy", 1*mib, ErrShare)
+
+		held.Release()
+		for range 4 {
+			if err := <-served; err != nil {
+				t.Errorf("a body that waited for its account's share: %v", err)
+			}
+		}
+	})
+}
+
+func TestBodyGivesBackWhatItCanDoWithoutBeforeItWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := New(80*mib, 0.25)
+		request := grow(t, b, "a", 20*mib, nil)
+		answer := b.Begin("a")
+		began := time.Now()
+		if err := answer.Await(1*mib, 15*time.Second, request.Release); err != nil || time.Since(began) > 0 {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+		if err := answer.Await(2*mib, 15*time.Second, func() { t.Error("a body with room gave something back") }); err != nil {
+			t.Errorf("got %v", err)
+		}
+		answer.Release()
+	})
+}
+
 // Whatever accounts do, the budget holds, and nothing is left at the end.
 func TestBudgetHoldsUnderConcurrentUse(t *testing.T) {
 	t.Parallel()
@@ -106,7 +153,7 @@ func TestBudgetHoldsUnderConcurrentUse(t *testing.T) {
 				for to := int64(0); to < 70*mib; to += 1 + r.Int64N(8*mib)*r.Int64N(2) {
 					err := g.Grow(to)
 					if err != nil && r.IntN(4) == 0 {
-						err = g.Await(to, time.Duration(r.IntN(100))*time.Microsecond)
+						err = g.Await(to, time.Duration(r.IntN(100))*time.Microsecond, func() {})
 					}
 					if used := b.Used(); used > b.size+32*Small { // a small body counts before it is refused
 						t.Errorf("%d bytes are in use", used)

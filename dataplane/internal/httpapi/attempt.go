@@ -90,8 +90,8 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
 	defer r.reader.Release()
 	if err := r.run(cancel); err != nil {
-		if failure := failover.FailureOf(err); failure != nil && g.x.wrote {
-			failure.Failover = false // the client has a part of this answer
+		if failure := failover.FailureOf(err); failure != nil && (g.x.wrote || r.yielded) {
+			failure.Failover = false // the client has a part of this answer, or the request body is gone
 		}
 		return g.endOfCall(err)
 	}

@@ -265,8 +265,9 @@ func (g *gateway) completedVideo() string {
 	return v.ID
 }
 
-// An event that comes in many reads is held until it is complete. The provider has been paid for it, so it waits for room.
-func TestStreamWithoutRoomForItsEventIsEndedAndNotCharged(t *testing.T) {
+// An event that comes in many reads is held until it is complete. The provider has been paid for it, so it waits for room,
+// and is charged if none becomes free.
+func TestStreamWithoutRoomForItsEventIsEndedAndCharged(t *testing.T) {
 	t.Parallel()
 	event := "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"" + strings.Repeat("A", 8*mib) + "\"}}]}\n\n"
 	inBubble(t, options{routes: 1, providers: fixedProvider{"text/event-stream", event + chatStop + chatUsage + chatDone}, budget: 80 * mib}, func(t *testing.T, g *gateway) {
@@ -290,7 +291,7 @@ func TestStreamWithoutRoomForItsEventIsEndedAndNotCharged(t *testing.T) {
 		if got := ask(); got != http.StatusServiceUnavailable {
 			t.Errorf("got %d; want 503", got)
 		}
-		if e := g.spool.next(t); e.Cost != 0 || e.HTTPStatus != http.StatusServiceUnavailable {
+		if e := g.spool.next(t); e.Cost == 0 || e.Cost != e.Reservation || !e.Estimated || e.HTTPStatus != http.StatusServiceUnavailable {
 			t.Errorf("got event %+v", e)
 		}
 		others.Release()

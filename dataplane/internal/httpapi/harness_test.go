@@ -36,6 +36,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/reporter"
 	"modelgateway/dataplane/internal/route"
@@ -122,6 +123,8 @@ type options struct {
 	listener *pipeListener
 	// budget is the size of the budget for bodies; zero means a large one.
 	budget int64
+	// disk is the size of the budget for answers in files; zero means a large one.
+	disk int64
 	// traces makes the traces of requests.
 	traces *tracing.Tracer
 }
@@ -180,6 +183,7 @@ func newGatewayWith(t *testing.T, o options, answers ...http.HandlerFunc) *gatew
 		Dialects:   []format.Dialect{chat.Dialect{}, responses.Dialect{}, messages.Dialect{}, images.Dialect{}},
 		Pseudonyms: pseudonym.Source{Secret: []byte("identity")}, Metrics: g.measured, Log: log,
 		Access: g.access, Traces: o.traces, Budget: g.budget, Turns: g.turns, Tails: g.tails, Refusals: g.refusals,
+		Answers: &room.Rooms{Memory: g.budget, Disk: bytebudget.New(cmp.Or(o.disk, 1<<30), 0.25), Dir: t.TempDir()},
 	})
 	g.plane.open(theAccount, 1_000_000, 1_000_000, 10)
 	g.key = g.issue("key_1", theAccount)

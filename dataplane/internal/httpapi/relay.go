@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
-	"modelgateway/dataplane/internal/bytebudget"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/event"
@@ -22,8 +22,10 @@ type relay struct {
 	attempt *route.Attempt
 	// reader reads the answer's usage and rewrites the answer for the client.
 	reader format.Answer
-	// room is that of an answer in one piece, or of a large event.
-	room answerRoom
+	// held is the room of an answer in one piece.
+	held room.Answer
+	// yielded reports whether the request body was given up, so that no other route can serve the request.
+	yielded bool
 }
 
 // maxAnswer bounds a non-streaming answer in bytes. Such an answer can contain images.
@@ -45,20 +47,24 @@ func (r *relay) run(cancel context.CancelFunc) error {
 
 // relayJSON relays an answer in one piece. It records the outcome before it writes the answer.
 func (r *relay) relayJSON() error {
-	r.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
-	defer r.room.Release()
+	r.held = r.server.Answers.Begin(r.key.AccountID, r)
+	defer r.held.Release()
 	reading := time.Now()
-	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, &r.room)
+	b, err := buffer.ReadAll(r.answer.Body, r.answer.Length, maxAnswer, &r.held)
 	r.x.upstream += time.Since(reading)
 	switch {
 	case isBusy(err):
-		return errBusy.WithCause(err)
+		return r.lost(err)
 	case err != nil:
 		return provider.TruncatedFailure(r.call, err)
 	}
-	defer buffer.Put(b)
-	body, rewritten := *b, buffer.GetSized(outgoingSize(len(*b)))
-	defer buffer.Put(rewritten)
+	defer r.held.Put(b)
+	body := *b
+	rewritten, err := r.held.Rewritten(len(body), outgoingSize(len(body)))
+	if err != nil {
+		return r.lost(err)
+	}
+	defer r.held.Put(rewritten)
 	out, ok := r.reader.JSON((*rewritten)[:0], body)
 	if len(out) > 0 && &out[0] != &body[0] {
 		*rewritten = out // JSON may have reallocated it
@@ -75,15 +81,17 @@ func (r *relay) relayJSON() error {
 	return nil
 }
 
-// answerRoom is the room of an answer in one piece. The provider has been paid for it, so it waits.
-type answerRoom struct{ bytebudget.Grant }
+// Yield implements room.Owner. It gives up the request body: the answer is worth more than another attempt.
+func (r *relay) Yield() {
+	r.yielded = true
+	r.body.Done()
+}
 
-// maxAnswerWait bounds how long an answer waits for room. While it does, it holds its request body.
-const maxAnswerWait = 15 * time.Second
-
-// Grow implements buffer.Room.
-func (a *answerRoom) Grow(to int64) error {
-	return a.Await(to, maxAnswerWait)
+// lost returns the error for an answer that had no room. The provider has been paid for it, and the account may be the
+// reason, so the account is charged what it was expected to cost.
+func (r *relay) lost(err error) error {
+	r.finish(outcome{status: event.Failed, rule: event.RuleEstimated, usage: r.quote.Usage, answered: errBusy.Status})
+	return errBusy.WithCause(err)
 }
 
 // reportedFailure classifies the error that the provider sent inside a successful answer.

@@ -30,6 +30,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/httpapi/upload"
 	"modelgateway/dataplane/internal/modellist"
@@ -71,8 +72,9 @@ type Dependencies struct {
 	Refusals *reporter.Refusals
 	// Traces makes the traces of requests; nil makes none.
 	Traces *tracing.Tracer
-	// Budget bounds the memory of bodies.
-	Budget *bytebudget.Budget
+	// Budget bounds the memory of bodies, Answers has room for answers.
+	Budget  *bytebudget.Budget
+	Answers *room.Rooms
 	// Turns shares the processors among the large bodies of accounts.
 	Turns *turns.Turns
 }

@@ -10,6 +10,7 @@ import (
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/httpapi/buffer"
+	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/sse"
 	"modelgateway/shared/event"
@@ -20,6 +21,7 @@ import (
 type streamRelay struct {
 	*relay
 	splitter sse.Splitter
+	room     room.Event
 	out      []byte
 	// ended reports whether the outcome is recorded; gone, whether the client has closed the connection or stopped
 	// reading.
@@ -59,8 +61,7 @@ var contentEvents = []string{"text/event-stream; charset=utf-8"}
 // relayStream relays events when they arrive. All output of one read is sent with one write and one flush. The outcome
 // is recorded before the end of the stream is sent.
 func (r *relay) relayStream(cancel context.CancelFunc) error {
-	s := &streamRelay{relay: r}
-	s.room = answerRoom{r.server.Budget.Begin(r.key.AccountID)}
+	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
 	s.splitter.Room = &s.room
 	defer s.close()
 	for s.failure == nil && s.next(cancel) == nil {
@@ -121,6 +122,9 @@ func (s *streamRelay) events() {
 	switch err := s.splitter.Err(); {
 	case err == nil || s.ended:
 	case isBusy(err):
+		if usage, _ := s.usage(); usage.Output == 0 { // the provider has been paid for the event
+			_ = s.lost(err)
+		}
 		s.fail(&provider.Failure{Client: errBusy.WithCause(err), Class: endBusy, Answered: true})
 	default:
 		s.fail(provider.TruncatedFailure(s.call, err))

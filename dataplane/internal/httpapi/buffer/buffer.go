@@ -68,12 +68,24 @@ const maxDropped = 32 << 20
 type Room interface {
 	// Grow asks for this number of bytes in total.
 	Grow(to int64) error
+	// Get returns an empty buffer of n bytes within the room, Put takes it back.
+	Get(n int) *[]byte
+	Put(b *[]byte)
 }
+
+// Pooled implements Get and Put of Room with the pools.
+type Pooled struct{}
+
+// Get implements Room.
+func (Pooled) Get(n int) *[]byte { return GetSized(n) }
+
+// Put implements Room.
+func (Pooled) Put(b *[]byte) { Put(b) }
 
 // firstRoom is the room for a body of unknown length, in bytes.
 const firstRoom = 16 << 10
 
-// ReadAll reads up to limit bytes into a buffer, which the caller puts back. length is the declared length, negative if
+// ReadAll reads up to limit bytes into a buffer of the room, to which the caller puts it back. length is the declared length, negative if
 // unknown: the room for a declared length is taken at once, that for an unknown one doubles. The error is ErrTooLarge, or
 // that of r or room.
 func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
@@ -87,7 +99,7 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 	if err := room.Grow(granted); err != nil {
 		return nil, err
 	}
-	b := GetSized(int(granted) + 1) // the last byte shows that the body is longer
+	b := room.Get(int(granted) + 1) // the last byte shows that the body is longer
 	for {
 		n, err := r.Read((*b)[len(*b) : granted+1])
 		switch *b = (*b)[:len(*b)+n]; {
@@ -98,20 +110,20 @@ func ReadAll(r io.Reader, length, limit int64, room Room) (*[]byte, error) {
 		case err == nil && int64(len(*b)) > granted:
 			granted = min(2*granted, limit)
 			if err = room.Grow(granted); err == nil {
-				b = moved(b, int(granted)+1)
+				b = moved(room, b, int(granted)+1)
 			}
 		}
 		if err != nil {
-			Put(b)
+			room.Put(b)
 			return nil, err
 		}
 	}
 }
 
 // moved returns a buffer of n bytes with the content of b, which it puts back.
-func moved(b *[]byte, n int) *[]byte {
-	grown := GetSized(n)
+func moved(room Room, b *[]byte, n int) *[]byte {
+	grown := room.Get(n)
 	*grown = append(*grown, *b...)
-	Put(b)
+	room.Put(b)
 	return grown
 }

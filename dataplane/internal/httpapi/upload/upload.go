@@ -67,6 +67,7 @@ type Request struct {
 // Body is a request body in memory, with a reference count: a provider's connection may still be sending it after the
 // handler has read the answer. When nobody uses it, its buffer and its part of the budget are free.
 type Body struct {
+	buffer.Pooled
 	buffer *[]byte
 	grant  bytebudget.Grant
 	turn   *turns.Turn
