@@ -74,7 +74,9 @@ var alertTests = []alertTest{
 	}, []firing{{"kind=server_tool", "1 answers within an hour had usage of the kind server_tool, which no client is charged for."}}},
 
 	{"MgwUsageEstimated", "80m", []history{
-		{`mgw_usage_estimated_total{provider="one",pod="a"}`, "0+2x80", "0+1x80"},
+		{`mgw_usage_doubts_total{provider="one",reason="missing",pod="a"}`, "0+1x80", "0+1x80"},
+		{`mgw_usage_doubts_total{provider="one",reason="low_output",pod="a"}`, "0+1x80", "0+0x80"},
+		{`mgw_usage_doubts_total{provider="one",reason="interrupted",pod="a"}`, "0+9x80", "0+9x80"},
 		{`mgw_provider_attempts_total{provider="one",outcome="ok",pod="a"}`, "0+100x80", "0+100x80"},
 	}, []firing{{"provider=one", "2% of the answers of one are charged by an estimate."}}},
 	{"MgwNegativeBalances", "125m", []history{

@@ -151,9 +151,8 @@ func providers() Dashboard {
 				rates("mgw_failovers_total", "from, class")),
 			graph("Refused credentials", "", "1 for a credential that its provider refused when it was used last.",
 				Query{highest("mgw_credential_refused", "provider, credential, reason"), "{{provider}} {{credential}} {{reason}}"}),
-			graph("Estimated usage", "percentunit", "Share of the answers of a provider that are charged by an estimate, within an hour, because it reported no usage.",
-				Query{sum("increase(mgw_usage_estimated_total[1h])", "provider") +
-					" / " + sum(`increase(mgw_provider_attempts_total{outcome="ok"}[1h])`, "provider"), "{{provider}}"}),
+			graph("Doubtful usage", "", "Answers within an hour whose provider reported no usage, or one in doubt. All but ambiguous ones are charged by an estimate.",
+				Query{sum("increase(mgw_usage_doubts_total[1h])", "provider, reason"), "{{provider}} {{reason}}"}),
 		}},
 		{"Routes", []Panel{
 			graph("Circuit breakers", "", "State of the circuit breaker of a route that has failed: 0 closed, 1 half-open, 2 open, on the proxy that is worst off.",

@@ -23,21 +23,41 @@ func (u *Usage) Implausible() string {
 	if u.Rule != RuleReported {
 		return ""
 	}
-	if reason := u.absurd(); reason != "" {
-		return reason
+	_, reason := u.Beyond()
+	return reason
+}
+
+// Part names a part of a usage.
+type Part string
+
+// The parts.
+const (
+	InputPart     Part = "input"
+	OutputPart    Part = "output"
+	ImagesPart    Part = "images"
+	SecondsPart   Part = "seconds"
+	ToolsPart     Part = "server_tool_requests"
+	SecondaryPart Part = "secondary"
+)
+
+// Beyond returns the first part of the usage that is beyond what the request allows, and why; both are empty if there is
+// none.
+func (u *Usage) Beyond() (Part, string) {
+	if part, reason := u.absurd(); reason != "" {
+		return part, reason
 	}
 	n := &u.Usage
 	turns := 1 + min(n.ServerToolRequests, maxTurns)
 	output := n.Output - min(n.Reasoning+n.AudioOut+n.ImageOut, maxHidden)
 	switch {
 	case u.MaxOutput > 0 && exceeds(output, u.MaxOutput, turns):
-		return fmt.Sprintf("implausible usage: %d output tokens for a request of at most %d", n.Output, u.MaxOutput)
+		return OutputPart, fmt.Sprintf("implausible usage: %d output tokens for a request of at most %d", n.Output, u.MaxOutput)
 	case u.MaxInput > 0 && exceeds(n.TotalInput(), u.MaxInput, turns):
-		return fmt.Sprintf("implausible usage: %d input tokens for a request of at most %d", n.TotalInput(), u.MaxInput)
+		return InputPart, fmt.Sprintf("implausible usage: %d input tokens for a request of at most %d", n.TotalInput(), u.MaxInput)
 	case u.MaxSeconds > 0 && n.Seconds > excess*u.MaxSeconds:
-		return fmt.Sprintf("implausible usage: a video of %d seconds for a request of %d", n.Seconds, u.MaxSeconds)
+		return SecondsPart, fmt.Sprintf("implausible usage: a video of %d seconds for a request of %d", n.Seconds, u.MaxSeconds)
 	}
-	return ""
+	return "", ""
 }
 
 // exceeds reports whether n is beyond excess*limit*turns + extra. The limit may be
@@ -46,42 +66,43 @@ func exceeds(n, limit, turns int64) bool {
 	return limit <= maxTokens && n > excess*limit*turns+extra
 }
 
-// absurd returns a reason if a count is beyond that of any request.
-func (u *Usage) absurd() string {
+// absurd returns the part and a reason if a count is beyond that of any request.
+func (u *Usage) absurd() (Part, string) {
 	n, second := &u.Usage, &u.Usage.Secondary
 	for _, count := range [...]struct {
+		part     Part
 		name     string
 		n, limit int64
 	}{
-		{"input", n.Input, maxTokens},
-		{"cached_input", n.CachedInput, maxTokens},
-		{"cache_write_5m", n.CacheWrite5m, maxTokens},
-		{"cache_write_1h", n.CacheWrite1h, maxTokens},
-		{"cache_write_30m", n.CacheWrite30m, maxTokens},
-		{"cache_write_12h", n.CacheWrite12h, maxTokens},
-		{"cache_write_other", n.CacheWriteOther, maxTokens},
-		{"output", n.Output, maxTokens},
-		{"reasoning", n.Reasoning, maxTokens},
-		{"audio_in", n.AudioIn, maxTokens},
-		{"audio_out", n.AudioOut, maxTokens},
-		{"image_in", n.ImageIn, maxTokens},
-		{"image_out", n.ImageOut, maxTokens},
-		{"images", n.Images, maxItems},
-		{"seconds", n.Seconds, maxSeconds},
-		{"server_tool_requests", n.ServerToolRequests, maxItems},
-		{"secondary.input", second.Input, maxTokens},
-		{"secondary.cached_input", second.CachedInput, maxTokens},
-		{"secondary.cache_write_5m", second.CacheWrite5m, maxTokens},
-		{"secondary.cache_write_1h", second.CacheWrite1h, maxTokens},
-		{"secondary.image_in", second.ImageIn, maxTokens},
-		{"secondary.output", second.Output, maxTokens},
-		{"secondary.reasoning", second.Reasoning, maxTokens},
-		{"secondary.image_out", second.ImageOut, maxTokens},
-		{"secondary.images", second.Images, maxItems},
+		{InputPart, "input", n.Input, maxTokens},
+		{InputPart, "cached_input", n.CachedInput, maxTokens},
+		{InputPart, "cache_write_5m", n.CacheWrite5m, maxTokens},
+		{InputPart, "cache_write_1h", n.CacheWrite1h, maxTokens},
+		{InputPart, "cache_write_30m", n.CacheWrite30m, maxTokens},
+		{InputPart, "cache_write_12h", n.CacheWrite12h, maxTokens},
+		{InputPart, "cache_write_other", n.CacheWriteOther, maxTokens},
+		{OutputPart, "output", n.Output, maxTokens},
+		{OutputPart, "reasoning", n.Reasoning, maxTokens},
+		{InputPart, "audio_in", n.AudioIn, maxTokens},
+		{OutputPart, "audio_out", n.AudioOut, maxTokens},
+		{InputPart, "image_in", n.ImageIn, maxTokens},
+		{OutputPart, "image_out", n.ImageOut, maxTokens},
+		{ImagesPart, "images", n.Images, maxItems},
+		{SecondsPart, "seconds", n.Seconds, maxSeconds},
+		{ToolsPart, "server_tool_requests", n.ServerToolRequests, maxItems},
+		{SecondaryPart, "secondary.input", second.Input, maxTokens},
+		{SecondaryPart, "secondary.cached_input", second.CachedInput, maxTokens},
+		{SecondaryPart, "secondary.cache_write_5m", second.CacheWrite5m, maxTokens},
+		{SecondaryPart, "secondary.cache_write_1h", second.CacheWrite1h, maxTokens},
+		{SecondaryPart, "secondary.image_in", second.ImageIn, maxTokens},
+		{SecondaryPart, "secondary.output", second.Output, maxTokens},
+		{SecondaryPart, "secondary.reasoning", second.Reasoning, maxTokens},
+		{SecondaryPart, "secondary.image_out", second.ImageOut, maxTokens},
+		{SecondaryPart, "secondary.images", second.Images, maxItems},
 	} {
 		if count.n < 0 || count.n > count.limit {
-			return fmt.Sprintf("implausible usage: %s is %d", count.name, count.n)
+			return count.part, fmt.Sprintf("implausible usage: %s is %d", count.name, count.n)
 		}
 	}
-	return ""
+	return "", ""
 }

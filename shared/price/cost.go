@@ -194,6 +194,12 @@ func (s *Sheet) forEachItem(u *Usage, add func(Item) error) error {
 	return s.forEachSecondaryItem(&u.Secondary, add)
 }
 
+// PricesImagesByToken reports whether images of a size and quality cost what their tokens cost.
+func (s *Sheet) PricesImagesByToken(size, quality string) bool {
+	_, priced := unitPrice(s.Images, size, quality)
+	return !priced && len(s.Rates) > 0
+}
+
 func (s *Sheet) pricesUnitsOnly(u *Usage) bool {
 	return len(s.Rates) == 0 && ((u.Images > 0 && len(s.Images) > 0) || (u.Seconds > 0 && len(s.Seconds) > 0))
 }

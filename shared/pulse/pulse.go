@@ -40,6 +40,9 @@ const (
 	Tokens Measure = "tokens"
 	// Charges are charges in nano-units of the currency, by model and provider.
 	Charges Measure = "charges"
+	// Doubts are charged answers whose usage the provider has not reported, or not credibly, by provider and outcome: the
+	// reason.
+	Doubts Measure = "doubts"
 	// StreamEnds are ended streams, by outcome: the reason.
 	StreamEnds Measure = "stream_ends"
 	// FirstToken has the times to the first bytes of streams, by provider and route, in buckets.

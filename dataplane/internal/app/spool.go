@@ -8,6 +8,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/session"
 	"modelgateway/dataplane/internal/spool"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/event"
 )
 
@@ -37,7 +38,7 @@ type videoCharger struct {
 var errNoSession = errors.New("app: no valid session to charge a video job under")
 
 // Charge implements videojob.Charger.
-func (c *videoCharger) Charge(e event.Usage) error {
+func (c *videoCharger) Charge(e event.Usage, doubt usagereport.Reason) error {
 	s := c.sessions.Current()
 	if s == nil || !s.Valid() {
 		return errNoSession
@@ -54,6 +55,6 @@ func (c *videoCharger) Charge(e event.Usage) error {
 		return err
 	}
 	unit.AppendFinished(&e)
-	c.metrics.RecordVideoCharge(e.Model, e.Provider, e.Cost)
+	c.metrics.RecordVideoCharge(&e, doubt)
 	return nil
 }

@@ -21,6 +21,7 @@ package format
 import (
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/sse"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/price"
@@ -103,8 +104,10 @@ type Answer interface {
 	// report: the usage may then have only the input, or nothing, and the caller estimates the rest.
 	Usage() (usage price.Usage, reported bool)
 	// DeliveredTokens estimates the output so far: a quarter of the bytes of text, reasoning and tool calls, rounded
-	// up. A JSON answer is measured only if it reports no usage.
+	// up.
 	DeliveredTokens() int64
+	// Evidence returns what the answer so far shows besides its usage, by which that is judged.
+	Evidence() usagereport.Evidence
 	// ProviderID returns the provider's id of the answer, empty if there was none.
 	ProviderID() string
 	// Release returns the Answer for reuse. It must not be used afterwards.

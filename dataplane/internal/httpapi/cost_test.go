@@ -329,10 +329,10 @@ func (b *bareGateway) serveCalls(l net.Listener) {
 func (b *bareGateway) answer(c net.Conn) {
 	json := fmt.Appendf(nil, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wireJSON), wireJSON)
 	head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-	burst := bytes.Repeat(chunked(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"content":"`+
-		strings.Repeat("x", 50)+`"},"finish_reason":null}]}`+"\n\n"), eventsPerBurst)
+	burst := bytes.Repeat(chunked(`data: {"id":"c`+strings.Repeat("0", 30)+`","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[{"index":0,"delta":{"content":"`+
+		strings.Repeat("x", 20)+`"},"finish_reason":null}]}`+"\n\n"), eventsPerBurst)
 	end := append(chunked(`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"up-model","choices":[],`+
-		`"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`+"\n\ndata: [DONE]\n\n"), "0\r\n\r\n"...)
+		`"usage":{"prompt_tokens":10,"completion_tokens":2000,"total_tokens":2010}}`+"\n\ndata: [DONE]\n\n"), "0\r\n\r\n"...)
 	in := bufio.NewReader(c)
 	for {
 		length, err := readCall(in)

@@ -10,6 +10,7 @@ import (
 	"modelgateway/dataplane/internal/admission"
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
@@ -90,8 +91,10 @@ func (g *generationRequest) callRoutes() error {
 
 // outcome holds the part of a usage event that says how the generation request ended.
 type outcome struct {
-	status     event.Status
-	rule       string
+	status event.Status
+	rule   string
+	// doubt is why the provider's report of the usage is in doubt, if it is.
+	doubt      usagereport.Reason
 	usage      price.Usage
 	providerID string
 	// answered is the HTTP status for the usage event if no answer has begun yet.
@@ -111,16 +114,16 @@ func (g *generationRequest) finish(o outcome) {
 		e.Attempts = g.x.attemptsNoted()
 		e.FinishedMS = time.Now().UnixMilli()
 		e.FirstByteMS = g.x.firstByte.Milliseconds()
-		if o.rule != event.RuleNone {
-			g.charge(e)
+		if o.rule != event.RuleNone && !g.charge(e) {
+			o.doubt = usagereport.Unpriced
 		}
-		g.server.Metrics.RecordUsage(e)
+		g.server.Metrics.RecordUsage(e, o.doubt)
 		g.x.usage = e
 	})
 }
 
-// charge sets the cost of the usage.
-func (g *generationRequest) charge(e *event.Usage) {
+// charge sets the cost of the usage. ok is false if it has none: then the reservation is charged.
+func (g *generationRequest) charge(e *event.Usage) (ok bool) {
 	if second := e.Usage.Secondary; second.Kind != "" && !g.sheet.HasSecondaryPrice(second.Kind) {
 		// Requests that ask for a secondary model without a price are refused, so the provider has used it unasked. The
 		// account does not pay for that; the rest is charged as reported.
@@ -146,9 +149,11 @@ func (g *generationRequest) charge(e *event.Usage) {
 		// The account is charged the reservation.
 		g.server.Log.Error("reported usage cannot be priced, charging the reservation", "request_id", g.x.id, "model", g.model.ID, "error", err)
 		e.Usage, e.Rule, e.Estimated = g.quote.Usage, event.RuleEstimated, true
-		cost = g.quote.Reserve
+		e.Cost = g.quote.Reserve
+		return false
 	}
 	e.Cost = cost
+	return true
 }
 
 // alarmUnpriced tells the operator that a provider has reported something that was not offered and has no price. Either

@@ -45,6 +45,7 @@ import (
 	"modelgateway/dataplane/internal/tail"
 	"modelgateway/dataplane/internal/turns"
 	"modelgateway/dataplane/internal/upstream"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/dataplane/internal/videojob"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/catalogkv"
@@ -382,7 +383,7 @@ func (r *recorder) Reserve() (admission.SpoolUnit, error) {
 }
 
 // Charge implements videojob.Charger.
-func (r *recorder) Charge(e event.Usage) error {
+func (r *recorder) Charge(e event.Usage, _ usagereport.Reason) error {
 	unit, err := r.Reserve()
 	if err != nil {
 		return err

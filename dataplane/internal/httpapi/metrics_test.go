@@ -3,10 +3,13 @@ package httpapi_test
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"modelgateway/shared/pulse"
 )
 
 // metric returns the value of a counter or gauge, summed over its labels.
@@ -135,11 +138,24 @@ func TestAModelOfAClientIsNoLabel(t *testing.T) {
 	}
 }
 
-func TestEstimatedUsageIsCountedByProvider(t *testing.T) {
+func TestDoubtfulUsageIsCountedByProviderAndReason(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, jsonAnswer(200, strings.Replace(chatJSON, "usage", "other", 1)))
 	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
-	g.compare(`mgw_usage_estimated_total{provider="prv_0"} 1`)
+	g.sims[0].setAnswer(jsonAnswer(200, strings.Replace(chatJSON, `"prompt_tokens":10`, `"prompt_tokens":0`, 1)))
+	g.post("/v1/chat/completions", `{"model":"text","messages":[]}`)
+	g.compare(`
+mgw_usage_doubts_total{provider="prv_0",reason="missing"} 1
+mgw_usage_doubts_total{provider="prv_0",reason="no_input"} 1
+`)
+	totals := g.measured.Totals()
+	for _, reason := range []string{"missing", "no_input"} {
+		if !slices.ContainsFunc(totals, func(total pulse.Total) bool {
+			return total.Series == pulse.Series{Measure: pulse.Doubts, Provider: "prv_0", Outcome: reason} && total.N == 1
+		}) {
+			t.Errorf("the control plane does not hear of %s: %+v", reason, totals)
+		}
+	}
 }
 
 func TestFailoversAndWaitsAreCountedByProvider(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/route"
 	"modelgateway/shared/event"
-	"modelgateway/shared/price"
 )
 
 // relay passes a provider's successful answer on to the client.
@@ -75,8 +74,8 @@ func (r *relay) relayJSON() error {
 	case r.request.Stream:
 		return provider.NoStreamFailure(r.call) // a client that waits for events cannot read it
 	}
-	usage, reported := r.usage()
-	r.finish(outcome{status: event.Completed, rule: usageRule(reported), usage: usage, providerID: r.reader.ProviderID(), answered: http.StatusOK})
+	usage, doubt := r.usage(true)
+	r.finish(outcome{status: event.Completed, rule: ruleOf(doubt), doubt: doubt, usage: usage, providerID: r.reader.ProviderID(), answered: http.StatusOK})
 	r.x.writeJSON(http.StatusOK, out)
 	return nil
 }
@@ -97,30 +96,4 @@ func (r *relay) lost(err error) error {
 // reportedFailure classifies the error that the provider sent inside a successful answer.
 func (r *relay) reportedFailure() *provider.Failure {
 	return provider.ReportedFailure(r.call.Format, r.answer.Status, r.answer.Header, r.reader.Failure(), true, r.cleaner(r.call.Choice))
-}
-
-// usage returns the usage so far, estimated if the provider has not reported it.
-func (r *relay) usage() (usage price.Usage, reported bool) {
-	if usage, reported = r.reader.Usage(); !reported {
-		usage = r.estimated(usage)
-	}
-	return usage, reported
-}
-
-// estimated completes a usage that the provider did not report: the input is the estimate of the reservation, the
-// output is measured from the delivered text.
-func (r *relay) estimated(u price.Usage) price.Usage {
-	if u.TotalInput() == 0 {
-		u.Input = r.quote.Input
-	}
-	u.Output = max(u.Output, r.reader.DeliveredTokens())
-	u.Size, u.Quality = r.request.Size, r.request.Quality
-	return u
-}
-
-func usageRule(reported bool) string {
-	if reported {
-		return event.RuleReported
-	}
-	return event.RuleEstimated
 }

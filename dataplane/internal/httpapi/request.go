@@ -103,6 +103,8 @@ type pricedRequest struct {
 	// candidates are the routes that accept the parameters.
 	candidates []*catalog.Route
 	quote      quote.Quote
+	// maxInput and maxOutput are those of the usage event.
+	maxInput, maxOutput int64
 }
 
 // price checks the model, then the parameters, then the price.
@@ -206,6 +208,7 @@ func (p *pricedRequest) policyOf(snapshot *catalog.Snapshot, r *catalog.Route) *
 func (p *pricedRequest) admit() (*admission.Reservation, error) {
 	q := p.admission()
 	q.Event = p.usageEvent()
+	p.maxInput, p.maxOutput = q.Event.MaxInput, q.Event.MaxOutput
 	return p.acquire(q)
 }
 

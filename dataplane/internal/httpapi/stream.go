@@ -122,7 +122,7 @@ func (s *streamRelay) events() {
 	switch err := s.splitter.Err(); {
 	case err == nil || s.ended:
 	case isBusy(err):
-		if usage, _ := s.usage(); usage.Output == 0 { // the provider has been paid for the event
+		if usage, _ := s.usage(false); usage.Output == 0 { // the provider has been paid for the event
 			_ = s.lost(err)
 		}
 		s.fail(&provider.Failure{Client: errBusy.WithCause(err), Class: endBusy, Answered: true})
@@ -197,12 +197,10 @@ func (s *streamRelay) end(reason string, status event.Status) {
 		reason, status = endClientGone, event.ClientGone // it was read to its end because the provider charges for it
 	}
 	s.ended, s.x.end = true, reason
-	usage, reported := s.reader.Usage()
-	billable := reported || usage.TotalInput() > 0 || usage.Output > 0 || s.reader.DeliveredTokens() > 0
-	if !reported {
-		usage = s.estimated(usage)
-	}
-	o := outcome{status: status, rule: usageRule(reported), usage: usage, providerID: s.reader.ProviderID(), answered: http.StatusOK}
+	reportedUsage, reported := s.reader.Usage()
+	billable := reported || reportedUsage.TotalInput() > 0 || reportedUsage.Output > 0 || s.reader.DeliveredTokens() > 0
+	usage, doubt := s.usage(status == event.Completed)
+	o := outcome{status: status, rule: ruleOf(doubt), doubt: doubt, usage: usage, providerID: s.reader.ProviderID(), answered: http.StatusOK}
 	if !billable && status != event.Completed {
 		o.rule, o.usage = event.RuleNone, price.Usage{}
 	}
@@ -271,7 +269,7 @@ func (s *streamRelay) recordProgress(now time.Time) {
 		return
 	}
 	s.recorded = now
-	usage, _ := s.usage()
+	usage, _ := s.usage(false)
 	if cost, err := price.Cost(&usage, s.sheet); err == nil {
 		s.reservation.Progress(usage, cost)
 	}

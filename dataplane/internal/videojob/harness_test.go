@@ -17,6 +17,7 @@ import (
 	"modelgateway/dataplane/internal/catalog"
 	"modelgateway/dataplane/internal/format/videos"
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
@@ -234,7 +235,7 @@ type fakeCharger struct {
 	log    *[]string
 }
 
-func (c *fakeCharger) Charge(e event.Usage) error {
+func (c *fakeCharger) Charge(e event.Usage, _ usagereport.Reason) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {

@@ -28,6 +28,7 @@ import (
 	"modelgateway/dataplane/internal/provider"
 	"modelgateway/dataplane/internal/provider/classify"
 	"modelgateway/dataplane/internal/route"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
@@ -59,7 +60,9 @@ type Providers interface {
 
 // Charger charges completed jobs. When Charge returns nil, the usage event is in the
 // spool.
-type Charger interface{ Charge(e event.Usage) error }
+type Charger interface {
+	Charge(e event.Usage, doubt usagereport.Reason) error
+}
 
 const (
 	// creationTimeout is how long a job may be without an id of the provider. A creation that was not confirmed in that
@@ -278,14 +281,15 @@ func (t *Tracker) clientObject(v *event.Video, state videos.Job, object []byte) 
 }
 
 // charge charges a completed job under the request id of its creation. If the
-// provider reports no length or no size, that of the request is charged. Usage without a
+// provider reports no length that can be true, or no size, that of the request is charged. Usage without a
 // price is reported with the expected cost.
 func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
-	rule := event.RuleReported
-	if usage.Seconds == 0 {
-		usage.Seconds, rule = v.Seconds, event.RuleEstimated
-		t.log.Error("the provider reports no length of a completed video: the requested or default length is charged",
-			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("seconds", v.Seconds))
+	rule, reported := event.RuleReported, usage.Seconds
+	var doubt usagereport.Reason
+	if usage.Seconds, doubt = usagereport.JudgeVideo(reported, v.Seconds); doubt.Estimated() {
+		rule = event.RuleEstimated
+		t.log.Error("the provider reports no credible length of a completed video: the requested or default length is charged",
+			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("reported", reported), slog.Int64("seconds", v.Seconds))
 	}
 	if usage.Size == "" {
 		usage.Size = v.Size
@@ -304,7 +308,7 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 		Provider: v.Provider, Route: v.Route, ProviderRequestID: v.UpstreamID, Status: event.Completed, HTTPStatus: http.StatusOK,
 		StartedMS: v.CreatedUnix * 1000, FinishedMS: t.now().UnixMilli(), Usage: usage, Rule: rule, Estimated: rule == event.RuleEstimated,
 		PriceVersion: v.PriceVersion, PriceMultiplier: sheet.Multiplier, Cost: cost, VideoJob: v.ID, MaxSeconds: v.Seconds,
-	}); err != nil {
+	}, doubt); err != nil {
 		return fmt.Errorf("%w: charge job %s: %w", ErrUnavailable, v.ID, err) // ErrUnavailable keeps the job from being abandoned
 	}
 	return nil

@@ -52,7 +52,7 @@ func (a *reader) Release() { readers.Put(a) }
 // Usage returns the last reported usage. It is not final if text came after it: some providers report usage first,
 // others with every chunk.
 func (a *reader) Usage() (usage price.Usage, reported bool) {
-	return a.Total, a.Reported && a.Bytes <= a.bytesAtUsage
+	return a.Total, a.Reported && a.Delivered.Bytes <= a.bytesAtUsage
 }
 
 // JSON reads a complete answer: one with choices and without an error.
@@ -73,9 +73,8 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	if a.recordUsage(&p); !a.Reported {
-		a.Bytes = p.sum.Len
-	}
+	a.recordUsage(&p)
+	a.Delivered, a.bytesAtUsage = p.sum.Size, p.sum.Bytes
 	if !w.Changed() {
 		return body, true
 	}
@@ -91,9 +90,9 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 		return a.PassThrough(dst, ev)
 	}
 	if a.Failed() { // only usage still matters
-		delivered := a.Bytes
+		delivered := a.Delivered
 		a.chunk(nil, ev)
-		a.Bytes = delivered
+		a.Delivered = delivered
 		return dst, format.Other
 	}
 	if answer.IsDone(ev.Data) {
@@ -112,8 +111,8 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 // appendMatched appends a chunk that matches the template.
 func (a *reader) appendMatched(dst []byte, ev sse.Event, text, padding []byte) ([]byte, format.Kind) {
 	kind := format.Other
-	if n := answer.TextLen(text); n > 0 {
-		a.Bytes += n
+	if n := answer.SizeOf(text); n.Bytes > 0 {
+		a.Delivered.Add(n)
 		kind = format.Content
 	}
 	if !a.template.changes {
@@ -144,25 +143,26 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	for c.Next() {
 		a.member(text, &c, &w, &p)
 	}
-	reported := a.recordUsage(&p)
-	if reported {
-		a.bytesAtUsage = a.Bytes + p.sum.Len
+	found := a.recordUsage(&p)
+	reported := found != answer.Nothing
+	if found == answer.Counts {
+		a.bytesAtUsage = a.Delivered.Bytes + p.sum.Bytes
 	}
 	if p.failed || p.flat && p.choices.count == 0 && !reported {
 		return a.Fail(dst, ev.Data)
 	}
-	a.Bytes += p.sum.Len
+	a.Delivered.Add(p.sum.Size)
 	a.begun = a.begun || p.choices.count > 0
 	a.ended |= p.choices.ended
 	if reported && !a.wantsUsage && p.choices.count == 0 {
 		return dst, format.Other
 	}
 	out := w.Finish()
-	if p.sum.Len == 0 {
+	if p.sum.Bytes == 0 {
 		return out, format.Other
 	}
 	// A template needs exactly one string of text and data in one line.
-	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Len
+	alone := answer.TextLen(text[p.sum.Start:p.sum.End]) == p.sum.Bytes
 	if alone && !reported && p.choices.count == 1 && p.choices.ended == 0 && !ev.Partial && bytes.IndexByte(ev.Data, '\n') < 0 {
 		a.template.build(ev, out[len(dst):], stringSpan{p.sum.Start, p.sum.End, p.sum.Start + p.shift}, p.padding)
 	}

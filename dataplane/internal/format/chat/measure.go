@@ -65,11 +65,12 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isToolCallText))
 		}
 	}
-	if named.Len < plain.Len {
+	if named.Bytes < plain.Bytes {
 		named = plain
 	}
-	if named.Len > 0 {
-		sum.Len, sum.Start, sum.End = sum.Len+named.Len, named.Start, named.End
+	if named.Bytes > 0 {
+		sum.Size.Add(named.Size)
+		sum.Start, sum.End = named.Start, named.End
 	}
 	return c.SkipRest()
 }
@@ -77,7 +78,7 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 // readContent adds a string, or the texts of a list of parts.
 func readContent(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (end int) {
 	if c.Kind() == jsonspan.KindString {
-		sum.Add(text, c.Start(), c.End())
+		sum.AddString(text, c.Start(), c.End())
 		return c.End()
 	}
 	return answer.SumTexts(sum, text, c.Start(), isText)

@@ -45,9 +45,9 @@ func compare(t *testing.T, stream []byte, wantsUsage bool) {
 	}
 	wantUsage, _ := slow.Usage()
 	gotUsage, _ := fast.Usage()
-	if wantUsage != gotUsage || slow.Bytes != fast.Bytes || slow.ended != fast.ended || slow.Failed() != fast.Failed() {
+	if wantUsage != gotUsage || slow.Delivered != fast.Delivered || slow.ended != fast.ended || slow.Failed() != fast.Failed() {
 		t.Errorf("without a template: %+v, %d bytes, %d ended; with one: %+v, %d, %d",
-			wantUsage, slow.Bytes, slow.ended, gotUsage, fast.Bytes, fast.ended)
+			wantUsage, slow.Delivered.Bytes, slow.ended, gotUsage, fast.Delivered.Bytes, fast.ended)
 	}
 }
 
@@ -109,8 +109,8 @@ func TestTemplateIsBuiltALimitedNumberOfTimes(t *testing.T) {
 	for i := range 100 {
 		feed(a, []byte(`data: {"created":1`+string(rune('0'+i%10))+`,"model":"up","choices":[{"delta":{"content":"a"}}]}`+"\n\n"))
 	}
-	if a.template.builds != maxTemplateBuilds || a.Bytes != 100 {
-		t.Errorf("built %d times, %d bytes", a.template.builds, a.Bytes)
+	if a.template.builds != maxTemplateBuilds || a.Delivered.Bytes != 100 {
+		t.Errorf("built %d times, %d bytes", a.template.builds, a.Delivered.Bytes)
 	}
 }
 

@@ -21,8 +21,6 @@ type reader struct {
 	requested     int64
 	// frames is how many images an animation counts as.
 	frames int64
-	// unreadable reports whether a usage could not be read.
-	unreadable bool
 }
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
@@ -34,7 +32,7 @@ var echoed = []string{"user", "safety_identifier"}
 func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a := readers.Get().(*reader)
 	a.Begin(cfg)
-	a.size, a.quality, a.requested, a.frames, a.unreadable = "", "", minImages, 1, false
+	a.size, a.quality, a.requested, a.frames = "", "", minImages, 1
 	if r := cfg.Request; r != nil {
 		a.size, a.quality, a.requested, a.frames = r.Size, r.Quality, r.Images, max(r.Frames, 1)
 		a.Echo.Capture(r, echoed)
@@ -59,7 +57,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		}
 		return dst, false
 	}
-	a.Reported = !a.unreadable
+	a.Reported = !a.Unreadable
 	if !w.Changed() {
 		return body, true
 	}
@@ -140,7 +138,7 @@ func statedOr(raw []byte, requested string) string {
 func (a *reader) addUsage(raw []byte) {
 	c, _, readable := usagereport.Read(raw)
 	if !readable {
-		a.unreadable = true
+		a.Unreadable = true
 		return
 	}
 	u, ambiguous := c.Picture()
@@ -160,7 +158,7 @@ func (a *reader) addSVGUsage(raw []byte) {
 	}
 	c, _, readable := usagereport.Read(raw)
 	if !readable {
-		a.unreadable = true
+		a.Unreadable = true
 		return
 	}
 	u, ambiguous := c.Inside()
@@ -191,7 +189,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	case "image_generation.completed":
 		w, c, text := a.BeginRewrite(dst, ev)
 		a.readAnswer(&w, &c, text)
-		a.Reported = !a.unreadable
+		a.Reported = !a.Unreadable
 		return w.Finish(), format.Content
 	case "error":
 		return a.Fail(dst, ev.Data)

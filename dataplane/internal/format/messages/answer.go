@@ -3,6 +3,7 @@ package messages
 import (
 	"bytes"
 	"sync"
+	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/format/internal/answer"
@@ -55,13 +56,28 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	if a.Reported = m.usage; !a.Reported {
-		a.AddTexts(m.content, 0, isOutput)
-	}
+	a.Reported = m.usage
+	a.measure(m.content)
 	if !w.Changed() {
 		return body, true
 	}
 	return w.Finish(), true
+}
+
+// measure adds the texts of the blocks that the model has written. The provider has written the results of its tools.
+func (a *reader) measure(content []byte) {
+	it := jsonspan.ArrayAt(content, 0)
+	for it.Next() {
+		block := content[it.Start():]
+		kind, _ := jsonspan.Find(block, "type")
+		if name, _ := jsonspan.Text(nil, kind); bytes.HasSuffix(name, []byte("_tool_result")) {
+			continue
+		}
+		a.AddTexts(content, it.Start(), isOutput)
+		if input, _ := jsonspan.Find(block, "input"); len(input) > len("{}") { // a stream has it as partial_json
+			a.Delivered.Add(answer.Size{Bytes: int64(len(input)), Chars: int64(utf8.RuneCount(input))})
+		}
+	}
 }
 
 // isOutput reports whether a member of a block was written by the model.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"modelgateway/dataplane/internal/format"
+	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/price"
@@ -17,11 +18,11 @@ func (a *reader) report(raw []byte) (ok bool) {
 			continue
 		}
 		if iterations, ok = iterationUsage(value); !ok {
+			a.Unreadable = true
 			return false
 		}
 	}
-	found, readable := a.Report(raw)
-	if !found || !readable {
+	if a.Report(raw) < answer.Placeholder {
 		return false
 	}
 	a.iterations = iterations

@@ -50,13 +50,25 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	if !a.Reported {
-		a.AddTexts(p.output, 0, isOutput)
-	}
+	a.measure(p.output)
 	if !w.Changed() {
 		return body, true
 	}
 	return w.Finish(), true
+}
+
+// measure adds the texts of the items that the model has written. The provider has written the results of its tools.
+func (a *reader) measure(output []byte) {
+	it := jsonspan.ArrayAt(output, 0)
+	for it.Next() {
+		kind, _ := jsonspan.Find(output[it.Start():], "type")
+		name, _ := jsonspan.Text(nil, kind)
+		switch {
+		case string(name) == "file_search_call", string(name) == "mcp_list_tools", bytes.HasSuffix(name, []byte("_output")):
+			continue
+		}
+		a.AddTexts(output, it.Start(), isOutput)
+	}
 }
 
 // isOutput reports whether a member of an output item was written by the model.
@@ -105,8 +117,7 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 	case bytes.HasSuffix(kind, []byte(".delta")):
 		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
 			a.begun = true
-			n, _ := answer.TextLenAt(ev.Data, i+len(deltaMember))
-			a.Bytes += n
+			a.Delivered.Add(answer.SizeOf(answer.StringAt(ev.Data, i+len(deltaMember))))
 			return ev.AppendTerminated(dst), format.Content
 		}
 	case string(kind) == "keepalive":

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"modelgateway/dataplane/internal/format/internal/answer"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/price"
@@ -8,7 +9,7 @@ import (
 
 // recordUsage reads the usage and the calls of provider-run tools.
 func (a *reader) recordUsage(p *responseParts) {
-	if found, readable := a.Report(p.usage); !found || !readable {
+	if a.Report(p.usage) < answer.Placeholder {
 		return
 	}
 	made, search := toolCalls(p.output)
@@ -17,6 +18,7 @@ func (a *reader) recordUsage(p *responseParts) {
 	}
 	second, ok := imageToolUsage(p.toolUsage, p.output)
 	if !ok {
+		a.Unreadable = true
 		return
 	}
 	a.Total, a.Ambiguous = a.Counts.Inside()

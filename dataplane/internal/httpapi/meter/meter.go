@@ -13,6 +13,7 @@ import (
 
 	"modelgateway/dataplane/internal/httpapi/childcache"
 	"modelgateway/dataplane/internal/httpapi/tally"
+	"modelgateway/dataplane/internal/usagereport"
 	"modelgateway/shared/apierr"
 	"modelgateway/shared/event"
 	"modelgateway/shared/money"
@@ -37,7 +38,7 @@ type Metrics struct {
 	firstToken *tally.Histograms[routeLabels]
 	upstream   *childcache.Cache[string, prometheus.Observer] // by provider
 	failovers  *prometheus.CounterVec
-	estimated  *prometheus.CounterVec
+	doubts     *tally.Counters[doubtLabels]
 	unpriced   *prometheus.CounterVec
 }
 
@@ -69,6 +70,11 @@ type tokenLabels struct {
 }
 
 type modelLabels struct{ model, outcome string }
+
+type doubtLabels struct {
+	provider string
+	reason   usagereport.Reason
+}
 
 type attemptLabels struct {
 	routeLabels
@@ -120,11 +126,12 @@ func New(reg prometheus.Registerer) *Metrics {
 		failovers: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_failovers_total", Help: "Attempts that followed a failed one of the same request, by the provider and the error class of the failed one.",
 		}, []string{"from", "class"}),
-		estimated: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "mgw_usage_estimated_total", Help: "Charged answers whose provider reported no usage, or one without a price, by provider. Their usage is an estimate.",
-		}, []string{"provider"}),
+		doubts: tally.NewCounters("mgw_usage_doubts_total", "Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
+			"missing, unreadable, no_input, low_output (less than half of what was delivered), high_input, high_output, high_other (more than the request allows), "+
+			"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.", []string{"provider", "reason"}, tally.Kind{},
+			func(l doubtLabels) []string { return []string{l.provider, string(l.reason)} }),
 	}
-	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds)
+	reg.MustRegister(m.inFlight, m.requests, m.durations, m.attempts, m.firstToken, m.streamEnds, m.doubts)
 	m.countModels(reg)
 	return m
 }
@@ -205,15 +212,14 @@ func (m *Metrics) RecordAttempt(provider, route, outcome string) {
 // RecordUnpriced records usage without a price.
 func (m *Metrics) RecordUnpriced(kind string) { m.unpriced.WithLabelValues(kind).Inc() }
 
-// RecordUsage records what a finished generation request has reserved, used and was charged. A charged one has a rule.
-func (m *Metrics) RecordUsage(e *event.Usage) {
+// RecordUsage records what a finished generation request has reserved, used and was charged, and why its usage is in doubt. A
+// charged one has a rule.
+func (m *Metrics) RecordUsage(e *event.Usage, doubt usagereport.Reason) {
 	m.reserved.Add(float64(max(e.Reservation, 0)) / float64(money.Unit)) // a counter must not fall
 	if e.Rule == event.RuleNone {
 		return
 	}
-	if e.Estimated {
-		m.estimated.WithLabelValues(e.Provider).Inc()
-	}
+	m.recordDoubt(e.Provider, doubt)
 	u, model := &e.Usage, m.models.Of(servedLabels{e.Model, e.Provider})
 	model.charged.Add(int64(max(e.Cost, 0)))
 	written := u.CacheWrite5m + u.CacheWrite1h + u.CacheWrite30m + u.CacheWrite12h + u.CacheWriteOther
@@ -227,7 +233,14 @@ func (m *Metrics) RecordUsage(e *event.Usage) {
 	}
 }
 
-// RecordVideoCharge records the charge of a finished video job.
-func (m *Metrics) RecordVideoCharge(model, provider string, cost money.Nano) {
-	m.charged.Of(servedLabels{model, provider}).Add(int64(max(cost, 0)))
+// RecordVideoCharge records the charge of a finished video job, and why its length is in doubt.
+func (m *Metrics) RecordVideoCharge(e *event.Usage, doubt usagereport.Reason) {
+	m.recordDoubt(e.Provider, doubt)
+	m.charged.Of(servedLabels{e.Model, e.Provider}).Add(int64(max(e.Cost, 0)))
+}
+
+func (m *Metrics) recordDoubt(provider string, doubt usagereport.Reason) {
+	if doubt != usagereport.None {
+		m.doubts.Of(doubtLabels{provider, doubt}).Add(1)
+	}
 }

@@ -37,6 +37,9 @@ func (m *Metrics) Totals() []pulse.Total {
 	for l, n := range m.charged.All() {
 		all = append(all, pulse.Total{Series: pulse.Series{Measure: pulse.Charges, Model: l.model, Provider: l.provider}, N: n.Load()})
 	}
+	for l, n := range m.doubts.All() {
+		all = append(all, pulse.Total{Series: pulse.Series{Measure: pulse.Doubts, Provider: l.provider, Outcome: string(l.reason)}, N: n.Load()})
+	}
 	for reason, n := range m.streamEnds.All() {
 		all = append(all, pulse.Total{Series: pulse.Series{Measure: pulse.StreamEnds, Outcome: reason}, N: n.Load()})
 	}

@@ -22,8 +22,10 @@ type Base struct {
 	Counts              usagereport.Counts
 	Total               price.Usage
 	Reported, Ambiguous bool
-	// Bytes is the length of the delivered text.
-	Bytes int64
+	// Unreadable reports whether there was a report that could not be read.
+	Unreadable bool
+	// Delivered is the size of the delivered text.
+	Delivered Size
 
 	id      []byte
 	failure []byte
@@ -56,27 +58,52 @@ func Trim(buf []byte) []byte {
 	return buf[:0]
 }
 
-// Report updates the counts from a usage object. found is false if raw is none or has no count; readable is false, and
-// nothing is updated, if one of them cannot be read.
-func (b *Base) Report(raw []byte) (found, readable bool) { return b.update(usagereport.Read(raw)) }
+// Found is what a usage object turned out to be.
+type Found uint8
+
+const (
+	// Nothing means that it is no object, or has no count.
+	Nothing Found = iota
+	// Unreadable means that one of its counts cannot be read.
+	Unreadable
+	// Placeholder means that it has no output, although an earlier report had some.
+	Placeholder
+	// Counts means that it covers the answer so far.
+	Counts
+)
+
+// Report updates the counts from a usage object that can be read.
+func (b *Base) Report(raw []byte) Found { return b.update(usagereport.Read(raw)) }
 
 // ReportTimings is Report for the object of servers that have no usage object.
-func (b *Base) ReportTimings(raw []byte) (found, readable bool) {
-	return b.update(usagereport.ReadTimings(raw))
-}
+func (b *Base) ReportTimings(raw []byte) Found { return b.update(usagereport.ReadTimings(raw)) }
 
-func (b *Base) update(c usagereport.Counts, found, readable bool) (bool, bool) {
-	if found && readable {
-		b.Counts.Update(&c)
+func (b *Base) update(c usagereport.Counts, found, readable bool) Found {
+	switch {
+	case !found:
+		return Nothing
+	case !readable:
+		b.Unreadable = true
+		return Unreadable
 	}
-	return found, readable
+	known := b.Counts.Output
+	b.Counts.Update(&c)
+	if c.Output == 0 && known > 0 {
+		return Placeholder
+	}
+	return Counts
 }
 
 // Usage implements format.Answer.
 func (b *Base) Usage() (usage price.Usage, reported bool) { return b.Total, b.Reported }
 
 // DeliveredTokens implements format.Answer.
-func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Bytes) }
+func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivered.Bytes) }
+
+// Evidence implements format.Answer.
+func (b *Base) Evidence() usagereport.Evidence {
+	return usagereport.Evidence{Unreadable: b.Unreadable, Ambiguous: b.Ambiguous, Tokens: b.DeliveredTokens(), Chars: b.Delivered.Chars}
+}
 
 // ProviderID implements format.Answer.
 func (b *Base) ProviderID() string { return string(b.id) }
@@ -139,8 +166,8 @@ func (b *Base) BeginRewrite(dst []byte, ev sse.Event) (w jsonspan.Splicer, c jso
 func (b *Base) AddTexts(text []byte, at int, counts func(name []byte) bool) int64 {
 	var sum TextSum
 	SumTexts(&sum, text, at, counts)
-	b.Bytes += sum.Len
-	return sum.Len
+	b.Delivered.Add(sum.Size)
+	return sum.Bytes
 }
 
 // Visible returns an event without what a client must not see, because it can disclose the provider: the text of a comment,

@@ -2,31 +2,61 @@ package answer
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math/bits"
 
 	"modelgateway/dataplane/internal/jsonspan"
 )
 
-// TextLen returns the length of the decoded text of the string raw in bytes, 0 if raw is no string.
-func TextLen(raw []byte) int64 {
+// Size is the size of a text: its bytes, and its characters. A script with long characters has as many to a token as the
+// Latin one.
+type Size struct{ Bytes, Chars int64 }
+
+// Add adds the size of another text.
+func (s *Size) Add(other Size) { s.Bytes, s.Chars = s.Bytes+other.Bytes, s.Chars+other.Chars }
+
+// SizeOf returns the size of the decoded text of the string raw, zero if raw is no string. Each half of a surrogate pair
+// that is written with escapes is a character.
+func SizeOf(raw []byte) Size {
 	if len(raw) < 2 || raw[0] != '"' {
-		return 0
+		return Size{}
 	}
 	raw = raw[1 : len(raw)-1]
-	n := len(raw)
+	length, more := len(raw), continuations(raw)
 	for {
 		i := bytes.IndexByte(raw, '\\')
 		if i < 0 || i+1 >= len(raw) {
-			return int64(max(n, 0))
+			return Size{int64(max(length, 0)), int64(max(length-more, 0))}
 		}
 		if raw[i+1] != 'u' || i+6 > len(raw) {
-			n--
+			length--
 			raw = raw[i+2:]
 			continue
 		}
-		n -= 6 - escapedRuneLen(raw[i+2:i+6])
+		n := escapedRuneLen(raw[i+2 : i+6])
+		length -= 6 - n
+		more += n - 1
 		raw = raw[i+6:]
 	}
 }
+
+// continuations counts the bytes of characters after their first ones, eight at a time.
+func continuations(text []byte) (n int) {
+	const high = 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		word := binary.LittleEndian.Uint64(text)
+		n += bits.OnesCount64(word & ^(word << 1) & high)
+	}
+	for _, c := range text {
+		if c&0xC0 == 0x80 {
+			n++
+		}
+	}
+	return n
+}
+
+// TextLen returns the length of the decoded text of the string raw in bytes, 0 if raw is no string.
+func TextLen(raw []byte) int64 { return SizeOf(raw).Bytes }
 
 // escapedRuneLen returns the length of a \u escape in UTF-8. Each half of a surrogate pair counts for two of its four
 // bytes.
@@ -42,14 +72,12 @@ func escapedRuneLen(hex []byte) int {
 	return 3
 }
 
-// TextLenAt returns the TextLen of the string at index at of text, perhaps after white space, and the index after the
-// value there.
-func TextLenAt(text []byte, at int) (n int64, end int) {
+// StringAt returns the value at or after index at of text.
+func StringAt(text []byte, at int) []byte {
 	if at = jsonspan.SkipSpace(text, at); at == len(text) {
-		return 0, at
+		return nil
 	}
-	end = jsonspan.SkipValue(text, at)
-	return TextLen(text[at:end]), end
+	return text[at:jsonspan.SkipValue(text, at)]
 }
 
 // maxTextDepth bounds how deep SumTexts searches.
@@ -57,16 +85,17 @@ const maxTextDepth = 16
 
 // TextSum is the result of SumTexts.
 type TextSum struct {
-	// Len is the sum of TextLen over the counted strings.
-	Len int64
+	// Size is the sum of SizeOf over the counted strings.
+	Size
 	// Start and End enclose the last counted string that is not empty.
 	Start, End int
 }
 
-// Add counts the string text[start:end].
-func (s *TextSum) Add(text []byte, start, end int) {
-	if n := TextLen(text[start:end]); n > 0 {
-		s.Len, s.Start, s.End = s.Len+n, start, end
+// AddString counts the string text[start:end].
+func (s *TextSum) AddString(text []byte, start, end int) {
+	if n := SizeOf(text[start:end]); n.Bytes > 0 {
+		s.Size.Add(n)
+		s.Start, s.End = start, end
 	}
 }
 
@@ -98,7 +127,7 @@ func (s *TextSum) texts(text []byte, at int, counted bool, counts func([]byte) b
 	}
 	end = jsonspan.SkipValue(text, at)
 	if counted {
-		s.Add(text, at, end)
+		s.AddString(text, at, end)
 	}
 	return end
 }

@@ -2,7 +2,9 @@ package answer
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"modelgateway/dataplane/internal/sse"
 )
@@ -10,14 +12,15 @@ import (
 func TestTextLenIsTheLengthOfTheDecodedText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"\u007f\u0080\u07ff\u0800"`,
+		`""`, `"plain"`, `"\n\t\"\\"`, `"\u0041\u00e9\u20ac"`, `"\ud83d\ude00!"`, `"€ä"`, `"ภาษาไทยและ English in one text, longer than a word 🙂"`, `"\u007f\u0080\u07ff\u0800"`,
 	} {
 		var s string
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			t.Fatal(err)
 		}
-		if got := TextLen([]byte(text)); got != int64(len(s)) {
-			t.Errorf("%s: got %d; want %d", text, got, len(s))
+		pairs := strings.Count(text, `\ud83d`)
+		if got, want := SizeOf([]byte(text)), (Size{int64(len(s)), int64(utf8.RuneCountInString(s) + pairs)}); got != want {
+			t.Errorf("%s: got %+v; want %+v", text, got, want)
 		}
 	}
 	for _, text := range []string{``, `"`, `12`, `null`} {
@@ -32,7 +35,7 @@ func TestSumTextsCountsNestedTexts(t *testing.T) {
 	text := []byte(` {"t":"ab","n":"no","l":[{"t":"cde"},{"x":{"t":["f",{"n":"no"},"gh"]}}],"t2":"no"} tail`)
 	var sum TextSum
 	end := SumTexts(&sum, text, 0, func(name []byte) bool { return string(name) == "t" })
-	if sum.Len != 8 || string(text[sum.Start:sum.End]) != `"gh"` || string(text[end:]) != " tail" {
+	if sum.Bytes != 8 || sum.Chars != 8 || string(text[sum.Start:sum.End]) != `"gh"` || string(text[end:]) != " tail" {
 		t.Errorf("got %+v, end %d", sum, end)
 	}
 }

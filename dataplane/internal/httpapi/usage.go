@@ -1,0 +1,32 @@
+package httpapi
+
+import (
+	"cmp"
+
+	"modelgateway/dataplane/internal/usagereport"
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// usage returns the usage to charge for the answer so far, and the reason to doubt the reported one. complete reports
+// whether the answer is.
+func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
+	usage, reported := r.reader.Usage()
+	evidence := r.reader.Evidence()
+	usage, doubt := usagereport.Judge(usage, reported, complete, &evidence, &usagereport.Request{
+		Input: r.quote.Input, MaxInput: r.maxInput, MaxOutput: r.maxOutput,
+		ByToken: len(r.sheet.Rates) > 0, PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
+	})
+	if doubt.Estimated() {
+		usage.Size, usage.Quality = cmp.Or(usage.Size, r.request.Size), cmp.Or(usage.Quality, r.request.Quality)
+	}
+	return usage, doubt
+}
+
+// ruleOf returns the billing rule of a usage.
+func ruleOf(doubt usagereport.Reason) string {
+	if doubt.Estimated() {
+		return event.RuleEstimated
+	}
+	return event.RuleReported
+}

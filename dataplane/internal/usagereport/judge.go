@@ -1,0 +1,162 @@
+package usagereport
+
+import (
+	"modelgateway/shared/event"
+	"modelgateway/shared/price"
+)
+
+// Reason is why a report of usage is in doubt.
+type Reason string
+
+// The reasons. With all but the first two, the usage is an estimate.
+const (
+	// None: the report is believed.
+	None Reason = ""
+	// Ambiguous: the report has several meanings. It is believed with the one that is cheapest for the customer.
+	Ambiguous Reason = "ambiguous"
+	// Missing: a complete answer has no report.
+	Missing Reason = "missing"
+	// Interrupted: the answer broke off before its report, because of the provider or of the client.
+	Interrupted Reason = "interrupted"
+	// Unreadable: a count of the report is no count.
+	Unreadable Reason = "unreadable"
+	// NoInput: the report has no input, although there is output.
+	NoInput Reason = "no_input"
+	// LowOutput: the report has less than half of the output that was delivered.
+	LowOutput Reason = "low_output"
+	// HighInput, HighOutput and HighOther: a count is beyond what the request allows.
+	HighInput  Reason = "high_input"
+	HighOutput Reason = "high_output"
+	HighOther  Reason = "high_other"
+	// Unpriced: the reported usage has no price.
+	Unpriced Reason = "unpriced"
+)
+
+// Estimated reports whether the usage is an estimate.
+func (r Reason) Estimated() bool { return r != None && r != Ambiguous }
+
+// Evidence is what an answer shows besides the usage that it reports.
+type Evidence struct {
+	// Unreadable reports whether there was a report that could not be read, Ambiguous whether the report has several
+	// meanings, of which the cheapest was taken.
+	Unreadable, Ambiguous bool
+	// Tokens is the estimate of the delivered output, Chars the number of its characters.
+	Tokens, Chars int64
+}
+
+// Request is what the request says about its usage.
+type Request struct {
+	// Input is the estimate of its input.
+	Input int64
+	// MaxInput and MaxOutput are the most that it allows, zero if unknown; see event.Usage.
+	MaxInput, MaxOutput int64
+	// ByToken reports whether tokens have a price, PicturesByToken whether images have none but that of their tokens.
+	ByToken, PicturesByToken bool
+}
+
+// maxChars is how many characters of a text a token has at most on average. It is twice the usual number: a report of less
+// than half of the usual output is not believed.
+const maxChars = 8
+
+// The tokens of an image whose provider reports none.
+const (
+	lowPicture    = 272
+	mediumPicture = 1056
+	highPicture   = 4160
+)
+
+// Judge returns the usage to charge and the reason to doubt u, the one that an answer has reported. Of a report that cannot be
+// true, only the side that cannot be is replaced by an estimate. reported is false if there was no final
+// report; u may then have a part of one. complete reports whether the answer is.
+func Judge(u price.Usage, reported, complete bool, e *Evidence, r *Request) (price.Usage, Reason) {
+	first := None
+	doubt := func(reason Reason) {
+		if first == None {
+			first = reason
+		}
+	}
+	switch {
+	case reported:
+	case e.Unreadable:
+		doubt(Unreadable)
+	case complete:
+		doubt(Missing)
+	default:
+		doubt(Interrupted)
+	}
+	for {
+		part, _ := (&event.Usage{Usage: u, MaxInput: r.MaxInput, MaxOutput: r.MaxOutput}).Beyond()
+		if part == "" {
+			break
+		}
+		doubt(drop(&u, part))
+	}
+	if !reported {
+		u.Output = max(u.Output, e.Tokens)
+	}
+	if r.ByToken {
+		if e.Chars > maxChars*u.Output {
+			doubt(LowOutput)
+			u.Output = max(u.Output, e.Tokens)
+		}
+		if r.PicturesByToken && u.Images > 0 && u.Output == 0 {
+			if u.TotalInput() == 0 {
+				doubt(Missing)
+			}
+			doubt(LowOutput)
+			u.Output = u.Images * pictureTokens(u.Quality)
+			u.ImageOut = u.Output
+		}
+	}
+	if u.TotalInput() == 0 && (!reported || r.ByToken && u.Output > 0 || first != None) {
+		doubt(NoInput)
+		u.Input = r.Input
+	}
+	if e.Ambiguous {
+		doubt(Ambiguous)
+	}
+	return u, first
+}
+
+// JudgeVideo is Judge for the length of a video, in seconds. requested is the length that was asked for.
+func JudgeVideo(seconds, requested int64) (int64, Reason) {
+	if seconds == 0 {
+		return requested, Missing
+	}
+	if part, _ := (&event.Usage{Usage: price.Usage{Seconds: seconds}, MaxSeconds: requested}).Beyond(); part != "" {
+		return requested, HighOther
+	}
+	return seconds, None
+}
+
+// drop removes a part of a usage that is beyond what the request allows.
+func drop(u *price.Usage, part event.Part) Reason {
+	switch part {
+	case event.InputPart:
+		u.Input, u.CachedInput, u.AudioIn, u.ImageIn = 0, 0, 0, 0
+		u.CacheWrite5m, u.CacheWrite1h, u.CacheWrite30m, u.CacheWrite12h, u.CacheWriteOther = 0, 0, 0, 0, 0
+		return HighInput
+	case event.OutputPart:
+		u.Output, u.Reasoning, u.AudioOut, u.ImageOut = 0, 0, 0, 0
+		return HighOutput
+	case event.ImagesPart:
+		u.Images = 0
+	case event.SecondsPart:
+		u.Seconds = 0
+	case event.ToolsPart:
+		u.ServerToolRequests = 0
+	case event.SecondaryPart:
+		u.Secondary = price.Secondary{}
+	}
+	return HighOther
+}
+
+func pictureTokens(quality string) int64 {
+	switch quality {
+	case "low":
+		return lowPicture
+	case "high", "hd":
+		return highPicture
+	}
+	return mediumPicture
+}
