@@ -21,6 +21,7 @@ package classify
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -145,7 +146,10 @@ func newEvidence(a Answer, u unwrapped) evidence {
 		"answer":      func() bool { return u.answer },
 		"param":       func() bool { return findParam(u, false) != "" },
 		"image_param": func() bool { return isImageParam(findParam(u, false)) },
-		"name":        sync.OnceValue(func() bool { return findParam(u, true) != "" }),
+		"value": func() bool {
+			return slices.ContainsFunc(u.levels, func(l level) bool { return namedWithValue(l.text) != "" })
+		},
+		"name": sync.OnceValue(func() bool { return findParam(u, true) != "" }),
 	}
 	var texts []string
 	for _, l := range u.levels {

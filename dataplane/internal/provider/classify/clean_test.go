@@ -92,7 +92,10 @@ func TestCleanReplacesShortModelNames(t *testing.T) {
 // Every case is classified with markers of the gateway's account inserted into its body.
 func TestMessageAndParamContainNoAccountMarker(t *testing.T) {
 	markers := []string{"sk-live-Marker0123456789", "org-MarkerOrg12345", "marker.vendor-host.com", "123456789012", "UPSTREAM-Marker-Model"}
-	for _, c := range slices.Concat(readCases(t, "testdata/cases.jsonl"), readCases(t, "testdata/heldout.jsonl"), readCases(t, "testdata/collected.jsonl")) {
+	for _, c := range slices.Concat(
+		readCases(t, "testdata/cases.jsonl"), readCases(t, "testdata/heldout.jsonl"), readCases(t, "testdata/collected.jsonl"),
+		readCases(t, "testdata/kinds.jsonl"), readCases(t, "testdata/unseen.jsonl"),
+	) {
 		a := c.answer()
 		a.Cleaner = Cleaner{UpstreamModels: []string{"upstream-marker-model"}, ClientModel: "public-model"}
 		a.Body = []byte(strings.NewReplacer(

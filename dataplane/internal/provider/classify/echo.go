@@ -28,7 +28,8 @@ func (c Class) isJudgement() bool {
 
 // withoutEchoes returns a text without the places in which providers repeat parts of a request: quoted texts, the path of
 // a member at the beginning, and a list of names at the end. A quoted text reaches to the last closing quotation mark of
-// the line, because the quoted words may contain one.
+// the line, because the quoted words may contain one; but a name of the gateway's own, which only the gateway chooses, is
+// taken out by itself.
 func withoutEchoes(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -39,6 +40,7 @@ func withoutEchoes(text string) string {
 			}
 			line = line[at+1:]
 		}
+		line = ownNames.get().ReplaceAllString(line, "$1 ")
 		for _, quoted := range quotedTexts {
 			line = quoted.get().ReplaceAllString(line, "$1 $2")
 		}
@@ -46,6 +48,10 @@ func withoutEchoes(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// ownNames matches a quoted name after the word for a thing that the gateway names in a request, not its client.
+var ownNames = lazily("(?i)\\b((?:model|deployment|endpoint|project|folder|account|organi[sz]ation|workspace|subscription|region|engine)(?: id| name)?)\\s+" +
+	"(?:'[^'\"`\\n]{1,120}'|\"[^'\"`\\n]{1,120}\"|`[^'\"`\\n]{1,120}`)")
 
 // memberPath matches a line that begins with the path of a member, such as "messages.0.content: " and "tools[0].name: ".
 // The text after the last colon is not a part of it.
@@ -56,6 +62,7 @@ var quotedTexts = []*expression{
 	lazily(`()".*"()`),
 	lazily("()`.*`()"),
 	lazily(`()“.*”()`),
+	lazily(`()«.*»()`),
 	lazily(`(^|\W)'.*'(\W|$)`),
 }
 

@@ -50,11 +50,11 @@ var paramPatterns = []paramPattern{
 	{matches: "x.y: Extra inputs are not permitted", re: paramRE(`(?:^|\n|error: |- )\s*BARE\s*: (?:extra|field|input|value|unexpected|unknown|must|should|invalid|not|cannot|range|this|property|string|none|expected|the)`)},
 	{matches: "messages: text", knownOnly: true, re: paramRE(`(?:^|\n)\s*BARE\s*: `)},
 	{matches: "max_tokens: 9 > 8", re: paramRE(`(?:^|\n)\s*([a-z]\w*(?:\.\w+)*_\w+|[a-z]\w*(?:\.\w+)+)\s*: `)},
-	{matches: "parameter x", knownOnly: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数)\s*[:=]?\s*BARE`)},
+	{matches: "parameter x", knownOnly: true, re: paramRE(`(?:\b(?:parameter|param|argument|field|property|option|keyword|value (?:for|of)|invalid|unsupported|wrong|incorrect|bad)\b|参数|параметр\p{L}*|пол[ея]|значени[ея]|допустим\p{L}* значения)\s*[:=]?\s*BARE`)},
 	{matches: "x parameter", knownOnly: true, re: paramRE(`\bBARE (?:parameter|param|argument|field|option|value|参数)`)},
 	{matches: "x must be", knownOnly: true, re: paramRE(`\bBARE\b\s*(?:\([^)]{0,40}\))?\s*(?:=\s*\S+ )?(?:(?:is|are|must|should|cannot|can|may|has to|out of|exceeds?|too|not|larger|value|type|needs?|only|range|and|or|unavailable)\b|:|=|必须|不|取值|应|错误|无效|参数)`)},
 	{matches: "x must be between 0 and 1", re: paramRE(`(?:^|[:\n-]\s*)BARE (?:must|should) be (?:between|within|one of|in the range|positive|non-negative|a multiple|divisible|greater|less|at least|at most)`)},
-	{matches: "a name before Chinese text", knownOnly: true, re: paramRE(`\bBARE\s*\p{Han}`)},
+	{matches: "a name before Chinese or Russian text", knownOnly: true, re: paramRE(`\bBARE\s*[\p{Han}\p{Cyrillic}]`)},
 	{matches: "x VALUE is not valid", knownOnly: true, re: paramRE(`\bBARE \S{1,60} is (?:not|in)`)},
 	{matches: "a name in quotes alone", re: lazily(quote + `([a-z]\w*_\w+)` + quote)},
 }
@@ -70,7 +70,7 @@ const paramNames = `temperature top_p top_k min_p max_tokens max_completion_toke
 	prediction audio voice web_search_options image_size image_url fps ratio moderation mask prompt_extend watermark context_management
 	cache_control output_config speed mcp_servers container betas text safety_identifier prompt_cache_key max_prompt_tokens num_ctx
 	stop_sequence top_a typical_p length_penalty best_of echo suffix thinking_budget incremental_output output_compression partial_images
-	thinking_config num_images sampler scheduler strength complexity`
+	thinking_config thinking_level num_images sampler scheduler strength complexity`
 
 var knownParams = nameSet(paramNames)
 
@@ -96,7 +96,7 @@ type featureParam struct {
 var featureParams = []featureParam{
 	{"tool_choice", lazily(`(?i)tool[ _]choice|forced tool|"auto" tool`)},
 	{"parallel_tool_calls", lazily(`(?i)parallel (?:tool|function) call`)},
-	{"tools", lazily(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具`)},
+	{"tools", lazily(`(?i)tool[ _-]?(?:use|call|calling)|function[ _-]?call|\btools\b|函数调用|工具|вызов\p{L}* (?:функци|инструмент)|инструмент`)},
 	{"response_format", lazily(`(?i)json[ _]mode|structured outputs?|json[ _]schema|response[ _]format|json_object`)},
 	{"reasoning_effort", lazily(`(?i)reasoning[ _]effort|effort level`)},
 	{"thinking", lazily(`(?i)\bthinking\b|budget_tokens`)},
@@ -134,6 +134,9 @@ func paramInProse(text string) string {
 	if len(text) > maxProse {
 		text = text[:maxProse]
 	}
+	if name := namedWithValue(text); name != "" {
+		return name
+	}
 	for _, p := range paramPatterns {
 		for _, m := range p.re.get().FindAllStringSubmatch(text, 6) {
 			name := cleanParam(m[1])
@@ -149,6 +152,24 @@ func paramInProse(text string) string {
 	for _, f := range featureParams {
 		if f.re.get().MatchString(text) {
 			return f.param
+		}
+	}
+	return ""
+}
+
+// namedValue matches a name, its value in quotation marks or with a digit in it, and a word that says what is wrong with
+// the value: "reasoning_effort 'max' is not supported", "size 300x400 not allowed".
+var namedValue = paramRE(`\bBARE(?:` + quote + `)?\s*(?:\s|=|:)\s*(?:value\s+|of\s+)?(?:` + quote + `[^\s'"` + "`" + `]{1,40}` + quote + `|[^\s'"` + "`" + `(.\[]{0,20}\d[^\s'"` + "`" + `]{0,20})\s*` +
+	`(?:(?:is |are |was )?(?:currently )?(?:not |isn't|aren't|unsupported|不|не )|(?:is |are |was )(?:incompatible|invalid|unknown))`)
+
+// namedWithValue returns the parameter whose value prose calls wrong, "" if it calls none.
+func namedWithValue(text string) string {
+	if len(text) > maxProse {
+		text = text[:maxProse]
+	}
+	for _, m := range namedValue.get().FindAllStringSubmatch(text, 6) {
+		if name := cleanParam(m[1]); knownParams[plainName(firstSegment(name))] {
+			return name
 		}
 	}
 	return ""

@@ -127,16 +127,17 @@ func parseMoment(text string) (time.Time, bool) {
 }
 
 // Patterns of durations in prose: without blanks ("1h43m56s"), with blanks ("2 minutes 30
-// seconds"), or in Chinese.
+// seconds"), in Chinese, or in Russian.
 const (
 	numberText    = `\d+(?:\.\d+)?`
 	latinDuration = numberText + `\s*(?:milliseconds?|millis|msecs?|ms|microseconds?|us|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)\b`
+	rusDuration   = numberText + `\s*(?:мс|секунд[уы]?|сек|с|минут[уы]?|мин|час(?:а|ов)?|д(?:ень|ня|ней))(?:[^\p{L}]|$)`
 	hanDuration   = numberText + `\s*(?:毫秒|秒钟|秒|分钟|分|小时|天)`
-	durationText  = `(?:` + numberText + `(?:ms|[dhms]))+\b|` + latinDuration + `(?:(?:\s|,|and)*` + latinDuration + `)*|(?:` + hanDuration + `)+`
+	durationText  = `(?:` + numberText + `(?:ms|[dhms]))+\b|` + latinDuration + `(?:(?:\s|,|and)*` + latinDuration + `)*|(?:` + hanDuration + `)+|` + rusDuration
 )
 
 var (
-	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
+	onePart = lazily(`^[\s,]*(?:and\s+)?(\d+(?:\.\d+)?)\s*([a-zµ]+|[а-я]+|毫秒|秒钟|秒|分钟|分|小时|天)`)
 	// prosePauses are the phrases that contain a pause, the most specific first.
 	prosePauses = []*expression{
 		lazily(`(?i)(?:try|retry|again|wait|available|reset|resets|back|expires?|resume|send|regain)[^.\n]{0,60}?\b(?:in|after|for|within|at least)\s*:?\s*(?:about |approximately |~)?(` + durationText + `)`),
@@ -144,6 +145,7 @@ var (
 		lazily(`(?i)(?:retry[ _-]?after|retry[ _-]?delay|reset[ _-]?delay|reset[ _-]?after|retry in)\W{0,4}(` + durationText + `)`),
 		lazily(`(?:请在|请于|请等待|请|等待|在)\s*(` + durationText + `)\s*(?:后|之后|再)`),
 		lazily(`(` + durationText + `)\s*(?:后|之后)\s*(?:再|重)`),
+		lazily(`(?i)(?:через|подождите|спустя)\s*(` + durationText + `)`),
 	}
 	proseNumbers = []struct {
 		pattern *expression
@@ -206,17 +208,17 @@ func leadingDuration(text string) (d time.Duration, rest string, ok bool) {
 
 func unitOf(name string) time.Duration {
 	switch name {
-	case "ms", "msec", "msecs", "millis", "millisecond", "milliseconds", "毫秒":
+	case "ms", "msec", "msecs", "millis", "millisecond", "milliseconds", "毫秒", "мс":
 		return time.Millisecond
 	case "us", "µs", "microsecond", "microseconds":
 		return time.Microsecond
-	case "s", "sec", "secs", "second", "seconds", "秒", "秒钟":
+	case "s", "sec", "secs", "second", "seconds", "秒", "秒钟", "с", "сек", "секунд", "секунду", "секунды":
 		return time.Second
-	case "m", "min", "mins", "minute", "minutes", "分", "分钟":
+	case "m", "min", "mins", "minute", "minutes", "分", "分钟", "мин", "минут", "минуту", "минуты":
 		return time.Minute
-	case "h", "hr", "hrs", "hour", "hours", "小时":
+	case "h", "hr", "hrs", "hour", "hours", "小时", "час", "часа", "часов":
 		return time.Hour
-	case "d", "day", "days", "天":
+	case "d", "day", "days", "天", "день", "дня", "дней":
 		return 24 * time.Hour
 	default:
 		return 0

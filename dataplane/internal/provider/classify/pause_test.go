@@ -45,6 +45,8 @@ func TestPauseIsFoundInHeadersMembersAndProse(t *testing.T) {
 		{name: "colon", body: "rate limited; retry_after: 8", want: 8 * time.Second},
 		{name: "chinese", body: "请在 30 秒后重试", want: 30 * time.Second},
 		{name: "chinese minute", body: "请 1 分钟后再试", want: time.Minute},
+		{name: "russian", body: "Повторите через 30 секунд.", want: 30 * time.Second},
+		{name: "russian minute", body: "подождите 1 минуту", want: time.Minute},
 		{name: "moment in prose", body: "limit resets at 2025-11-21T08:00:15Z", want: 15 * time.Second},
 		{name: "a window is no pause", body: "limit of 20 requests per 60 seconds reached"},
 		{name: "a count is no pause", body: "try again in 5 messages"},

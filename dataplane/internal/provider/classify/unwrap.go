@@ -101,8 +101,10 @@ func roleOf(name string) role {
 
 // memberName returns the name of a member or header without case and separators.
 func memberName(key string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "", ".", "").Replace(key))
+	return strings.ToLower(separators.Replace(key))
 }
+
+var separators = strings.NewReplacer("_", "", "-", "", " ", "", ".", "")
 
 // unwrap reads a body. It never fails: a body that is not a document counts as prose.
 func unwrap(body []byte, contentType string) unwrapped {
@@ -316,21 +318,27 @@ func (c *collector) openMember(depth int, m member) {
 // statusInProse matches a status before, or around, another text.
 var statusInProse = regexp.MustCompile(`(?i)(?:^\W{0,2}|\berror code:? |\bstatus(?: code)?:? |\bhttp(?: error)? |\[)([45]\d\d)(?:\W|$)`)
 
-// codePrefix matches a code before prose, as exceptions print it:
-// "ThrottlingException: ...", "<400> InternalError.Algo.InvalidParameter: ...".
-var codePrefix = regexp.MustCompile(`^(?:<([45]\d\d)>\s*)?((?:[a-z]\w*\.)*[A-Z][A-Za-z]*[a-z][A-Z]\w*(?:\.\w+)*)\s*(?::|\s-)\s+`)
+// codePrefix matches a code before prose, as exceptions print it: "ThrottlingException: ...". Only the last part of a code
+// says what is wrong; the parts before it name the vendor's program.
+var codePrefix = regexp.MustCompile(`^(?:[A-Za-z]\w*\.)*([A-Z][A-Za-z]*[a-z][A-Z]\w*)\s*(?::|\s-)\s+`)
+
+// markedCode matches a status and a code that a vendor writes before prose, also in the middle of a text of another
+// gateway: "<400> InternalError.Algo.InvalidParameter: ...".
+var markedCode = regexp.MustCompile(`<([45]\d\d)>\s*(?:[A-Za-z]\w*\.)*([A-Za-z]\w*)\s*:\s*`)
 
 func (c *collector) addText(depth int, s string) {
 	if s = strings.TrimSpace(s); s != "" {
+		if at := markedCode.FindStringSubmatchIndex(s); at != nil && at[1] < len(s) && len(s) < maxProse {
+			c.out.status = httpStatus(s[at[2]:at[3]])
+			c.hints = append(c.hints, depthText{depth, s[at[4]:at[5]]})
+			s = s[at[1]:] // what is before it is the frame of another gateway
+		}
 		for range 3 {
 			m := codePrefix.FindStringSubmatch(s)
 			if m == nil {
 				break
 			}
-			c.hints = append(c.hints, depthText{depth, m[2]})
-			if m[1] != "" {
-				c.out.status = httpStatus(m[1])
-			}
+			c.hints = append(c.hints, depthText{depth, m[1]})
 			s = s[len(m[0]):]
 		}
 		if m := statusInProse.FindStringSubmatch(s); m != nil && len(s) < maxProse {

@@ -14,7 +14,7 @@ const maxWordsPerText = 2000
 
 // splitWords splits a text into lower-case words. Different spellings give the same words: max_tokens, maxTokens and
 // "max tokens" are two words each, and "doesn't" is doesnt. Every Han character is one word, because Chinese does not
-// separate words.
+// separate words. The letter ё is е.
 func splitWords(s string) []string {
 	var (
 		words []string
@@ -45,7 +45,7 @@ func splitWords(s string) []string {
 			if startsWord(runes, i) {
 				flush()
 			}
-			cur.WriteRune(unicode.ToLower(r))
+			cur.WriteRune(fold(r))
 		case r == '\'' || r == '’':
 			if !insideWord(runes, i) {
 				flush()
@@ -64,6 +64,14 @@ func splitWords(s string) []string {
 	}
 	flush()
 	return words
+}
+
+// fold returns a letter in lower case. Russian is written with or without the dots of ё.
+func fold(r rune) rune {
+	if r = unicode.ToLower(r); r == 'ё' {
+		return 'е'
+	}
+	return r
 }
 
 // startsWord reports whether an upper-case letter begins a word in camel case: tokenLimit
