@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
@@ -156,6 +157,8 @@ func checkInput(m members) *fault {
 		Role    string          `json:"role"`
 		ID      string          `json:"id"`
 		Content json.RawMessage `json:"content"`
+		// EncryptedContent is that of a reasoning item.
+		EncryptedContent string `json:"encrypted_content"`
 	}
 	if json.Unmarshal(m["input"], &items) != nil {
 		return Responses.refused("invalid_type", "input", "every item must be an object")
@@ -165,6 +168,11 @@ func checkInput(m members) *fault {
 		switch {
 		case item.Type == "item_reference":
 			return &fault{status: http.StatusNotFound, kind: "invalid_request_error", param: "input", message: fmt.Sprintf("Item '%s' is not stored.", item.ID)}
+		case item.Type == "reasoning" && item.ID != "" && item.EncryptedContent == "": // a reference, too
+			return &fault{
+				status: http.StatusNotFound, kind: "invalid_request_error", param: "input",
+				message: fmt.Sprintf("Item with id '%s' not found. Items are not persisted when `store` is set to false.", item.ID),
+			}
 		case item.Type == "" && item.Role == "":
 			return Responses.refused("invalid_value", at, "has neither type nor role")
 		case item.Type != "" && item.Type != "message":
@@ -268,7 +276,8 @@ func checkThinking(m members) *fault {
 
 func checkTools(f Format, m members) *fault {
 	var tools []struct {
-		Type string `json:"type"`
+		Type  string `json:"type"`
+		Defer bool   `json:"defer_loading"`
 	}
 	if json.Unmarshal(m.raw("tools", "[]"), &tools) != nil {
 		return f.refused("invalid_type", "tools", "every tool must be an object")
@@ -280,6 +289,13 @@ func checkTools(f Format, m members) *fault {
 		if f == Responses && t.Type == "" {
 			return f.missing(fmt.Sprintf("tools[%d].type", i))
 		}
+	}
+	deferred, searches := false, false
+	for _, t := range tools {
+		deferred, searches = deferred || t.Defer, searches || strings.HasPrefix(t.Type, "tool_search")
+	}
+	if deferred && !searches {
+		return f.refused("invalid_value", "tools", "deferred tools require a tool search")
 	}
 	fns := functions(f, m)
 	for i, fn := range fns {

@@ -169,6 +169,8 @@ func TestReferencesToStoredResponsesAreRefused(t *testing.T) {
 		{map[string]string{"conversation": `"conv_1"`}, 400, "invalid_request_error/conversation_not_found/conversation"},
 		{map[string]string{"background": "true"}, 400, "invalid_request_error/unsupported_parameter/background"},
 		{map[string]string{"input": `[{"type":"item_reference","id":"rs_1"}]`}, 404, "invalid_request_error//input"},
+		{map[string]string{"input": `[{"type":"reasoning","id":"rs_1","summary":[]}]`}, 404, "invalid_request_error//input"},
+		{map[string]string{"tools": `[{"type":"function","name":"f","defer_loading":true}]`}, 400, "invalid_request_error/invalid_value/tools"},
 	}
 	for _, tt := range tests {
 		status, body := b.ask(t, Responses, tt.change)

@@ -90,6 +90,9 @@ func (row *Param) check(raw []byte, rules Rules) *apierr.Error {
 			if len(row.Allow) == 0 {
 				e = Unsupported(row.Name)
 			}
+			if row.Hint != "" {
+				e.Message += " " + row.Hint
+			}
 			if len(row.Details) > 0 {
 				e.Details = json.RawMessage(row.Details)
 			}

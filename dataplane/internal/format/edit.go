@@ -24,12 +24,17 @@ type Target struct {
 	// requires a user, and the client sent none.
 	PseudonymFunc func() string
 	WantsUser     bool
+	// WithoutAdded leaves out the member that the gateway adds although no client asked for it, because the provider
+	// refuses it.
+	WithoutAdded bool
 }
 
 // Edit is the list of changes from the received to the outgoing body. The zero value is ready.
 type Edit struct {
 	jsonspan.Edit
 	scratch []byte // new values
+	// added reports whether a member was added that a provider may refuse.
+	added bool
 }
 
 // maxPooledScratch bounds the memory that a released Edit keeps, in bytes.
@@ -77,6 +82,10 @@ func (r *Request) AppendUpstream(dst []byte, t Target) []byte {
 	return r.edit.Append(dst)
 }
 
+// Added reports whether the last outgoing body has a member that the gateway has added and that a provider may refuse. The
+// request can be repeated with Target.WithoutAdded.
+func (r *Request) Added() bool { return r.edit.added }
+
 // SpliceUpstream is AppendUpstream for a large body: it does not copy the long parts that stay as received. The outgoing
 // body consists of parts, each of which is a part of the received body or of edits, the extended dst.
 func (r *Request) SpliceUpstream(dst []byte, t Target) (edits []byte, parts [][]byte) {
@@ -101,7 +110,7 @@ func (r *Request) encode(dst []byte) (body []byte) {
 func (r *Request) listEdits(t *Target) {
 	e := &r.edit
 	e.Begin(r.obj)
-	e.scratch = e.scratch[:0]
+	e.scratch, e.added = e.scratch[:0], false
 	members := r.obj.Members()
 	for i := range members {
 		m := &members[i]
@@ -126,9 +135,11 @@ func (r *Request) listEdits(t *Target) {
 	if r.spec.EditFunc != nil {
 		r.spec.EditFunc(r, e, t)
 	}
+	var filter *toolFilter
 	if r.leavesOut {
-		r.leaveOutTools(e, t)
+		filter = r.leaveOutTools(e, t)
 	}
+	r.editInclude(e, t, filter)
 }
 
 // lowerLimits replaces the output limits of the request, which are above that of the model.

@@ -2,6 +2,7 @@ package format
 
 import (
 	"slices"
+	"strings"
 
 	"modelgateway/dataplane/internal/jsonspan"
 )
@@ -12,25 +13,31 @@ type toolFilter struct {
 	tools  *Tools
 	// names are those of the removed tools: other places may refer to them.
 	names []string
-	// kinds are the types of the tools that are left.
-	kinds []string
+	// kinds are the types of the tools that are left, gone those of the removed ones.
+	kinds, gone []string
+	// isSecond reports whether both are complete: what needs a removed tool is removed in a second pass.
+	isSecond bool
 }
 
-// leaveOutTools removes the tools that the target's model does not offer, and what refers to them.
-func (r *Request) leaveOutTools(e *Edit, t *Target) {
-	f := toolFilter{target: t, tools: r.spec.Tools}
-	members := r.obj.Members()
-	for i := range members {
-		node := f.tools.places.members[string(members[i].Name)]
-		if node == nil || members[i].Kind == jsonspan.KindNull {
-			continue
-		}
-		raw := members[i].Value.Of(r.obj.Body())
-		switch value, keep := f.value(node, raw); {
-		case !keep:
-			e.DropAt(i)
-		case !isSame(value, raw):
-			e.ReplaceAt(i, value)
+// leaveOutTools removes the tools that the target's model does not offer, and what refers to them or needs them. It
+// returns the filter.
+func (r *Request) leaveOutTools(e *Edit, t *Target) *toolFilter {
+	f := &toolFilter{target: t, tools: r.spec.Tools}
+	for _, f.isSecond = range []bool{false, true} {
+		members := r.obj.Members()
+		for i := range members {
+			node := f.tools.places.members[string(members[i].Name)]
+			if node == nil || members[i].Kind == jsonspan.KindNull {
+				continue
+			}
+			raw := members[i].Value.Of(r.obj.Body())
+			switch value, keep := f.value(node, raw); {
+			case !f.isSecond:
+			case !keep:
+				e.DropAt(i)
+			case !isSame(value, raw):
+				e.ReplaceAt(i, value)
+			}
 		}
 	}
 	if choice := r.Value("tool_choice"); choice != nil {
@@ -41,13 +48,52 @@ func (r *Request) leaveOutTools(e *Edit, t *Target) {
 			e.Set("tool_choice", value)
 		}
 	}
-	if include := r.Value("include"); include != nil {
-		if value, keep := f.list(include, func(item []byte) ([]byte, bool) { return item, f.includes(item) }); !keep {
-			e.Drop("include")
-		} else if !isSame(value, include) {
-			e.Set("include", value)
+	return f
+}
+
+// editInclude leaves out the additions to the answer that need a removed tool, and adds the one that the format needs where
+// nothing is stored: a client that has not asked for that sends items back as if they were stored. f is nil if no tool is
+// removed.
+func (r *Request) editInclude(e *Edit, t *Target, f *toolFilter) {
+	include, keep := r.Value("include"), true
+	value := include
+	if f != nil && include != nil {
+		value, keep = f.list(include, func(item []byte) ([]byte, bool) { return item, f.includes(item) })
+	}
+	switch added := r.addsInclude(include, t); {
+	case added && (value == nil || !keep || isEmptyList(value)):
+		e.Set("include", e.Concat([]byte(`["`), []byte(r.spec.Includes), []byte(`"]`)))
+		e.added = true
+	case added:
+		e.Set("include", e.Concat(value[:len(value)-1], []byte(`,"`), []byte(r.spec.Includes), []byte(`"]`)))
+		e.added = true
+	case value == nil:
+	case !keep:
+		e.Drop("include")
+	case !isSame(value, include):
+		e.Set("include", value)
+	}
+}
+
+// addsInclude reports whether the addition of the format is missing.
+func (r *Request) addsInclude(include []byte, t *Target) bool {
+	if r.spec.Includes == "" || t.WithoutAdded || t.Policy.Row("include").Action != Forward || t.Policy.Row("store").Action != Force {
+		return false
+	}
+	if stored, ok := jsonspan.Bool(r.Value("store")); ok && !stored {
+		return false // the client knows that nothing is stored
+	}
+	for item := range jsonspan.Elements(include) {
+		if text, _ := jsonspan.Text(nil, item); string(text) == r.spec.Includes {
+			return false
 		}
 	}
+	return true
+}
+
+func isEmptyList(raw []byte) bool {
+	it := jsonspan.ArrayAt(raw, 0)
+	return !it.Next()
 }
 
 // isSame reports whether a value is the part of the body that it was read from.
@@ -119,8 +165,11 @@ func (f *toolFilter) object(n *toolNode, raw []byte) (value []byte, keep bool) {
 func (f *toolFilter) tool(tool []byte) (value []byte, keep bool) {
 	kind, name := jsonspan.FindText(tool, "type"), jsonspan.FindText(tool, "name")
 	if !f.offers(kind, tool) {
-		f.names = append(f.names, name)
+		f.names, f.gone = append(f.names, name), append(f.gone, kind)
 		return nil, false
+	}
+	if f.isSecond {
+		tool = f.withoutNeeds(tool)
 	}
 	if kind == "tool_reference" && slices.Contains(f.names, name) {
 		return nil, false
@@ -174,6 +223,44 @@ func (f *toolFilter) includes(item []byte) bool {
 	text, _ := jsonspan.Text(nil, item)
 	kind, isResult := ToolOfResult(string(text))
 	return !isResult || f.offers(kind, nil)
+}
+
+// withoutNeeds returns a definition without what needs a removed tool: with no search for tools, a deferred one would
+// never be loaded, and with no other caller it may be called directly.
+func (f *toolFilter) withoutNeeds(tool []byte) []byte {
+	isSearch := func(kind string) bool { return strings.HasPrefix(kind, "tool_search") }
+	loses := slices.ContainsFunc(f.gone, isSearch) && !slices.ContainsFunc(f.kinds, isSearch)
+	w := jsonspan.NewSplicer(nil, tool)
+	c := jsonspan.ObjectAt(tool, 0)
+	for c.Next() {
+		switch string(c.DecodedName()) {
+		case "defer_loading":
+			if loses {
+				c.Drop(&w)
+			}
+		case "allowed_callers":
+			callers, keep := f.list(c.Value(), func(caller []byte) ([]byte, bool) { return caller, !f.isGoneCaller(caller) })
+			if !keep {
+				c.Drop(&w)
+			} else if !isSame(callers, c.Value()) {
+				c.Set(&w, callers)
+			}
+		}
+	}
+	if !w.Changed() {
+		return tool
+	}
+	return w.Finish()
+}
+
+// isGoneCaller reports whether the caller of a tool is itself a tool that is removed.
+func (f *toolFilter) isGoneCaller(caller []byte) bool {
+	text, _ := jsonspan.Text(nil, caller)
+	name := string(text)
+	if name == "programmatic" {
+		name = "programmatic_tool_calling"
+	}
+	return slices.Contains(f.gone, name) && !slices.Contains(f.kinds, name)
 }
 
 // replaceMember returns the object with the value of one member replaced.

@@ -70,6 +70,8 @@ type Param struct { //nolint:recvcheck // with returns a changed copy
 	// Otherwise says what happens to provider-run tools that Allow does not list, or that have no price, if the request
 	// offers them to the model without demanding a call: Drop leaves them out, anything else refuses the request.
 	Otherwise Action
+	// Hint is a sentence that a refusal ends with, empty for none: what the client can do instead.
+	Hint string
 	// Details is a JSON object that a refusal carries in the envelope of the messages format, empty for none.
 	Details string
 	// Min and Max are the bounds of Clamp, zero for none.
@@ -250,13 +252,18 @@ func contains(values []string, raw []byte) bool {
 	return false
 }
 
-// sameValue compares two scalars by their meaning, other values as written.
+// sameValue compares two scalars by their meaning, other values as written but for white space.
 func sameValue(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	if jsonspan.KindOf(a) != jsonspan.KindOf(b) {
+	kind := jsonspan.KindOf(a)
+	if kind != jsonspan.KindOf(b) {
 		return false
+	}
+	if kind == jsonspan.KindObject || kind == jsonspan.KindArray {
+		var x, y bytes.Buffer
+		return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 	}
 	if x, ok := jsonspan.Int64(a); ok {
 		y, ok := jsonspan.Int64(b)

@@ -87,7 +87,8 @@ func TestSameValueComparesScalarsByMeaning(t *testing.T) {
 		{`0`, `"0"`, false},
 		{`false`, `false`, true},
 		{`false`, `true`, false},
-		{`{}`, `{ }`, false},
+		{`{"a":[1]}`, `{ "a": [1] }`, true},
+		{`{"a":[1]}`, `{"a":[2]}`, false},
 	}
 	for _, tt := range tests {
 		if got := sameValue([]byte(tt.a), []byte(tt.b)); got != tt.want {

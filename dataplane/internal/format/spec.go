@@ -20,6 +20,9 @@ type Spec struct {
 	// UserParam is the member for the account's pseudonym; empty if the format has none, or none that is a plain
 	// string.
 	UserParam string
+	// Includes is the entry of the member include that makes an answer complete where nothing is stored; empty if the
+	// format has none.
+	Includes string
 	// Tools describes the tools of the format; nil if it has none.
 	Tools *Tools
 	// ReadFunc, CheckFunc and EditFunc implement the steps that only this format needs; each may be nil. EditFunc runs

@@ -20,6 +20,9 @@ const (
 	// ProviderTool is run by the provider at a price per call. The model's policy must allow it and its price sheet
 	// must have that price, which may be zero.
 	ProviderTool
+	// TokenTool is run by the provider and costs nothing but the tokens that it reads and writes, which the price sheet
+	// prices in any case. The model's policy must allow it.
+	TokenTool
 	// UnpricedTool is run by the provider and has a cost that no price sheet can express. It is never offered.
 	UnpricedTool
 	// ImageTool and AdvisorTool are provider-run tools that use a secondary model, which must have a price.
@@ -57,8 +60,8 @@ type ToolChoice struct {
 	Param string
 	// Name is the name of the only tool that may be called, empty if there is none.
 	Name string
-	// Required reports whether the model must call some tool.
-	Required bool
+	// Required reports whether the model must call some tool, None whether it must call none.
+	Required, None bool
 }
 
 // toolNode is a step on the way to definitions of tools. A node without next steps is a definition.
@@ -142,6 +145,8 @@ type toolCheck struct {
 	kinds   []string
 	// leftOut is the refusal of the first tool that is left out, nil if there is none.
 	leftOut *apierr.Error
+	// listed reports whether one of them is in the member tools.
+	listed bool
 	// forced is the refusal of the first of them that the choice names.
 	forced *apierr.Error
 	path   toolPath
@@ -237,6 +242,7 @@ func (c *toolCheck) tool(tool []byte, depth int) *apierr.Error {
 		if c.leftOut == nil {
 			c.leftOut = refusal
 		}
+		c.listed = c.listed || c.path.steps[0].name == "tools"
 		if c.forced == nil && slices.Contains(c.choice.Kinds, kind) {
 			c.forced = refusal
 		}
@@ -298,7 +304,8 @@ func (c *toolCheck) checkChoice() *apierr.Error {
 			return c.leftOut
 		}
 	}
-	if c.choice.Required && !c.offered {
+	// A request that has no other tools asks for nothing but these: an answer without them would be an invented one.
+	if !c.offered && (c.choice.Required || c.listed && !c.choice.None) {
 		return c.leftOut
 	}
 	return nil
@@ -313,6 +320,8 @@ func (p *Policy) offersTool(kind string, rules Rules, class ToolClass) bool {
 		return true
 	case ProviderTool:
 		offered = rules.HasToolPrice()
+	case TokenTool:
+		offered = true
 	case ImageTool:
 		offered = rules.HasSecondaryPrice(price.ImageTool)
 	case AdvisorTool:

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"modelgateway/dataplane/internal/admission"
@@ -60,10 +62,39 @@ func (g *generationRequest) Skipped(choice route.Choice, reason string) {
 	g.x.noteAttempt(event.Attempt{Route: choice.ID, Skipped: reason})
 }
 
-// call calls one provider and relays its answer to the client.
+// call calls one provider. A member that the gateway has added and the provider refuses is left out in a second call, and
+// from then on with this route: the client has not asked for it.
 func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) error {
+	place := addedPlace{choice.ID, choice.UpstreamModel}
+	_, without := g.server.refusesAdded.Load(place)
+	err := g.callOnce(choice, attempt, without)
+	if without || !g.request.Added() || !refusesAdded(err) || g.Ready() != nil {
+		return err
+	}
+	if err = g.callOnce(choice, attempt, true); err == nil {
+		g.server.refusesAdded.Store(place, struct{}{}) // not after an error, which may have been about the client's own words
+	}
+	return err
+}
+
+// addedPlace is a route with the model that it calls.
+type addedPlace struct{ route, upstreamModel string }
+
+// refusesAdded reports whether a provider has refused the addition to the answer that the gateway asks for.
+func refusesAdded(err error) bool {
+	failure := failover.FailureOf(err)
+	if failure == nil || failure.Client.Status != http.StatusBadRequest && failure.Client.Status != http.StatusUnprocessableEntity {
+		return false
+	}
+	text := strings.ToLower(failure.Client.Message)
+	return strings.HasPrefix(failure.Client.Param, "include") || strings.Contains(text, "reasoning.encrypted_content") ||
+		strings.Contains(text, "encrypted content is not supported")
+}
+
+// callOnce calls one provider and relays its answer to the client.
+func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt, withoutAdded bool) error {
 	g.x.provider, g.x.route = choice.Provider.ID, choice.ID
-	body := g.upstreamBody(choice)
+	body := g.upstreamBody(choice, withoutAdded)
 	call := provider.Call{
 		Choice: choice, Format: g.dialect.Format(), Path: g.dialect.Format().Path(), Body: body, ContentType: g.request.ContentType(),
 		Beta:     g.request.Beta(g.policyOf(g.routableCatalog, choice.Route)),
@@ -99,12 +130,12 @@ func (g *generationRequest) call(choice route.Choice, attempt *route.Attempt) er
 	return nil
 }
 
-// upstreamBody assembles the body for a route. The caller releases it.
-func (a *routableRequest) upstreamBody(choice route.Choice) *provider.Body {
+// upstreamBody assembles the body for a route, if necessary without the member that the gateway adds. The caller releases it.
+func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *provider.Body {
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
 	target := format.Target{
 		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules, MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
-		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
+		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser, WithoutAdded: withoutAdded,
 	}
 	outgoing := buffer.Get()
 	a.body.Retain() // the outgoing body may have parts of the received one

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -117,6 +118,8 @@ type Server struct {
 	tries    failover.Tries
 	// reading counts the large bodies that are being read, downloads those of videos, lookups those of video jobs.
 	reading, downloads, lookups bytebudget.PerAccount
+	// refusesAdded has an addedPlace for each whose provider refuses the member that the gateway adds.
+	refusesAdded sync.Map
 	// draining is set by Drain.
 	draining atomic.Bool
 }

@@ -179,7 +179,7 @@ func (v *videoCreation) isLost(err error) bool {
 
 // submit sends the job to one provider and records its answer.
 func (v *videoCreation) submit(ctx context.Context, choice route.Choice) (*event.Video, error) {
-	body := v.upstreamBody(choice)
+	body := v.upstreamBody(choice, false)
 	defer body.Release()
 	call := provider.Call{
 		Choice: choice, Format: catalogkv.Videos, Path: catalogkv.Videos.Path(), Body: body, ContentType: v.request.ContentType(), IdempotencyKey: v.job.ID,

@@ -41,13 +41,13 @@ func TestOfferedToolsOfTheProviderAreLeftOut(t *testing.T) {
 		{messages, `"tools":[{"type":"computer_20250124"},{"type":"browser_toolset_20260801"},{"name":"f"}]`, ``},
 
 		{responses, `"input":"x","tools":[{"type":"function","name":"f"},{"type":"web_search","x":[1]},{"type":"mcp"}],"tool_choice":"auto"`, `"input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":"auto"`},
-		{responses, `"input":"x","tools":[{"type":"web_search"}],"tool_choice":"auto","temperature":1`, `"input":"x","temperature":1`},
-		{responses, `"input":"x","tools":[{"type":"tool_search"},{"type":"shell","environment":{"type":"container_auto"}},{"type":"shell"}]`, `"input":"x"`},
+		{responses, `"input":"x","tools":[{"type":"web_search"}],"tool_choice":"none","temperature":1`, `"input":"x","temperature":1`},
+		{responses, `"input":"x","tools":[{"type":"tool_search"},{"type":"shell","environment":{"type":"container_auto"}},{"type":"shell"},{"type":"custom","name":"f"}]`, `"input":"x","tools":[{"type":"custom","name":"f"}]`},
 		{responses, `"input":"x","tools":[{"type":"web_search"},{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`, `"input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":{"type":"function","name":"f"}`},
 		{responses, `"input":"x","tools":[{"type":"web_search"},{"type":"function","name":"f"}],"tool_choice":"required"`, `"input":"x","tools":[{"type":"function","name":"f"}],"tool_choice":"required"`},
 		{responses, `"input":"x","tools":[{"type":"web_search"},{"type":"custom","name":"f"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"f"},{"type":"web_search"}]}`, `"input":"x","tools":[{"type":"custom","name":"f"}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"f"}]}`},
-		{responses, `"input":"x","tools":[{"type":"web_search"}],"include":["reasoning.encrypted_content","web_search_call.results"]`, `"input":"x","include":["reasoning.encrypted_content"]`},
-		{responses, `"input":"x","tools":[{"type":"web_search_preview"}],"include":["web_search_call.results"]`, `"input":"x"`},
+		{responses, `"input":"x","tools":[{"type":"web_search"},{"type":"custom"}],"include":["reasoning.encrypted_content","web_search_call.results"]`, `"input":"x","tools":[{"type":"custom"}],"include":["reasoning.encrypted_content"]`},
+		{responses, `"input":"x","tools":[{"type":"web_search_preview"},{"type":"custom"}],"include":["web_search_call.results"],"store":false`, `"input":"x","tools":[{"type":"custom"}],"store":false`},
 		{responses, `"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp"},{"type":"function","name":"f"}]},{"type":"namespace","name":"o","tools":[{"type":"mcp"}]}]`, `"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"function","name":"f"}]}]`},
 
 		// Tools within the input.
@@ -58,7 +58,15 @@ func TestOfferedToolsOfTheProviderAreLeftOut(t *testing.T) {
 		{responses, `"input":[{"type":"mcp_list_tools","server_label":"s","tools":[{"name":"a","input_schema":{}}]}]`, ``},
 
 		{messages, `"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"f"}],"tool_choice":{"type":"auto"}`, `"tools":[{"name":"f"}],"tool_choice":{"type":"auto"}`},
-		{messages, `"tools":[{"type":"mcp_toolset","mcp_server_name":"s"}],"tool_choice":{"type":"auto"}`, `` + "-"},
+		{messages, `"tools":[{"type":"mcp_toolset","mcp_server_name":"s"}],"tool_choice":{"type":"none"}`, `` + "-"},
+
+		// What needs a tool that is left out goes with it.
+		{responses, `"input":"x","tools":[{"type":"tool_search"},{"type":"function","name":"a","defer_loading":true},{"type":"namespace","name":"n","tools":[{"type":"function","name":"b","defer_loading":true}]}]`, `"input":"x","tools":[{"type":"function","name":"a"},{"type":"namespace","name":"n","tools":[{"type":"function","name":"b"}]}]`},
+		{responses, `"input":[{"type":"tool_search_output","tools":[{"type":"function","name":"a","defer_loading":true}]},{"role":"user","content":"x"}],"tools":[{"type":"tool_search"},{"type":"function","name":"a","defer_loading":true}]`, `"input":[{"type":"tool_search_output","tools":[{"type":"function","name":"a"}]},{"role":"user","content":"x"}],"tools":[{"type":"function","name":"a"}]`},
+		{responses, `"input":"x","tools":[{"type":"tool_search","execution":"client"},{"type":"web_search"},{"type":"function","name":"a","defer_loading":true}]`, `"input":"x","tools":[{"type":"tool_search","execution":"client"},{"type":"function","name":"a","defer_loading":true}]`},
+		{responses, `"input":"x","tools":[{"type":"programmatic_tool_calling"},{"type":"function","name":"a","allowed_callers":["programmatic"]}]`, `"input":"x","tools":[{"type":"function","name":"a"}]`},
+		{messages, `"tools":[{"name":"a","defer_loading":true},{"type":"tool_search_tool_bm25_20251119","name":"s"},{"name":"b","defer_loading":true,"x":1}]`, `"tools":[{"name":"a"},{"name":"b","x":1}]`},
+		{messages, `"tools":[{"type":"code_execution_20260521","name":"c"},{"name":"a","allowed_callers":["code_execution_20260521"]},{"name":"b","allowed_callers":["direct","code_execution_20260521"]}]`, `"tools":[{"name":"a"},{"name":"b","allowed_callers":["direct"]}]`},
 		{messages, `"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"f"}],"tool_choice":{"type":"tool","name":"f"}`, `"tools":[{"name":"f"}],"tool_choice":{"type":"tool","name":"f"}`},
 		{messages, `"tools":[{"name":"f"}],"messages":[{"role":"system","content":[{"type":"tool_addition","tool":{"type":"web_search_20250305","name":"s"}}]},{"role":"user","content":[{"type":"text","text":"x"},{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"code_execution_20250825","name":"c"}}}]}]`, `"tools":[{"name":"f"}],"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]`},
 		{messages, `"tools":[{"name":"f"},{"type":"web_search_20250305","name":"s"}],"messages":[{"role":"system","content":[{"type":"tool_addition","tool":{"type":"tool_reference","name":"s"}},{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]},{"role":"user","content":"x"}]`, `"tools":[{"name":"f"}],"messages":[{"role":"system","content":[{"type":"tool_removal","tool":{"type":"tool_reference","name":"f"}}]},{"role":"user","content":"x"}]`},
@@ -106,6 +114,17 @@ func TestForcedToolsOfTheProviderAreRefused(t *testing.T) {
 		{catalogkv.Messages, `"tools":[{"type":"web_search_20250305","name":"web_search"},{"name":"f"}],"tool_choice":{"type":"tool","name":"web_search"}`, "tools[0].type", "web_search_20250305"},
 		{catalogkv.Messages, `"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":{"type":"any"}`, "tools[0].type", "web_search_20250305"},
 		{catalogkv.Chat, `"tools":[{"type":"web_search"}]`, "tools[0].type", "web_search"},
+
+		// Nothing but the tool is asked for: an answer without it would be an invented one.
+		{catalogkv.Responses, `"tools":[{"type":"web_search"},{"type":"code_interpreter"}]`, "tools[0].type", "web_search"},
+		{catalogkv.Responses, `"tools":[{"type":"namespace","name":"n","tools":[{"type":"mcp"}]}],"tool_choice":"auto"`, "tools[0].tools[0].type", "mcp"},
+		{catalogkv.Messages, `"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":{"type":"auto"}`, "tools[0].type", "web_search_20250305"},
+
+		// A refused value is named, and has a code of its own.
+		{catalogkv.Messages, `"context_management":{"edits":[{"type":"compact_20260112"}]}`, "context_management.edits[0].type", "compact_20260112"},
+		{catalogkv.Messages, `"speed":"fast"`, "speed", "fast"},
+		{catalogkv.Images, `"moderation":"low"`, "moderation", "low"},
+		{catalogkv.Chat, `"service_tier":"flex"`, "service_tier", "flex"},
 	}
 	for _, tt := range tests {
 		body := strings.TrimSuffix(formats[tt.f], "}") + "," + tt.body + "}"
@@ -115,6 +134,9 @@ func TestForcedToolsOfTheProviderAreRefused(t *testing.T) {
 		_, e := outgoing(t, tt.f, dialects[tt.f].Policy(), format.Rules{}, body)
 		if !refused(e, tt.param) || !strings.Contains(e.Message, `"`+tt.word+`"`) {
 			t.Errorf("%s: got %v with param %q", tt.body, e, e.Param)
+		}
+		if isTool := strings.Contains(e.Message, "The tool"); (e.Code == apierr.UnsupportedParameter) != isTool {
+			t.Errorf("%s: got the code %s", tt.body, e.Code)
 		}
 	}
 	for _, tool := range []string{`[]`, `[{"type":"web_search"}]`, `"web_search"`} {
@@ -208,6 +230,72 @@ func TestRefusalNamesTheParameterWithTheEmptyName(t *testing.T) {
 		_, e := outgoing(t, f, dialects[f].Policy(), format.Rules{}, with(body, "", "1"))
 		if !refused(e, "") || !strings.Contains(string(e.Envelope("req_1")), `"param":""`) {
 			t.Errorf("%s: got %v", f, e)
+		}
+	}
+}
+
+// A client that never said that nothing is stored sends reasoning items back by their ids. They have to have content then.
+func TestEncryptedReasoningIsAskedForWhereNothingIsStored(t *testing.T) {
+	t.Parallel()
+	const encrypted = `"reasoning.encrypted_content"`
+	p := dialects[catalogkv.Responses].Policy()
+	override := func(name, policy string) *format.Policy { return p.With(catalogkv.Params{name: {Policy: policy}}) }
+	for _, tt := range []struct {
+		add    string
+		policy *format.Policy
+		want   string
+	}{
+		{``, p, `"include":[` + encrypted + `]`},
+		{`,"store":true,"include":null`, p, `"include":[` + encrypted + `]`},
+		{`,"include":[ ]`, p, `"include":[` + encrypted + `]`},
+		{`,"include":["message.output_text.logprobs"]`, p, `"include":["message.output_text.logprobs",` + encrypted + `]`},
+		{`,"include":["reasoning\u002eencrypted_content"]`, p, `"include":["reasoning\u002eencrypted_content"]`},
+		{`,"include":["web_search_call.results"],"tools":[{"type":"web_search"},{"type":"custom"}]`, p, `"include":[` + encrypted + `]`},
+		{`,"store":false`, p, ``},
+		{`,"store":false,"include":[` + encrypted + `]`, p, `"include":[` + encrypted + `]`},
+		{``, override("include", "drop"), ``},
+		{``, override("store", "forward"), ``},
+	} {
+		out, e := outgoing(t, catalogkv.Responses, tt.policy, format.Rules{}, `{"model":"m","input":"x"`+tt.add+`}`)
+		if e != nil || !strings.Contains(out, tt.want) || tt.want == "" && strings.Contains(out, "include") {
+			t.Errorf("%s: sent as %s, %v; want %s", tt.add, out, e, tt.want)
+		}
+	}
+	r, _ := dialects[catalogkv.Responses].Read(parse(t, `{"model":"m","input":"x"}`))
+	defer r.Release()
+	for _, without := range []bool{false, true} {
+		out := r.AppendUpstream(nil, format.Target{Model: "m", Policy: p, WithoutAdded: without})
+		if strings.Contains(string(out), "include") == without || r.Added() == without {
+			t.Errorf("without the addition: %v, sent as %s", without, out)
+		}
+	}
+}
+
+// Tools that cost nothing but tokens need no price for calls, but the model must offer them.
+func TestToolsThatCostTokensOnlyNeedNoPriceForCalls(t *testing.T) {
+	t.Parallel()
+	for f, kind := range map[catalogkv.Format]string{catalogkv.Responses: "tool_search", catalogkv.Messages: "web_fetch_20260318"} {
+		for _, allow := range []string{"", kind} {
+			p := strict(f)
+			if allow != "" {
+				p = strict(f, catalogkv.Params{"tools": {Policy: "forward", Allow: []json.RawMessage{json.RawMessage(`"` + allow + `"`)}}})
+			}
+			_, e := outgoing(t, f, p, format.Rules{}, with(formats[f], "tools", `[{"type":"`+kind+`","name":"s"}]`))
+			if (e == nil) != (allow != "") {
+				t.Errorf("%s, allowed %q: %v", kind, allow, e)
+			}
+		}
+	}
+}
+
+func TestRefusalsOfStoredDataSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"previous_response_id": `"resp_1"`, "conversation": `"conv_1"`, "background": `true`, "prompt": `{"id":"pmpt_1"}`, "input": `[{"type":"item_reference","id":"rs_1"}]`,
+	} {
+		_, e := outgoing(t, catalogkv.Responses, dialects[catalogkv.Responses].Policy(), format.Rules{}, with(formats[catalogkv.Responses], name, value))
+		if e == nil || e.Code != apierr.UnsupportedParameter || !strings.Contains(e.Message, "Nothing is stored between requests.") {
+			t.Errorf("%s: %v", name, e)
 		}
 	}
 }

@@ -16,6 +16,8 @@ var betas = []struct{ place, name string }{
 	{"output_config.effort", "effort-2025-11-24"},
 	{"output_config.task_budget", "task-budgets-2026-03-13"},
 	{"output_format", "structured-outputs-2025-11-13"},
+	// Thinking between calls of tools.
+	{"thinking", "interleaved-thinking-2025-05-14"},
 	{"tools[].defer_loading", "advanced-tool-use-2025-11-20"},
 	{"tools[].allowed_callers", "advanced-tool-use-2025-11-20"},
 	{"tools[].input_examples", "advanced-tool-use-2025-11-20"},
@@ -72,6 +74,9 @@ func readBetas(r *format.Request) {
 	}
 	it := jsonspan.ArrayAt(r.Value("tools"), 0)
 	for it.Next() {
+		if it.Index() == 0 && jsonspan.FindText(r.Value("thinking"), "type") == "enabled" {
+			r.Betas |= betasOf["thinking"]
+		}
 		for name, value := range jsonspan.Members(it.Value()) {
 			switch string(name) {
 			case "type":

@@ -19,6 +19,8 @@ func TestForwardedMembersNameTheBetaFeaturesTheyNeed(t *testing.T) {
 		want   string
 	}{
 		{`"tools":[{"name":"f"}],"thinking":{"type":"adaptive"}`, policy, ""},
+		{`"tools":[{"name":"f"}],"thinking":{"type":"enabled","budget_tokens":1024}`, policy, "interleaved-thinking-2025-05-14"},
+		{`"thinking":{"type":"enabled","budget_tokens":1024}`, policy, ""},
 		{`"context_management":{"edits":[]}`, policy, "context-management-2025-06-27"},
 		{`"context_management":{"edits":[]}`, drop, ""},
 		{`"context_management":null,"output_config":{"effort":null}`, policy, ""},

@@ -159,6 +159,8 @@ func toolClass(kind string, _ []byte) format.ToolClass {
 		}
 	}
 	switch {
+	case strings.HasPrefix(kind, "tool_search_tool_"), strings.HasPrefix(kind, "web_fetch_"):
+		return format.TokenTool
 	case strings.HasPrefix(kind, "mcp_"):
 		return format.UnpricedTool
 	case strings.HasPrefix(kind, "advisor_"):
@@ -174,6 +176,8 @@ func readChoice(raw []byte) (choice format.ToolChoice) {
 		choice.Required = true
 	case "tool":
 		choice.Name = jsonspan.FindText(raw, "name")
+	case "none":
+		choice.None = true
 	}
 	return choice
 }
@@ -186,7 +190,8 @@ func checkEdits(raw []byte) *apierr.Error {
 		switch jsonspan.FindText(item, "type") {
 		case "clear_thinking_20251015", "clear_tool_uses_20250919":
 		default:
-			return format.Unsupported(format.ElementPath("context_management.edits", i) + ".type")
+			kind, _ := jsonspan.Find(item, "type")
+			return format.UnsupportedValue(format.ElementPath("context_management.edits", i)+".type", kind)
 		}
 		i++
 	}

@@ -36,7 +36,7 @@ var policy = format.NewPolicy(
 
 	// Storage.
 	format.Param{Name: "container", Action: format.Reject},
-	format.Param{Name: "diagnostics", Action: format.Reject},
+	format.Param{Name: "diagnostics", Action: format.Reject, Allow: []string{`{"previous_message_id":null}`, `{}`}},
 	format.Param{Name: "fallback_credit_token", Action: format.Reject},
 	format.Param{
 		// With these details the official tool runners go on without a thread.
@@ -52,7 +52,7 @@ var policy = format.NewPolicy(
 	format.Param{Name: "compaction", Action: format.Reject},
 	format.Param{Name: "context_management", Action: format.Forward, Types: format.Object},
 	format.Param{Name: "fallbacks", Action: format.Reject},
-	format.Param{Name: "inference_geo", Action: format.Reject},
+	format.Param{Name: "inference_geo", Action: format.Reject, Allow: []string{`"global"`}},
 	format.Param{Name: "service_tier", Action: format.Force, Value: `"standard_only"`, Allow: []string{`"auto"`, `"standard_only"`}},
 	format.Param{Name: "speed", Action: format.Reject, Allow: []string{`"standard"`}},
 )

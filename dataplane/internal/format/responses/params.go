@@ -2,6 +2,9 @@ package responses
 
 import "modelgateway/dataplane/internal/format"
 
+// nothingStored is the hint of refusals of what would need data at the provider.
+const nothingStored = "Nothing is stored between requests. Send the items themselves, and set \"store\" to false."
+
 // policy is the default parameter table.
 var policy = format.NewPolicy(append([]format.Param{
 	// The prompt.
@@ -42,14 +45,14 @@ var policy = format.NewPolicy(append([]format.Param{
 	{Name: "user", Action: format.Replace, Types: format.String},
 
 	// Storage. Unlike in other formats, storing is the default.
-	{Name: "background", Action: format.Reject, Allow: []string{`false`}},
-	{Name: "conversation", Action: format.Reject},
-	{Name: "previous_response_id", Action: format.Reject},
-	{Name: "prompt", Action: format.Reject},
+	{Name: "background", Action: format.Reject, Allow: []string{`false`}, Hint: nothingStored},
+	{Name: "conversation", Action: format.Reject, Hint: nothingStored},
+	{Name: "previous_response_id", Action: format.Reject, Hint: nothingStored},
+	{Name: "prompt", Action: format.Reject, Hint: nothingStored},
 	{Name: "store", Action: format.Force, Value: `false`},
 
 	// Services in addition to the answer.
-	{Name: "access_programs", Action: format.Reject},
+	{Name: "access_programs", Action: format.Reject, Allow: []string{`{"cyber":"standard"}`}},
 	{Name: "context_management", Action: format.Reject},
 	{Name: "moderation", Action: format.Reject},
 	{Name: "multi_agent", Action: format.Reject},

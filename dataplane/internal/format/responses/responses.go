@@ -23,6 +23,7 @@ var spec = format.Spec{
 	UserParam: "user",
 	CheckFunc: check,
 	EditFunc:  edit,
+	Includes:  "reasoning.encrypted_content",
 	Tools:     format.NewTools([]string{"tools[]", "input[].tools[]"}, toolClass, readChoice),
 }
 
@@ -61,6 +62,7 @@ func toolClass(kind string, tool []byte) format.ToolClass {
 		if jsonspan.FindText(tool, "execution") == "client" {
 			return format.ClientTool
 		}
+		return format.TokenTool
 	case "shell":
 		if jsonspan.FindText(tool, "environment", "type") == "local" {
 			return format.ClientTool
@@ -75,7 +77,7 @@ func toolClass(kind string, tool []byte) format.ToolClass {
 func readChoice(raw []byte) (choice format.ToolChoice) {
 	if jsonspan.KindOf(raw) == jsonspan.KindString {
 		text, _ := jsonspan.Text(nil, raw)
-		choice.Required = string(text) == "required"
+		choice.Required, choice.None = string(text) == "required", string(text) == "none"
 		return choice
 	}
 	switch kind := jsonspan.FindText(raw, "type"); kind {
@@ -100,7 +102,7 @@ func checkInclude(r *format.Request, p *format.Policy, rules format.Rules) *apie
 	for item := range jsonspan.Elements(r.Value("include")) {
 		name, _ := jsonspan.Text(nil, item)
 		switch string(name) {
-		case "reasoning.encrypted_content", "message.output_text.logprobs":
+		case "reasoning.encrypted_content", "message.output_text.logprobs", "message.input_image.image_url", "computer_call_output.output.image_url":
 		default:
 			if kind, ok := format.ToolOfResult(string(name)); !ok || !r.OffersResult(p, rules, kind) {
 				return format.UnsupportedValue(format.ElementPath("include", i), item)
@@ -165,8 +167,7 @@ func (p *inputCheck) items(raw []byte) *apierr.Error {
 }
 
 func itemReference(item int) *apierr.Error {
-	return format.UnsupportedFor(format.ElementPath("input", item)+".type",
-		"Nothing is stored between requests. Send the items themselves, and set \"store\" to false.")
+	return format.UnsupportedFor(format.ElementPath("input", item)+".type", nothingStored)
 }
 
 // content searches the value at index i for a part that is refused. It returns the path to what is refused, empty if

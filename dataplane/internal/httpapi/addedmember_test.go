@@ -1,0 +1,51 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const refusedInclude = `{"error":{"message":"Encrypted content is not supported with this model.","type":"invalid_request_error","param":"include","code":null}}`
+
+// The client has not asked for encrypted reasoning, so it never hears of a provider that refuses it.
+func TestAddedMemberThatTheProviderRefusesIsLeftOutInASecondCall(t *testing.T) {
+	t.Parallel()
+	var g *gateway
+	g = newGateway(t, func(w http.ResponseWriter, r *http.Request) {
+		answer, calls := jsonAnswer(http.StatusOK, responsesJSON), g.sims[0].received()
+		if strings.Contains(calls[len(calls)-1].body, "encrypted_content") {
+			answer = jsonAnswer(http.StatusBadRequest, refusedInclude)
+		}
+		answer(w, r)
+	})
+	for i, want := range []int{2, 3} { // the second request knows
+		if got := g.post("/v1/responses", `{"model":"text","input":"hi"}`); got.status != http.StatusOK {
+			t.Fatalf("request %d: got %d: %s", i, got.status, got.body)
+		}
+		if calls := g.sims[0].received(); len(calls) != want || strings.Contains(calls[want-1].body, "include") {
+			t.Errorf("request %d: %d calls, the last with %s", i, len(calls), calls[len(calls)-1].body)
+		}
+	}
+	if got := g.post("/v1/responses", `{"model":"text","input":"hi","store":false,"include":["reasoning.encrypted_content"]}`); got.status != http.StatusBadRequest {
+		t.Errorf("the client's own include: got %d: %s", got.status, got.body)
+	}
+	if calls := len(g.sims[0].received()); calls != 4 {
+		t.Errorf("%d calls; want 4", calls)
+	}
+}
+
+// A refusal that has another reason must not keep other clients from their reasoning.
+func TestOtherRefusalsDoNotRemoveTheAddedMember(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, jsonAnswer(http.StatusBadRequest, `{"error":{"message":"The encrypted content for item rs_1 could not be verified.","type":"invalid_request_error","param":null,"code":"invalid_encrypted_content"}}`))
+	for range 2 {
+		if got := g.post("/v1/responses", `{"model":"text","input":"hi"}`); got.status != http.StatusBadRequest {
+			t.Fatalf("got %d: %s", got.status, got.body)
+		}
+	}
+	calls := g.sims[0].received()
+	if len(calls) != 2 || !strings.Contains(calls[1].body, "reasoning.encrypted_content") {
+		t.Errorf("%d calls, the last with %s", len(calls), calls[len(calls)-1].body)
+	}
+}
