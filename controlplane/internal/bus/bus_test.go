@@ -27,6 +27,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
@@ -36,6 +37,9 @@ import (
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
+
+// sessionTTL is longer than a test: no session is to end by the clock.
+const sessionTTL = time.Hour
 
 // env is a NATS server and a database, with one account and one session.
 type env struct {
@@ -66,7 +70,7 @@ func newEnvWith(t *testing.T, proxies ...string) *env {
 	p.balance = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 1, 1000000, 1000000) returning id", p.account))
 	p.slots = wire.PoolID(p.queryInt("insert into pools (account_id, kind, total, free) values ($1, 3, 5, 5) returning id", p.account))
 	p.exec("insert into pools (account_id, kind, key_id, unlimited) values ($1, 2, $2, true)", p.account, p.key)
-	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, time.Minute)
+	reply, err := leasestore.New(p.db).Register(t.Context(), &wire.RegisterRequest{Name: "proxy", BootID: "boot"}, sessionTTL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +138,7 @@ func (p *env) connectReplica(streams bus.StreamStore) *bus.Bus {
 	}
 	p.t.Cleanup(b.Close)
 	p.t.Cleanup(b.Stop)
-	if err := b.Declare(p.t.Context()); err != nil {
+	if err := b.Declare(await.Context(p.t)); err != nil {
 		p.t.Fatal(err)
 	}
 	return b
@@ -170,10 +174,7 @@ func (p *env) usage(seqs ...int64) []byte {
 // publish publishes a message to the usage stream.
 func (p *env) publish(payload []byte) {
 	p.t.Helper()
-	js, err := jetstream.New(p.proxy)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	js := natstest.JetStream(p.t, p.proxy)
 	if _, err := js.Publish(p.t.Context(), subject.Usage("proxy", int64(p.session)), payload, jetstream.WithMsgID(rand.Text())); err != nil {
 		p.t.Fatal(err)
 	}
@@ -183,12 +184,10 @@ func (p *env) publish(payload []byte) {
 func (p *env) subscribeWatermarks() *nats.Subscription {
 	p.t.Helper()
 	sub, err := p.proxy.SubscribeSync(subject.Settled(int64(p.session)))
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	natstest.Flush(p.t, p.proxy)
 	return sub
 }
 
@@ -293,23 +292,18 @@ func TestDeletedUsageStreamIsCreatedAgain(t *testing.T) {
 	p.publish(payload)
 	p.awaitWatermark(marks, 2)
 
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	if err := js.DeleteStream(t.Context(), subject.UsageStream); err != nil {
 		t.Fatal(err)
 	}
-	for streams.created.Load() < 2 { // the consumer finds that the stream is missing
-		if err := t.Context().Err(); err != nil {
+	await.Until(t, "the consumer to find that the stream is missing", func() bool { return streams.created.Load() >= 2 })
+	await.Until(t, "the new stream", func() bool {
+		_, err := js.Stream(t.Context(), subject.UsageStream)
+		if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Fatal(err)
 		}
-	}
-	for _, err := js.Stream(t.Context(), subject.UsageStream); err != nil; _, err = js.Stream(t.Context(), subject.UsageStream) {
-		if !errors.Is(err, jetstream.ErrStreamNotFound) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 	p.publish(payload)
 	p.publish(p.usage(3))
 	p.awaitWatermark(marks, 3)
@@ -341,10 +335,7 @@ func TestUsageIsAcknowledgedOnlyAfterSettlement(t *testing.T) {
 	p.awaitWatermark(marks, 1)
 	p.wantSettled(10)
 	b.Stop()
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	consumer, err := js.Consumer(t.Context(), subject.UsageStream, subject.UsageConsumer)
 	if err != nil {
 		t.Fatal(err)
@@ -363,13 +354,11 @@ func TestBusReconnectsAfterServerRestart(t *testing.T) {
 	p.publish(p.usage(1))
 	p.awaitWatermark(marks, 1)
 	p.server.Stop()
-	for b.Ready(t.Context()) == nil {
-		continue
-	}
+	await.Until(t, "the end of the connection", func() bool { return b.Ready(t.Context()) != nil })
 	p.server.Start()
-	for b.Ready(t.Context()) != nil || p.proxy.Flush() != nil { // a successful flush means that the subscriptions are restored
-		continue
-	}
+	await.Until(t, "the connections", func() bool { // a successful flush means that the subscriptions are restored
+		return b.Ready(t.Context()) == nil && p.proxy.Flush() == nil
+	})
 	p.publish(p.usage(2))
 	p.awaitWatermark(marks, 2)
 	p.wantSettled(20)
@@ -396,7 +385,7 @@ func request[R any](p *env, name string, body any) R {
 func (p *env) serve() (*bus.Bus, *leasing.Service) {
 	p.t.Helper()
 	b := p.connectReplica(new(streamCounter))
-	s := leasing.New(leasing.Config{SessionTTL: time.Minute}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{SessionTTL: sessionTTL}, leasestore.New(p.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(p.t.Context())
 	p.t.Cleanup(s.Stop)
 	if err := b.Serve(s); err != nil {
@@ -427,7 +416,7 @@ func TestHeartbeatsDoNotWaitForBalances(t *testing.T) {
 	p := newEnv(t)
 	b := p.connectReplica(new(streamCounter))
 	slow := &slowBalances{Store: leasestore.New(p.db), began: make(chan struct{}, 1), release: make(chan struct{})}
-	s := leasing.New(leasing.Config{SessionTTL: time.Minute}, slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(leasing.Config{SessionTTL: sessionTTL}, slow, b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	if err := b.Serve(s); err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +444,7 @@ func TestServeHandlesEveryRequestOfAProxy(t *testing.T) {
 	account, key := ident.Account.Format(p.account), ident.Key.Format(p.key)
 
 	registered := request[wire.RegisterResponse](p, subject.Register, &wire.RegisterRequest{V: wire.Version, Name: "proxy", BootID: "two"})
-	if registered.Status != wire.Done || registered.Session <= p.session || registered.ValidMS != time.Minute.Milliseconds() {
+	if registered.Status != wire.Done || registered.Session <= p.session || registered.ValidMS != sessionTTL.Milliseconds() {
 		t.Errorf("registration: %+v", registered)
 	}
 	s := registered.Session
@@ -558,12 +547,10 @@ func TestAnnouncedChangeIsPushedAndConfirmed(t *testing.T) {
 			}
 		}
 	})
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, p.proxy)
 	confirmation, err := s.Announce(t.Context(), want)
 	if err != nil || !confirmation.Effective || len(confirmation.Confirmed) != 1 {
 		t.Fatalf("got %+v, %v; want it effective and confirmed by one proxy", confirmation, err)
@@ -578,7 +565,7 @@ func TestCatalogBucketRejectsOutdatedWriters(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b, other := p.connectReplica(new(streamCounter)), p.connectReplica(new(streamCounter))
-	ctx := t.Context()
+	ctx := await.Context(t)
 	if keys, err := b.Keys(ctx); err != nil || len(keys) != 0 {
 		t.Errorf("keys of an empty bucket: %v, %v", keys, err)
 	}

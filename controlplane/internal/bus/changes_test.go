@@ -29,6 +29,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/postgres/sqlcgen"
 	"modelgateway/controlplane/internal/propagation"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/lease/rollback"
@@ -78,22 +79,18 @@ func (p *env) change(kind wire.KeyChangeKind) (c wire.KeyChange) {
 // for the window.
 func (p *env) awaitStreamed(revision int64, appenders ...*changestream.Appender) {
 	p.t.Helper()
-	for p.queryInt("select streamed_revision from cluster_state") < revision {
+	await.Until(p.t, "the changes to be in the stream for the window", func() bool {
 		for _, a := range appenders {
-			if err := a.Round(p.t.Context()); err != nil && p.t.Context().Err() != nil {
-				p.t.Fatal(err)
-			}
+			_ = a.Round(p.t.Context()) // a replica repeats a round that fails
 		}
-	}
+		return p.queryInt("select streamed_revision from cluster_state") >= revision
+	})
 }
 
 // changesIn returns the changes in the stream by subject.
 func changesIn(t *testing.T, nc *nats.Conn) map[string]wire.KeyChange {
 	t.Helper()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, nc)
 	stream, err := js.Stream(t.Context(), subject.ChangeStream)
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +117,7 @@ func changesIn(t *testing.T, nc *nats.Conn) map[string]wire.KeyChange {
 // before it answers a ping behind them.
 func pending(t *testing.T, nc *nats.Conn, s *nats.Subscription) int {
 	t.Helper()
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	natstest.Flush(t, nc)
 	n, _, err := s.Pending()
 	if err != nil {
 		t.Fatal(err)
@@ -135,12 +130,10 @@ func TestReplicasAppendEachChangeOnceAndTellProxies(t *testing.T) {
 	p := newEnv(t)
 	before := p.change(wire.AccountUpdated)
 	told, err := p.proxy.SubscribeSync(subject.ChangedAll)
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, p.proxy)
 	const window = 30 * time.Millisecond
 	first, second := p.appender(p.connect(withChanges), window), p.appender(p.connect(withChanges), window)
 	updated, revoked, account := p.change(wire.KeyUpdated), p.change(wire.KeyRevoked), p.change(wire.AccountUpdated)
@@ -186,10 +179,7 @@ func TestChangeThatTheStreamLosesIsAppendedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	nc := p.server.Connect()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, nc)
 	incarnation := func() string {
 		stream, err := js.Stream(t.Context(), subject.ChangeStream)
 		if err != nil {
@@ -229,7 +219,8 @@ func TestOlderChangeReplacesNoNewerOne(t *testing.T) {
 	a := p.appender(b, time.Millisecond)
 	older, newer := p.change(wire.AccountUpdated), p.change(wire.AccountUpdated)
 	nc := p.server.Connect()
-	if err := nc.Publish(newer.Subject(), []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{}}`)); err != nil || nc.Flush() != nil {
+	foreign := []byte(`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{}}`)
+	if _, err := natstest.JetStream(t, nc).Publish(t.Context(), newer.Subject(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	_, _, sequence, err := b.LastChange(t.Context(), newer.Subject())
@@ -252,10 +243,7 @@ func TestWithoutTheSettingThereIsNoStreamOfChanges(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	p.connect(bus.Config{})
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	if _, err := js.Stream(t.Context(), subject.ChangeStream); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("stream of changes: got %v; want none", err)
 	}
@@ -319,10 +307,7 @@ func TestReplicasDeclareTheStreamsOfAClusterAtOnce(t *testing.T) {
 		t.Cleanup(b.Stop)
 		replicas = append(replicas, b)
 	}
-	js, err := jetstream.New(c.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, c.Connect())
 	for range 3 {
 		var all sync.WaitGroup
 		for _, b := range replicas {
@@ -400,13 +385,12 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	a := p.appender(plane, time.Millisecond)
 	operator := p.connectOperator()
 	told, err := p.proxy.SubscribeSync(subject.ChangedAll)
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.proxy.Publish(subject.From(subject.FreshBeat, "proxy"), []byte(`{"window_ms":30}`)); err != nil || p.proxy.Flush() != nil {
+	natstest.Flush(t, p.proxy)
+	js := natstest.JetStream(t, p.proxy) // an acknowledged message is stored; one that the server has received need not be
+	if _, err := js.Publish(t.Context(), subject.From(subject.FreshBeat, "proxy"), []byte(`{"window_ms":30}`)); err != nil {
 		t.Fatal(err)
 	}
 	var notes []string
@@ -424,7 +408,7 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	}
 	// What another text hides may be the heartbeat of a proxy with any window, and no text holds up revocations for ever.
 	for _, text := range []string{"nothing", `{"stream":"MGW_USAGE","seq":1}`, `{"window_ms":9000000000000}`} {
-		if err := p.proxy.Publish(subject.From(subject.FreshBeat, "proxy"), []byte(text)); err != nil || p.proxy.Flush() != nil {
+		if _, err := js.Publish(t.Context(), subject.From(subject.FreshBeat, "proxy"), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if longest, _, err := operator.Windows(t.Context()); err != nil || longest != wire.MaxWindow {
@@ -445,11 +429,12 @@ func TestDirectRevocationIsTakenIn(t *testing.T) {
 	keys := key.NewService(key.Config{Store: keystore.New(p.db), Announcer: nobody{}, Log: slog.New(slog.DiscardHandler), RevokeTimeout: time.Second})
 	recorded := &recordedKeys{Service: keys}
 	intake := changestream.NewIntake(plane, recorded, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
-	for len(recorded.asked) < 3 { // the messages above were not acknowledged
+	await.Until(t, "three revocations", func() bool { // the messages above were not acknowledged
 		if err := intake.Round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return len(recorded.asked) >= 3
+	})
 	if diff := cmp.Diff([]apikey.Hash{p.hash, second, unknown}, recorded.asked); diff != "" {
 		t.Errorf("revoked keys (-want +got):\n%s", diff)
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/natsuser"
 	"modelgateway/shared/subject"
@@ -25,7 +25,7 @@ import (
 
 func diagnose(t *testing.T, b *bus.Bus) diagnosis.NATS {
 	t.Helper()
-	facts, err := b.Diagnose(t.Context())
+	facts, err := b.Diagnose(await.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,10 +36,7 @@ func TestDiagnoseFindsChangedStreamsAndLag(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	facts := diagnose(t, b)
 	want := []diagnosis.Stream{
 		{Name: subject.UsageStream, Replicas: 1, Wanted: 1, Consumer: subject.UsageConsumer, Usage: true},
@@ -95,7 +92,12 @@ func TestDiagnoseComparesThePermissionsOfTheUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		return diagnose(t, b).Permissions
+		var found *diagnosis.NATSPermissions
+		await.Until(t, "the permissions, for which a diagnosis waits a second", func() bool {
+			found = diagnose(t, b).Permissions
+			return found != nil
+		})
+		return found
 	}
 	want := &diagnosis.NATSPermissions{User: natsuser.ControlPlane}
 	if diff := cmp.Diff(want, connect(natsuser.ControlPlane)); diff != "" {
@@ -122,12 +124,10 @@ func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 			_ = all.Publish(to, text)
 		}
 	})
-	if err == nil {
-		err = all.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, all)
 	described, err := b.Describe(t.Context(), 2)
 	if err != nil || len(described) != 2 || described[0].FleetKey != "f" {
 		t.Fatalf("got %+v, %v", described, err)
@@ -137,7 +137,7 @@ func TestDescribeReturnsTheResponsesReceivedInTime(t *testing.T) {
 	}
 	// If a proxy does not answer, Describe returns the other responses when its context ends.
 	for limit := 100 * time.Millisecond; len(described) != 2 || err != nil || limit == 100*time.Millisecond; limit *= 2 { // until the two answers arrive in time
-		if limit > time.Minute {
+		if limit > await.Left(t) {
 			t.Fatalf("got %+v, %v; want the two that answer", described, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), limit)

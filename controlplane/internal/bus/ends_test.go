@@ -5,11 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/scripts/testkit/await"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 	"modelgateway/shared/wire"
 )
@@ -30,7 +31,7 @@ func (p *env) stateOf(id wire.SessionID) int64 {
 // round runs a round of an Appender.
 func (p *env) round(a *changestream.Appender) {
 	p.t.Helper()
-	if err := a.Round(p.t.Context()); err != nil {
+	if err := a.Round(await.Context(p.t)); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -42,12 +43,10 @@ func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
 	p := newEnv(t)
 	a := p.appender(p.connect(withChanges), 20*time.Second)
 	told, err := p.proxy.SubscribeSync(subject.ChangedPrefix + subject.ChangeSession + ".>")
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, p.proxy)
 	short, long := p.endingSession(time.Millisecond), p.endingSession(time.Hour)
 	p.round(a)
 	for range 2 { // proxies learn of both at once
@@ -55,25 +54,23 @@ func TestSessionIsFencedWhenTheStreamHasConfirmedItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for p.stateOf(short) != 2 {
+	await.Until(t, "the session to be fenced", func() bool {
 		p.round(a)
-	}
+		return p.stateOf(short) == 2
+	})
 	if state := p.stateOf(long); state != 1 {
 		t.Errorf("the session with the long window has state %d; want it active", state)
 	}
 	// The stream is lost with the end of the session.
-	js, err := jetstream.New(p.server.Connect())
-	if err == nil {
-		err = js.DeleteStream(t.Context(), subject.ChangeStream)
-	}
-	if err != nil {
+	if err := natstest.JetStream(t, p.server.Connect()).DeleteStream(t.Context(), subject.ChangeStream); err != nil {
 		t.Fatal(err)
 	}
 	p.exec("update proxy_sessions set freshness_ms = 1 where id = $1", int64(long))
 	again := p.appender(p.connect(withChanges), 20*time.Second) // another replica
-	for p.stateOf(long) != 2 {
+	await.Until(t, "the session to be fenced", func() bool {
 		p.round(again)
-	}
+		return p.stateOf(long) == 2
+	})
 	if _, err := told.NextMsgWithContext(t.Context()); err != nil {
 		t.Errorf("the end of the session is not appended to the new stream: %v", err)
 	}
@@ -93,9 +90,10 @@ func TestRecoveryWaitsForTheStream(t *testing.T) {
 		t.Error("an epoch is confirmed although there was no loss")
 	}
 	p.exec("update cluster_state set cluster_epoch = 2")
-	for !a.ConfirmedEpoch(2) {
+	await.Until(t, "the epoch to be confirmed", func() bool {
 		p.round(a)
-	}
+		return a.ConfirmedEpoch(2)
+	})
 	if p.round(patient); patient.ConfirmedEpoch(2) {
 		t.Error("the epoch is confirmed before the window has passed")
 	}
@@ -122,9 +120,10 @@ func TestSessionsEndWhenFreshnessIsTurnedOff(t *testing.T) {
 	if a.ConfirmedEpoch(2) {
 		t.Error("an epoch is confirmed although a session needs the stream")
 	}
-	for p.stateOf(id) != 2 {
+	await.Until(t, "the session to be fenced", func() bool {
 		p.round(a)
-	}
+		return p.stateOf(id) == 2
+	})
 	if state := p.stateOf(p.session); state != 1 {
 		t.Errorf("the session without freshness has state %d; want it active", state)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
@@ -17,10 +18,7 @@ func TestUsageOfAnotherSessionIsQuarantinedWithoutItsNumbers(t *testing.T) {
 	marks := p.subscribeWatermarks()
 	p.consume(p.connectReplica(new(streamCounter)))
 	forged, honest := p.usage(1, 2), p.usage(1)
-	js, err := jetstream.New(p.proxy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.proxy)
 	if _, err := js.Publish(t.Context(), subject.Usage("proxy", int64(p.session)+1), forged, jetstream.WithMsgID(rand.Text())); err != nil {
 		t.Fatal(err)
 	}

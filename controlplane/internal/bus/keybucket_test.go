@@ -14,6 +14,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/keybucket"
 	"modelgateway/controlplane/internal/postgres/leasestore"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -56,10 +57,7 @@ func (p *env) addKeys(n int) (hashes []apikey.Hash) {
 // keysIn returns what the bucket of key records has.
 func (p *env) keysIn() (entries map[apikey.Hash]wire.KeyEntry, mark wire.KeyMark) {
 	p.t.Helper()
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	js := natstest.JetStream(p.t, p.server.Connect())
 	stream, err := js.Stream(p.t.Context(), subject.KeyStream)
 	if err != nil {
 		p.t.Fatal(err)
@@ -184,11 +182,7 @@ func TestBucketIsWrittenAgainAfterALoss(t *testing.T) {
 	p.addKeys(5)
 	w := p.keyWriter(p.connect(withKeys))
 	p.writeKeys(w)
-	js, err := jetstream.New(p.server.Connect())
-	if err == nil {
-		err = js.DeleteStream(t.Context(), subject.KeyStream)
-	}
-	if err != nil {
+	if err := natstest.JetStream(t, p.server.Connect()).DeleteStream(t.Context(), subject.KeyStream); err != nil {
 		t.Fatal(err)
 	}
 	p.writeKeys(w)
@@ -216,15 +210,13 @@ func TestReplyInTheBucketIsNoKeyRecord(t *testing.T) {
 		if err := p.proxy.PublishRequest("$JS.API.STREAM.MSG.GET."+subject.KeyStream, subject.KeyPrefix+name, request); err != nil {
 			t.Fatal(err)
 		}
-		for {
+		await.Until(t, "the reply in the bucket", func() bool {
 			after, err := b.KeyState(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if after.Last > before.Last {
-				break
-			}
-		}
+			return after.Last > before.Last
+		})
 		found, _, err := b.NextKeyEntry(t.Context(), before.Last)
 		if err != nil || !found.Foreign {
 			t.Errorf("%s: the reply is taken for one of a control plane: %+v, %v", name, found, err)
@@ -270,12 +262,10 @@ func TestBucketInACluster(t *testing.T) {
 	w := p.keyWriter(b)
 	complete := func() {
 		t.Helper()
-		for done := false; !done; {
-			var err error
-			if done, err = w.Round(t.Context()); t.Context().Err() != nil {
-				t.Fatal(err)
-			}
-		}
+		await.Until(t, "the bucket to be complete", func() bool {
+			done, err := w.Round(t.Context())
+			return done && err == nil
+		})
 	}
 	complete()
 	p.addKeys(600)

@@ -23,6 +23,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/ident"
@@ -86,7 +87,7 @@ func (s *restorableEnv) newMonitor(b *bus.Bus) *recovery.Monitor {
 
 func (s *restorableEnv) startLeasing(b *bus.Bus) *leasing.Service {
 	s.t.Helper()
-	service := leasing.New(leasing.Config{SessionTTL: time.Minute}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	service := leasing.New(leasing.Config{SessionTTL: sessionTTL}, leasestore.New(s.db), b, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	service.Start(s.t.Context())
 	s.t.Cleanup(service.Stop)
 	return service
@@ -223,10 +224,7 @@ func TestPostgresLosesCommits(t *testing.T) {
 	if got := diagnose(t, third).Streams[0]; got.Consumer != "settler-2" || got.ConsumerMissing {
 		t.Errorf("the diagnosis looks at %+v; want the consumer of epoch 2", got)
 	}
-	js, err := jetstream.New(s.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, s.server.Connect())
 	if err := js.DeleteConsumer(t.Context(), subject.UsageStream, subject.UsageConsumer); !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		t.Errorf("the consumer of epoch 1: %v; want none", err)
 	}
@@ -241,7 +239,7 @@ func (s *restorableEnv) connect() *bus.Bus {
 	}
 	s.t.Cleanup(b.Close)
 	s.t.Cleanup(b.Stop)
-	if err := b.Declare(s.t.Context()); err != nil {
+	if err := b.Declare(await.Context(s.t)); err != nil {
 		s.t.Fatal(err)
 	}
 	return b

@@ -14,6 +14,7 @@ import (
 
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
@@ -43,12 +44,10 @@ func (p *env) connectRogue(user string) *rogue {
 // wantRefused checks that NATS has refused the last message or subscription.
 func (r *rogue) wantRefused(what string, err error) {
 	r.t.Helper()
-	if err == nil {
-		err = r.Flush()
-	}
 	if err != nil {
 		r.t.Fatalf("%s: %v", what, err)
 	}
+	natstest.Flush(r.t, r.Conn)
 	select { // NATS answers a ping after the refusal of what came before
 	case err := <-r.refused:
 		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), what) {
@@ -123,10 +122,7 @@ func TestUsageOfASessionOfAnotherProxyIsQuarantined(t *testing.T) {
 	marks := p.subscribeWatermarks()
 	store := settlestore.New(p.db)
 	p.connectReplica(new(streamCounter)).ConsumeUsage(settle.New(store, store), prometheus.NewRegistry(), nil)
-	js, err := jetstream.New(p.connectRogue(natsuser.NameOf("rogue")).Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.connectRogue(natsuser.NameOf("rogue")).Conn)
 	if _, err := js.Publish(t.Context(), subject.Usage("rogue", int64(p.session)), p.freeUsage(1, 2), jetstream.WithMsgID(rand.Text())); err != nil {
 		t.Fatal(err)
 	}
@@ -202,12 +198,10 @@ func TestResponsesGoOnlyToTheInboxOfTheirProxy(t *testing.T) {
 	r := p.connectRogue(natsuser.NameOf("rogue"))
 	listener := p.server.Connect()
 	heard, err := listener.SubscribeSync(">")
-	if err == nil {
-		err = listener.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, listener)
 	data, err := json.Marshal(wire.LoadKeyRequest{KeyHash: p.hash})
 	if err != nil {
 		t.Fatal(err)
@@ -267,35 +261,28 @@ func TestAcknowledgementInTheRecoveryBucketIsNoMembership(t *testing.T) {
 	if ok, err := b.PutMembership(t.Context(), members, 0); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	listener := p.server.Connect()
-	written, err := listener.SubscribeSync("$KV." + subject.RecoveryBucket + ".>")
+	js := natstest.JetStream(t, p.server.Connect())
+	bucket, err := js.KeyValue(t.Context(), subject.RecoveryBucket)
 	if err != nil {
-		t.Fatal(err)
-	}
-	// The server must know the subscription before another connection publishes.
-	if err := errors.Join(written.SetPendingLimits(-1, -1), listener.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	r := p.connectRogue(natsuser.NameOf("rogue"))
 	if err := r.PublishRequest(subject.Usage("rogue", 1), "$KV."+subject.RecoveryBucket+"."+subject.RecoveryMembership, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := written.NextMsgWithContext(t.Context()); err != nil || !strings.Contains(string(m.Data), subject.UsageStream) {
-		t.Fatalf("got %+v, %v; want the acknowledgement of the usage stream", m, err)
-	}
+	// Whoever is subscribed to the bucket's subjects receives the acknowledgement before the bucket has it.
+	await.Until(t, "the acknowledgement of the usage stream in the bucket", func() bool {
+		entry, err := bucket.Get(t.Context(), subject.RecoveryMembership)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(entry.Value()), subject.UsageStream)
+	})
 	if got, _, err := b.Membership(t.Context()); err == nil {
 		t.Errorf("the acknowledgement was read as the membership %+v", got)
 	}
 	// An operator removes the entry. Then the control planes write it anew.
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bucket, err := js.KeyValue(t.Context(), subject.RecoveryBucket)
-	if err == nil {
-		err = bucket.Delete(t.Context(), subject.RecoveryMembership)
-	}
-	if err != nil {
+	if err := bucket.Delete(t.Context(), subject.RecoveryMembership); err != nil {
 		t.Fatal(err)
 	}
 	none, revision, err := b.Membership(t.Context())
@@ -318,29 +305,24 @@ func TestForeignEntryInTheRecoveryBucketHidesNoRevocation(t *testing.T) {
 	p := newEnvWith(t, "rogue")
 	b := p.connectReplica(new(streamCounter))
 	hash := apikey.Hash{1, 2, 3}
-	if err := b.RecordRevocation(t.Context(), wire.KeyChange{KeyHash: hash}); err != nil {
-		t.Fatal(err)
-	}
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	await.Until(t, "the record of a revocation, for which a control plane waits half a second", func() bool {
+		return b.RecordRevocation(t.Context(), wire.KeyChange{KeyHash: hash}) == nil
+	})
+	js := natstest.JetStream(t, p.server.Connect())
 	r := p.connectRogue(natsuser.NameOf("rogue"))
 	if err := r.PublishRequest(subject.Usage("rogue", 1), "$KV."+subject.RecoveryBucket+"."+subject.RecoveryRevoked+"x", []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	for { // until the acknowledgement is an entry
+	await.Until(t, "the acknowledgement in the bucket", func() bool {
 		bucket, err := js.KeyValue(t.Context(), subject.RecoveryBucket)
 		if err == nil {
 			_, err = bucket.Get(t.Context(), subject.RecoveryRevoked+"x")
 		}
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, jetstream.ErrKeyNotFound) {
+		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 			t.Fatal(err)
 		}
-	}
+		return err == nil
+	})
 	if got, err := b.RevokedKeys(t.Context()); err != nil || !slices.Equal(got, []apikey.Hash{hash}) {
 		t.Errorf("got %v, %v; want the revoked key", got, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/pulse"
 	"modelgateway/shared/subject"
 )
@@ -23,12 +24,10 @@ func TestReportsOfEveryProxyReachEveryReplica(t *testing.T) {
 		if err == nil {
 			err = p.proxy.Publish(subject.From(subject.Pulse, "proxy"), data)
 		}
-		if err == nil {
-			err = p.proxy.Flush()
-		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		natstest.Flush(t, p.proxy)
 	}
 	send(pulse.Report{V: 1, Proxy: "other", Process: "under the name of another"})
 	send(pulse.Report{V: 1, Proxy: "proxy", Process: strings.Repeat("too large ", pulse.MaxReport/10)})
@@ -46,12 +45,10 @@ func TestTailAsksProxiesAndReceivesTheirLines(t *testing.T) {
 	p := newEnvWith(t, "proxy")
 	b := p.connectReplica(&streamCounter{})
 	requests, err := p.proxy.SubscribeSync(subject.Tail)
-	if err == nil {
-		err = p.proxy.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, p.proxy)
 	type sent struct {
 		proxy string
 		pulse.Lines

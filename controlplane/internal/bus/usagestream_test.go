@@ -11,15 +11,14 @@ import (
 
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/postgres/recoverystore"
+	"modelgateway/scripts/testkit/await"
+	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/subject"
 )
 
 func (p *env) stream() jetstream.Stream {
 	p.t.Helper()
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	js := natstest.JetStream(p.t, p.server.Connect())
 	stream, err := js.Stream(p.t.Context(), subject.UsageStream)
 	if err != nil {
 		p.t.Fatal(err)
@@ -46,7 +45,7 @@ func (p *env) connect(cfg bus.Config) *bus.Bus {
 	}
 	p.t.Cleanup(b.Close)
 	p.t.Cleanup(b.Stop)
-	if err := b.Declare(p.t.Context()); err != nil {
+	if err := b.Declare(await.Context(p.t)); err != nil {
 		p.t.Fatal(err)
 	}
 	return b
@@ -69,7 +68,7 @@ func TestOnlySettledUsageThatIsOldIsPurged(t *testing.T) {
 		after time.Duration
 		want  uint64
 	}{{0, 7}, {time.Hour, 7}, {3 * time.Hour, 2}, {300 * time.Hour, 2}} {
-		if err := b.PurgeUsage(t.Context(), time.Now().Add(step.after)); err != nil {
+		if err := b.PurgeUsage(await.Context(t), time.Now().Add(step.after)); err != nil {
 			t.Fatal(err)
 		}
 		if got := p.messages(); got != step.want {
@@ -86,10 +85,7 @@ func TestFullUsageStreamRefusesAndTakesUsageAgainWhenItHasRoom(t *testing.T) {
 	p := newEnv(t)
 	marks := p.subscribeWatermarks()
 	full := p.connect(bus.Config{UsageMaxBytes: 2000})
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	var refused [][]byte
 	stored := int64(0)
 	for n := int64(1); n <= 10; n++ {

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/event"
@@ -19,10 +17,7 @@ func TestVideoBackupsReturnsNewestStateOfEachJob(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	state := func(id string, rev int64) *event.Video {
 		return &event.Video{
 			V: event.Version, ID: id, RequestID: ident.Request.New(), AccountID: ident.Account.New(), KeyID: ident.Key.New(), Status: event.VideoQueued, Rev: rev,
@@ -140,10 +135,7 @@ func TestEnqueuePollsQueuesEachJobOnce(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connectReplica(recoverystore.New(p.db))
-	js, err := jetstream.New(p.server.Connect())
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, p.server.Connect())
 	polls := make([]event.VideoPoll, 600)
 	for i := range polls {
 		polls[i] = event.VideoPoll{V: event.Version, ID: ident.Video.New()}
