@@ -18,6 +18,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/pgtest"
 	"modelgateway/controlplane/internal/postgres/settlestore"
 	"modelgateway/controlplane/internal/settle"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/event"
 	"modelgateway/shared/ident"
@@ -185,9 +186,9 @@ func (w *leaseWorld) checkNoDeadlock(replicas ...*postgres.DB) {
 		db.Close()
 	}
 	// A backend reports at its end, which Close does not wait for.
-	for scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'controlplane'") > 0 {
-		continue
-	}
+	await.Until(w.t, "the end of the connections", func() bool {
+		return scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'controlplane'") == 0
+	})
 	if n := scalar[int64](w, "select deadlocks from pg_stat_database where datname = current_database()"); n != 0 {
 		w.t.Errorf("%d deadlocks", n)
 	}
@@ -196,11 +197,9 @@ func (w *leaseWorld) checkNoDeadlock(replicas ...*postgres.DB) {
 // waitBlocked returns when some connection to the database waits for a lock.
 func (w *leaseWorld) waitBlocked(connections int) {
 	w.t.Helper()
-	for scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") < connections {
-		if err := w.t.Context().Err(); err != nil {
-			w.t.Fatal(err)
-		}
-	}
+	await.Until(w.t, "connections that wait for a lock", func() bool {
+		return scalar[int](w, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") >= connections
+	})
 }
 
 // service starts the leasing service of a replica, which is stopped when the test
@@ -227,8 +226,15 @@ func (w *leaseWorld) start(db *postgres.DB, pusher leasing.Pusher, headroomPerio
 	return w.startWith(db, pusher, leasing.Config{SessionTTL: sessionLength, HeadroomPeriod: headroomPeriod})
 }
 
+// withoutSweeps is a store whose service does not fence or close sessions each second of real time: tests sweep when they expect it.
+type withoutSweeps struct{ *leasestore.Store }
+
+func (withoutSweeps) Sweep(context.Context, time.Duration, time.Duration, time.Duration, bool) (fenced, closed int, err error) {
+	return 0, 0, nil
+}
+
 func (w *leaseWorld) startWith(db *postgres.DB, pusher leasing.Pusher, cfg leasing.Config) *leasing.Service {
-	s := leasing.New(cfg, leasestore.New(db), pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	s := leasing.New(cfg, withoutSweeps{leasestore.New(db)}, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	s.Start(w.t.Context())
 	w.t.Cleanup(s.Stop)
 	return s
