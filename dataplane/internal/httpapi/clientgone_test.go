@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi"
 	"modelgateway/dataplane/internal/httpapi/clientconn"
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
 )
@@ -34,9 +34,7 @@ func firstLine(t *testing.T, r io.Reader) *bufio.Reader {
 // awaitClosed waits until the gateway can see that the client of the next request has closed the connection.
 func (g *gateway) awaitClosed() {
 	g.t.Helper()
-	for c := clientconn.Of(<-g.served); !c.ClosedByClient(); {
-		runtime.Gosched()
-	}
+	await.Until(g.t, "the end of the client's connection", clientconn.Of(<-g.served).ClosedByClient)
 }
 
 // readUntilText reads up to and including the text of the stream.
@@ -238,23 +236,62 @@ func TestNonStreamingAnswerIsDeliveredDespiteRevocation(t *testing.T) {
 	}
 }
 
+// endlessStream is a provider whose stream ends when the gateway ends the call. It sends a text each millisecond.
+type endlessStream struct{ left chan struct{} }
+
+func (p *endlessStream) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
+	return &provider.Answer{
+		Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Length: -1,
+		Body: provider.NoAwait{ReadCloser: &endlessBody{ctx: ctx, left: p.left, rest: chatHead}},
+	}, nil
+}
+
+type endlessBody struct {
+	ctx  context.Context
+	left chan struct{}
+	rest string
+}
+
+func (b *endlessBody) Read(p []byte) (int, error) {
+	if time.Sleep(time.Millisecond); b.ctx.Err() != nil {
+		return 0, b.ctx.Err()
+	}
+	n := copy(p, b.rest)
+	if b.rest = b.rest[n:]; b.rest == "" {
+		b.rest = chatText
+	}
+	return n, nil
+}
+
+func (b *endlessBody) Close() error {
+	select {
+	case b.left <- struct{}{}:
+	default: // it was closed before
+	}
+	return nil
+}
+
 func TestStalledClientCountsAsGone(t *testing.T) {
 	t.Parallel()
-	left := make(chan struct{})
-	g := newGatewayWith(t, options{cfg: httpapi.Config{StallTimeout: time.Second}}, func(w http.ResponseWriter, r *http.Request) {
-		sendEvents(w, chatHead)
-		many := strings.Repeat(chatText, 1000)
-		for r.Context().Err() == nil {
-			sendEvents(w, many)
+	stream := new(endlessStream)
+	inBubble(t, options{routes: 1, providers: stream}, func(t *testing.T, g *gateway) {
+		stream.left = make(chan struct{}, 1) // of the bubble
+		c := g.dial()
+		_, err := fmt.Fprintf(c, "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s",
+			g.key, len(chatStreamBody), chatStreamBody)
+		if err != nil {
+			t.Fatal(err)
 		}
-		close(left)
+		const texts = 1000
+		lines := bufio.NewReader(c)
+		for range texts {
+			readUntilText(t, lines)
+		}
+		if e := g.spool.next(t); e.Status != event.ClientGone || !e.Estimated || e.Usage.Output < texts*textTokens {
+			t.Errorf("got event %+v", e)
+		}
+		<-stream.left
 	})
-	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(chatStreamBody))
-	if e := g.spool.next(t); e.Status != event.ClientGone || !e.Estimated || e.Usage.Output < 1000 {
-		t.Errorf("got event %+v", e)
-	}
-	<-left
-	_ = response.Body.Close()
 }
 
 // The answer ends in the middle of a chunk, so the connection cannot be used for another one.

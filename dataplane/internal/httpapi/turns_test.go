@@ -5,11 +5,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"modelgateway/scripts/testkit/await"
 )
 
 // largeBody is a request whose body takes turns.
@@ -17,9 +18,8 @@ var largeBody = `{"model":"text","messages":[{"role":"user","content":"` + strin
 
 // awaitTurns waits until this number of bodies wait for their turns.
 func (g *gateway) awaitTurns(n int64) {
-	for g.turns.Waiting() != n {
-		runtime.Gosched()
-	}
+	g.t.Helper()
+	await.Until(g.t, "bodies that wait for their turns", func() bool { return g.turns.Waiting() == n })
 }
 
 // postTo posts a request to a server with a client of its own and returns the status.
@@ -61,9 +61,7 @@ func TestLargeBodiesWaitForTheirTurnsAndSmallOnesDoNot(t *testing.T) {
 			t.Errorf("a small body beside large ones that wait: got %d", got)
 		}
 	}
-	for g.budget.Used() != 0 { // bodies that wait for their turns hold no memory
-		runtime.Gosched()
-	}
+	await.Until(t, "bodies that wait for their turns to hold no memory", func() bool { return g.budget.Used() == 0 })
 	running.End()
 	for range 2 * each {
 		if got := <-statuses; got != http.StatusOK {
@@ -130,9 +128,7 @@ func TestClientThatSendsNothingHoldsNoTurn(t *testing.T) {
 		}
 		slow = append(slow, c)
 	}
-	for g.budget.Used() < int64(len(largeBody)) {
-		runtime.Gosched()
-	}
+	await.Until(t, "the room of the slow uploads", func() bool { return g.budget.Used() >= int64(len(largeBody)) })
 	for range 3 {
 		if got := g.postTo(address, g.key, largeBody); got != http.StatusOK {
 			t.Errorf("beside slow uploads: got %d", got)

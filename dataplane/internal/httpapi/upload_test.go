@@ -9,12 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+
+	"modelgateway/scripts/testkit/await"
 )
 
 const mib = 1 << 20
@@ -50,15 +51,12 @@ func (g *gateway) startUpload(key string, length int64) (stop func()) {
 			_ = response.Body.Close()
 		}
 	}()
-	for g.budget.Used() < want {
-		runtime.Gosched()
-	}
+	await.Until(g.t, "the room of an upload", func() bool { return g.budget.Used() >= want })
 	stop = func() {
 		rest := g.budget.Used() - length
 		cancel()
-		for <-ended; g.budget.Used() > rest; {
-			runtime.Gosched()
-		}
+		<-ended
+		await.Until(g.t, "the release of an upload's room", func() bool { return g.budget.Used() <= rest })
 	}
 	g.t.Cleanup(func() { cancel(); <-ended })
 	return stop
@@ -185,9 +183,7 @@ func TestRoomOfABodyIsFreeWhenItsStreamBegins(t *testing.T) {
 	body := `{"model":"text","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("x", 100_000) + `"}]}`
 	response := g.begin(t.Context(), http.MethodPost, "/v1/chat/completions", strings.NewReader(body))
 	<-streaming
-	for g.budget.Used() > 0 { // until the connection to the provider has released the body as well
-		runtime.Gosched()
-	}
+	await.Until(t, "the connection to the provider to release the body as well", func() bool { return g.budget.Used() == 0 })
 	close(end)
 	data, err := io.ReadAll(response.Body)
 	if err != nil || !strings.HasSuffix(string(data), "data: [DONE]\n\n") {
@@ -367,7 +363,5 @@ func TestMembersOfABodyCountForTheBudget(t *testing.T) {
 		t.Errorf("with room for the body and not for its members: got %d; want 503", got)
 	}
 	others.Release()
-	for g.budget.Used() != 0 {
-		runtime.Gosched()
-	}
+	await.Until(t, "the release of all bodies", func() bool { return g.budget.Used() == 0 })
 }

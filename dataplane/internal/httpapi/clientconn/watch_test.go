@@ -3,8 +3,9 @@ package clientconn
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
+
+	"modelgateway/scripts/testkit/await"
 )
 
 // takenOver returns a Watch of a connection.
@@ -35,9 +36,7 @@ func TestClientIsSeenToBeGoneThoughNobodyWaits(t *testing.T) {
 	c, client := accepted(t, Config{})
 	w := takenOver(t, c)
 	_ = client.Close()
-	for !w.Gone() { // its end may take a moment to arrive
-		runtime.Gosched()
-	}
+	await.Until(t, "the end of the connection to arrive", w.Gone)
 	if w.Err() != nil {
 		t.Errorf("got %v without a call of Done", w.Err())
 	}
