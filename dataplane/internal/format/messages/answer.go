@@ -56,7 +56,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 		a.RecordFailure(body)
 		return dst, false
 	}
-	a.Reported = m.usage
+	a.Reported = m.usage && a.Counts.StatesOutput()
 	a.measure(m.content)
 	if !w.Changed() {
 		return body, true
