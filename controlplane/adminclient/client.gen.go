@@ -2662,7 +2662,7 @@ type RequestLine struct {
 
 // Revocation defines model for Revocation.
 type Revocation struct {
-	// Bound The time by which the revocation is effective at the latest; absent if it is effective.
+	// Bound The time by which the revocation is effective at the latest, even if all control planes and Postgres stop; absent if it is effective, or if no such time is known, because the proxies could not be read or the stream of changes does not have the revocation.
 	Bound *time.Time `json:"bound,omitempty"`
 
 	// ConfirmedBy The names of the live proxies that have applied the revocation.
@@ -2671,7 +2671,7 @@ type Revocation struct {
 	Key         Key      `json:"key"`
 	Revision    int64    `json:"revision"`
 
-	// WaitingFor The names of the proxies that have not confirmed; empty if it is effective.
+	// WaitingFor The names of the proxies that have not confirmed; empty if it is effective, or if they could not be read.
 	WaitingFor []string `json:"waiting_for"`
 }
 

@@ -270,17 +270,12 @@ func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
 		Store: keystore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
 		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
-		SessionBound: max(sessionBound(a.cfg.Session.TTL), a.cfg.Freshness.Window+leasing.Margin(a.cfg.Freshness.Window)),
 	})
 	if a.cfg.Freshness.Window > 0 {
 		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)
 	}
 	return service
 }
-
-// sessionBound is how long a proxy that does not receive a change can act on the old state: the
-// session's duration plus the margin for clock drift.
-func sessionBound(valid time.Duration) time.Duration { return valid + valid/20 + 500*time.Millisecond }
 
 // newVerifier returns the verifier of an OpenID Connect provider; nil if none is configured.
 func newVerifier(cfg *config.OIDC) (admin.Verifier, error) {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
@@ -314,12 +313,5 @@ func TestRunReportsStartErrors(t *testing.T) {
 				t.Errorf("got %v; want an error about %q", err, test.want)
 			}
 		})
-	}
-}
-
-func TestSessionBound(t *testing.T) {
-	t.Parallel()
-	if got, want := sessionBound(30*time.Second), 32*time.Second; got != want {
-		t.Errorf("got %v; want %v", got, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/internal/postgres/recoverystore"
 	"modelgateway/controlplane/internal/recovery"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 )
 
 // DeclareLoss declares manually that Postgres has lost commits, for a loss that the control planes
@@ -28,7 +29,7 @@ func DeclareLoss(ctx context.Context, cfg config.Config, log *slog.Logger) error
 	}
 	defer b.Close()
 	return recovery.New(recovery.Config{
-		ID: recovery.NewID(), Store: recoverystore.New(db), Bucket: b, SessionTTL: cfg.Session.TTL, SessionBound: sessionBound(cfg.Session.TTL),
+		ID: recovery.NewID(), Store: recoverystore.New(db), Bucket: b, SessionTTL: cfg.Session.TTL, SessionBound: session.Lasts(cfg.Session.TTL),
 		Keeps: rollback.KeepsNever, OnEpoch: func(int64) {}, Log: log, Registerer: prometheus.NewRegistry(),
 	}).Declare(ctx)
 }

@@ -19,6 +19,7 @@ import (
 	"modelgateway/controlplane/internal/settle"
 	"modelgateway/controlplane/internal/videojob"
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/platform/traces"
 )
 
@@ -42,14 +43,14 @@ func (a *app) buildProxySide(context.Context) error {
 	registerCertificates(a.registry, &a.cfg, b)
 	a.epochs = recovery.New(recovery.Config{
 		ID: a.replica, Store: recoverystore.New(a.db, a.adminDB), Bucket: b,
-		SessionTTL: a.cfg.Session.TTL, SessionBound: sessionBound(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
+		SessionTTL: a.cfg.Session.TTL, SessionBound: session.Lasts(a.cfg.Session.TTL), Keeps: rollback.Keeps(a.cfg.Postgres.KeepsCommits),
 		OnEpoch: b.SetClusterEpoch, EpochConfirmed: func(epoch int64) bool { return a.changes.ConfirmedEpoch(epoch) }, Log: a.log, Registerer: a.registry,
 	})
 	a.probes.Add("epoch", a.epochs.Ready)
 	a.components.Add("epoch", a.epochs.Start, func(ctx context.Context) error { a.epochs.Stop(ctx); return nil })
 	store, times := leasestore.New(a.db), sessions(&a.cfg)
-	a.changes = changestream.New(store, b, a.cfg.Freshness.Window, leasing.Margin, a.log, a.registry)
-	times.OnChange, times.Changes = a.changes.Wake, b
+	a.changes = changestream.New(store, b, a.cfg.Freshness.Window, session.Margin, a.log, a.registry)
+	times.Append, times.Changes = a.changes.Append, b
 	a.leasing = leasing.New(times, store, b, a.log, a.registry)
 	a.components.Add("leasing",
 		func(ctx context.Context) error { a.leasing.Start(context.WithoutCancel(ctx)); return nil },

@@ -354,7 +354,7 @@ func TestRevocationIsEffectiveByTheStream(t *testing.T) {
 	b := p.connect(withChanges)
 	a := p.appender(b, window)
 	p.exec("update proxy_sessions set state = 3")
-	s := leasing.New(leasing.Config{SessionTTL: time.Hour, FreshnessWindow: window, Changes: b, OnChange: a.Wake}, leasestore.New(p.db), b,
+	s := leasing.New(leasing.Config{SessionTTL: time.Hour, FreshnessWindow: window, Changes: b, Append: a.Append}, leasestore.New(p.db), b,
 		slog.New(slog.DiscardHandler), prometheus.NewRegistry())
 	registered, err := s.Register(t.Context(), &wire.RegisterRequest{V: 1, Name: "proxy", BootID: "boot", Freshness: true})
 	if err != nil {

@@ -282,35 +282,54 @@ func (a *Appender) step(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// append appends a message, unless the stream has it, or a later one of the same
-// subject, which includes its effect. The stream keeps one message per
-// subject, so an older change must not replace a newer one, and replicas must not
-// replace the messages of one another for ever.
+// append appends a message that is not confirmed.
 func (a *Appender) append(ctx context.Context, p *pending) error {
-	last, at, sequence, err := a.stream.LastChange(ctx, p.message.Subject())
-	if err != nil {
-		return err
-	}
-	if last.Includes(&p.message) {
-		p.stored = true
-		p.confirmation.Appended(a.now(), at)
-		return nil
-	}
-	p.message.ID = rand.Text()
-	at, err = a.stream.AppendChange(ctx, &p.message, sequence)
+	at, appended, err := a.put(ctx, p.message)
 	if errors.Is(err, ErrOvertaken) {
 		return nil // the next round finds the other change
 	}
 	if err != nil {
 		return err
 	}
-	a.appended.Inc()
-	if p.stored {
+	if appended && p.stored {
 		a.again.Inc()
 	}
 	p.stored = true
 	p.confirmation.Appended(a.now(), at)
 	return nil
+}
+
+// put appends a message, unless the stream has it, or a later one of the same
+// subject, which includes its effect. The stream keeps one message per
+// subject, so an older change must not replace a newer one, and replicas must not
+// replace the messages of one another for ever.
+func (a *Appender) put(ctx context.Context, m wire.StreamChange) (at session.Place, appended bool, err error) {
+	last, at, sequence, err := a.stream.LastChange(ctx, m.Subject())
+	if err != nil || last.Includes(&m) {
+		return at, false, err
+	}
+	m.ID = rand.Text()
+	if at, err = a.stream.AppendChange(ctx, &m, sequence); err != nil {
+		return at, false, err
+	}
+	a.appended.Inc()
+	return at, true, nil
+}
+
+// Append appends a change that was just committed, if a session needs the stream. It
+// needs no Postgres, and may be called by several goroutines after Begin. A round
+// confirms the change later.
+func (a *Appender) Append(ctx context.Context, c wire.KeyChange) error {
+	if a.window == 0 {
+		return nil
+	}
+	defer a.Wake()
+	for {
+		_, _, err := a.put(ctx, wire.StreamChange{V: wire.Version, Change: c})
+		if !errors.Is(err, ErrOvertaken) {
+			return err
+		}
+	}
 }
 
 // confirm records the changes that are confirmed, up to the first one that is not.

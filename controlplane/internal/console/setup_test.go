@@ -160,7 +160,7 @@ func newAPI(t testing.TB, db *postgres.DB, now func() time.Time) (http.Handler, 
 		Accounts: account.NewService(account.Config{Store: accountstore.New(db), Announcer: proxies{}, Log: log, ConfirmTimeout: time.Second}),
 		Keys: key.NewService(key.Config{
 			Store: keystore.New(db), Announcer: proxies{}, Hasher: hasher, Peppers: []string{hasher.ID()}, Vault: keys, Log: log,
-			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
+			ConfirmTimeout: time.Second, RevokeTimeout: time.Second,
 		}),
 		Explainer: &explain.Service{Store: leasestore.New(db), Holdings: holdings, Catalog: catalogs, Proxies: proxies{}},
 		Holdings:  holdings, Search: search.NewService(searchstore.New(db), []*apikey.Hasher{hasher}),

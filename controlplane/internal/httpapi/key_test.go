@@ -156,7 +156,7 @@ func TestRevokeWithoutProxiesIsEffective(t *testing.T) {
 	b.announcer.err = errors.New("the bus is away")
 	r, err := answered(b.api.RevokeKey(t.Context(), k.ID, nil))
 	check(t, err)
-	if r.StatusCode != http.StatusAccepted || r.Value.Effective || r.Value.Bound == nil {
+	if r.StatusCode != http.StatusAccepted || r.Value.Effective || r.Value.Bound != nil {
 		t.Errorf("revoke without bus: %s", r.Body)
 	}
 }

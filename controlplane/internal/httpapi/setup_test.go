@@ -188,7 +188,7 @@ func setupWith(t *testing.T, v admin.Verifier, others ...func(*httpapi.Config)) 
 		}),
 		Keys: key.NewService(key.Config{
 			Store: keystore.New(b.db), Announcer: b.announcer, Hasher: b.hasher, Peppers: []string{b.hasher.ID(), oldPepper}, Vault: keys, Log: log,
-			ConfirmTimeout: time.Second, RevokeTimeout: time.Second, SessionBound: time.Minute,
+			ConfirmTimeout: time.Second, RevokeTimeout: time.Second,
 		}),
 		Ledger: books, LedgerChecks: b.checks,
 		Holdings: holding.NewService(holdingstore.New(b.db), b), Search: search.NewService(searchstore.New(b.db), []*apikey.Hasher{b.hasher}),

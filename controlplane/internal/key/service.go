@@ -93,8 +93,6 @@ type Config struct {
 	// does.
 	ConfirmTimeout time.Duration
 	RevokeTimeout  time.Duration
-	// SessionBound is the longest time for which a proxy can act on an outdated state.
-	SessionBound time.Duration
 }
 
 // Service manages keys.
@@ -324,8 +322,6 @@ func (s *Service) announce(ctx context.Context, id ID, c wire.KeyChange) propaga
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		s.cfg.Log.WarnContext(ctx, "announcing a key change failed", "key_id", id, "rev", c.Revision, "error", err)
 	}
-	if err != nil {
-		return propagation.Confirmation{Confirmed: confirmed.Confirmed, Bound: s.cfg.SessionBound}
-	}
+	confirmed.Effective = confirmed.Effective && err == nil
 	return confirmed
 }

@@ -9,7 +9,6 @@ import (
 
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
-	"modelgateway/shared/platform/sleep"
 	"modelgateway/shared/wire"
 )
 
@@ -43,21 +42,23 @@ var ErrChangeLost = errors.New("leasing: the change was lost with other commits 
 // pushInterval is the time between two pushes of an unconfirmed change.
 const pushInterval = 250 * time.Millisecond
 
-// Announce pushes a committed change to every proxy until each live session has
-// acknowledged it or has expired, or until the timeout. It may be called again for
-// the same change. It returns ErrChangeLost if Postgres lost the change.
+// Announce tells every proxy of a committed change: it pushes the change, and appends
+// it to the stream of changes, from what it has in its hand. Only then it reads the
+// sessions, and waits until each live one has acknowledged the change or has expired,
+// or until the timeout. It may be called again for the same change. It returns
+// ErrChangeLost if Postgres lost the change.
 func (s *Service) Announce(ctx context.Context, c wire.KeyChange) (propagation.Confirmation, error) {
-	if s.cfg.OnChange != nil {
-		s.cfg.OnChange()
-	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConfirmTimeout)
 	defer cancel()
 	a := &announcement{service: s, change: c, start: time.Now(), acks: make(chan sentAck, 64)}
-	confirmation, err := a.run(ctx)
-	if err != nil {
+	err := a.run(ctx)
+	switch {
+	case errors.Is(err, ErrChangeLost):
 		return propagation.Confirmation{}, fmt.Errorf("announce revision %d: %w", c.Revision, err)
+	case err != nil:
+		return a.confirmation(), fmt.Errorf("announce revision %d: %w", c.Revision, err)
 	}
-	return confirmation, nil
+	return a.confirmation(), nil
 }
 
 // sentAck is an acknowledgement with the name of the proxy that sent it.
@@ -75,8 +76,9 @@ type announcement struct {
 	// barrier is nil until the active sessions were read. proxies has their names.
 	barrier *session.Barrier
 	proxies map[wire.SessionID]string
-	// asked is when the stream of changes was asked for the change.
-	asked time.Time
+	// stored is true once the stream of changes has the change. asked is when it was asked for the change.
+	stored bool
+	asked  time.Time
 	// recorded is true once the change needs no record in the recovery bucket, or has one.
 	recorded bool
 	// survivesLoss is true once the active sessions were read after the change was recorded. Before that, a loss of
@@ -84,32 +86,61 @@ type announcement struct {
 	survivesLoss bool
 }
 
-// run repeats the push until the barrier is done and the change survives a loss
-// of commits, or until ctx ends.
-func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error) {
-	switch err := a.readActive(ctx); {
-	case err != nil && ctx.Err() != nil: // the sessions are unknown; none is valid for longer than this bound
-		return propagation.Confirmation{Bound: a.service.cfg.SessionTTL + a.service.cfg.margin()}, nil
-	case err != nil:
-		return propagation.Confirmation{}, err
-	}
-	defer a.service.metrics.announced(a.start)
+// run repeats its rounds until the barrier is done and the change survives a loss of
+// commits, or until ctx ends.
+func (a *announcement) run(ctx context.Context) error {
 	for {
-		done, err := a.push(ctx)
-		if err != nil {
-			return propagation.Confirmation{}, err
+		if err := a.round(ctx); err != nil {
+			return err
 		}
-		if ctx.Err() != nil || (done && a.survivesLoss) {
-			return a.confirmation(), nil
-		}
-		if err := a.readActive(ctx); errors.Is(err, ErrChangeLost) {
-			return propagation.Confirmation{}, err
-		}
-		a.askStream(ctx)
-		if done && !a.survivesLoss { // recording or reading failed
-			sleep.For(ctx, pushInterval)
+		if ctx.Err() != nil || a.effective() {
+			a.service.metrics.announced(a.start)
+			return nil
 		}
 	}
+}
+
+// round pushes the change once, appends and records it if that has not succeeded yet,
+// reads the sessions, and collects acknowledgements until pushInterval has passed since
+// the push. Neither the push nor the stream waits for Postgres: while it is away, all
+// proxies that can be reached get the change. A later error with Postgres does not end
+// the wait, unless the change is lost.
+func (a *announcement) round(ctx context.Context) error {
+	interval := time.NewTimer(pushInterval)
+	defer interval.Stop()
+	stop, err := a.service.pusher.Push(ctx, a.change, func(proxy string, ack wire.Ack) {
+		select {
+		case a.acks <- sentAck{ack, proxy}:
+		case <-ctx.Done():
+		}
+	})
+	a.append(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err := a.readActive(ctx); ctx.Err() == nil && (errors.Is(err, ErrChangeLost) || err != nil && a.barrier == nil) {
+		return err
+	}
+	if a.barrier != nil {
+		a.askStream(ctx)
+		a.collect(ctx, interval.C)
+	}
+	return nil
+}
+
+// append appends the change to the stream of changes, if that has not succeeded yet.
+func (a *announcement) append(ctx context.Context) {
+	if a.stored || a.service.cfg.Append == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := a.service.cfg.Append(ctx, a.change); err != nil {
+		a.service.log.DebugContext(ctx, "the stream of changes does not take a change yet", slog.Any("error", err))
+		return
+	}
+	a.stored = true
 }
 
 // readActive records the change if necessary, and then reads the sessions for the
@@ -120,7 +151,7 @@ func (a *announcement) run(ctx context.Context) (propagation.Confirmation, error
 func (a *announcement) readActive(ctx context.Context) error {
 	a.recorded = a.recorded || a.recordRevocation(ctx)
 	cfg := a.service.cfg
-	active, err := a.service.store.ActiveSessions(ctx, a.change, cfg.SessionTTL, cfg.margin())
+	active, err := a.service.store.ActiveSessions(ctx, a.change, cfg.SessionTTL, session.Margin(cfg.SessionTTL))
 	if err != nil {
 		return err
 	}
@@ -150,41 +181,32 @@ func (a *announcement) recordRevocation(ctx context.Context) bool {
 	return true
 }
 
-// push sends the change once, and then collects acknowledgements for
-// pushInterval. It returns true as soon as the barrier is done.
-func (a *announcement) push(ctx context.Context) (done bool, err error) {
-	stop, err := a.service.pusher.Push(ctx, a.change, func(proxy string, ack wire.Ack) {
-		select {
-		case a.acks <- sentAck{ack, proxy}:
-		case <-ctx.Done():
-		}
-	})
-	if err != nil {
-		return false, err
-	}
-	defer stop()
-	interval := time.NewTimer(pushInterval)
-	defer interval.Stop()
-	for {
-		if a.barrier.Done() {
-			return true, nil
-		}
+// collect collects acknowledgements until the change is effective, or over.
+func (a *announcement) collect(ctx context.Context, over <-chan time.Time) {
+	for !a.effective() {
 		select {
 		case ack := <-a.acks:
 			if name := a.proxies[ack.Session]; name != "" && name == ack.proxy { // no proxy can speak for another
 				a.barrier.Ack(ack.Ack)
 			}
-		case <-interval.C:
-			return false, nil
+		case <-over:
+			return
 		case <-ctx.Done():
-			return false, nil
+			return
 		}
 	}
 }
 
+// effective reports whether no proxy admits without the change any more.
+func (a *announcement) effective() bool {
+	return a.barrier != nil && a.barrier.Done() && a.survivesLoss
+}
+
 func (a *announcement) confirmation() propagation.Confirmation {
-	return propagation.Confirmation{
-		Effective: a.barrier.Done() && a.survivesLoss, Confirmed: a.barrier.Confirmed(),
-		Bound: a.barrier.MaxWait(a.service.cfg.margin()), Waiting: a.barrier.Waiting(),
+	if a.barrier == nil {
+		return propagation.Confirmation{}
 	}
+	c := propagation.Confirmation{Effective: a.effective(), Confirmed: a.barrier.Confirmed(), Waiting: a.barrier.Waiting()}
+	c.Bound, _ = session.Reach{TTL: a.service.cfg.SessionTTL, Stored: a.stored, Read: true, Waiting: c.Waiting}.Bound()
+	return c
 }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/controlplane/internal/propagation"
 	"modelgateway/shared/lease/session"
@@ -113,7 +115,7 @@ func TestAnnounce(t *testing.T) {
 		{
 			name: "an acknowledgement of an older revision has no effect", active: two[:1], limit: 1100 * time.Millisecond,
 			pusher: fakePusher{proxies: func(_ int, ack func(wire.Ack)) { ack(wire.Ack{Session: 1, Revision: rev - 1}) }},
-			want:   propagation.Confirmation{Bound: 10*time.Second + valid.margin(), Waiting: two[:1]}, after: 1100 * time.Millisecond, pushes: 5,
+			want:   propagation.Confirmation{Bound: 10*time.Second + session.Margin(valid.SessionTTL), Waiting: two[:1]}, after: 1100 * time.Millisecond, pushes: 5,
 		},
 		{
 			name: "one session is fenced without an acknowledgement", active: two,
@@ -144,18 +146,18 @@ func TestAnnounce(t *testing.T) {
 				m.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}}
 			},
 			want: propagation.Confirmation{
-				Bound: 30*time.Second + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}},
+				Bound: 30*time.Second + session.Margin(valid.SessionTTL), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: 30 * time.Second}},
 			},
 			after: 4900 * time.Millisecond, pushes: 20,
 		},
 		{
 			name: "the confirm timeout ends the wait", active: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}},
-			want:  propagation.Confirmation{Bound: time.Hour + valid.margin(), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}}},
+			want:  propagation.Confirmation{Bound: time.Hour + session.Margin(valid.SessionTTL), Waiting: []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: time.Hour}}},
 			after: valid.ConfirmTimeout, pushes: anyPushes,
 		},
 		{
 			name: "ctx ends before the sessions are read", active: two, slow: time.Second, limit: time.Millisecond,
-			want: propagation.Confirmation{Bound: valid.SessionTTL + valid.margin()}, after: time.Second,
+			after: time.Second, pushes: 1,
 		},
 	}
 	for _, tt := range tests {
@@ -204,6 +206,61 @@ func TestAnnounce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Postgres stops right after the commit: proxies get the change by a push and by the
+// stream all the same, and nobody is told a time that depends on Postgres.
+func TestChangeIsToldWhilePostgresDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 10 * time.Second
+		change := wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked}
+		store, pusher := newFakeStore(0, 0), &fakePusher{}
+		store.silent = true
+		began := time.Now()
+		var appended []wire.KeyChange
+		cfg := Config{FreshnessWindow: 20 * time.Second, Append: func(_ context.Context, c wire.KeyChange) error {
+			if appended = append(appended, c); time.Since(began) > 0 || pusher.pushes == 0 {
+				t.Errorf("appended after %v and %d pushes; want at once, after the first push", time.Since(began), pusher.pushes)
+			}
+			return nil
+		}}
+		s := New(cfg, store, pusher, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		defer cancel()
+		got, err := s.Announce(ctx, change)
+		if err != nil || got.Effective || got.Bound != 0 || time.Since(began) != limit {
+			t.Errorf("got %+v, %v after %v; want neither effective nor a bound", got, err, time.Since(began))
+		}
+		if pusher.pushes == 0 || !slices.Equal(appended, []wire.KeyChange{change}) {
+			t.Errorf("%d pushes, appended %v; want both", pusher.pushes, appended)
+		}
+	})
+}
+
+// While the stream of changes does not take a change, nobody knows how long a proxy
+// that is fresh admits without it. It is appended as soon as the stream takes it.
+func TestBoundOfAChangeDependsOnTheStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStore(0, 0)
+		store.active = []session.ActiveSession{{Session: 1, Proxy: proxyOf(1), Remaining: -time.Second, Window: 20 * time.Second}}
+		fails := errStore
+		cfg := Config{FreshnessWindow: 20 * time.Second, Append: func(context.Context, wire.KeyChange) error { return fails }}
+		s := New(cfg, store, &fakePusher{}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+		for _, test := range []struct {
+			fails error
+			want  time.Duration
+		}{{errStore, 0}, {nil, session.Lasts(20 * time.Second)}} {
+			fails = test.fails
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			got, err := s.Announce(ctx, wire.KeyChange{Revision: 7, Kind: wire.KeyRevoked})
+			cancel()
+			if err != nil || got.Effective || got.Bound != test.want || len(got.WaitingFor()) != 1 {
+				t.Errorf("the stream says %v: got %+v, %v; want the bound %v", test.fails, got, err, test.want)
+			}
+		}
+	})
 }
 
 func TestAnnounceReturnsErrorsOfPushAndStore(t *testing.T) {

@@ -33,8 +33,8 @@ type fakeStore struct {
 	hold, begun chan bool
 	// repeat makes Batch call decide twice, as a repeated transaction does.
 	repeat bool
-	// lost makes ActiveSessions return ErrChangeLost.
-	lost bool
+	// lost makes ActiveSessions return ErrChangeLost, silent makes it return only when its context ends.
+	lost, silent bool
 }
 
 var errStore = errors.New("store failed")
@@ -91,6 +91,9 @@ func (m *fakeStore) copied() *allocator.Batch {
 func (m *fakeStore) ActiveSessions(ctx context.Context, _ wire.KeyChange, _, _ time.Duration) ([]session.ActiveSession, error) {
 	time.Sleep(m.slow)
 	m.slow = 0
+	if m.silent {
+		<-ctx.Done()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lost {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"modelgateway/shared/lease/allocator"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/wire"
 )
 
@@ -36,12 +37,12 @@ type Config struct {
 	ConfirmTimeout time.Duration
 	// FreshnessWindow is how long a proxy is fresh after a heartbeat in the stream of changes; zero if there is no stream.
 	FreshnessWindow time.Duration
-	// Changes is the stream of changes; nil if there is none.
+	// Changes is the stream of changes, and Append appends a change to it that was just committed, without a look at
+	// Postgres; nil if there is none.
 	Changes ChangeStream
+	Append  func(ctx context.Context, c wire.KeyChange) error
 	// KeyBucket means that there is a bucket of key records, which proxies may read.
 	KeyBucket bool
-	// OnChange is called for every change that is announced; nil calls nothing.
-	OnChange func()
 }
 
 func (c Config) withDefaults() Config {
@@ -58,29 +59,22 @@ func (c Config) withDefaults() Config {
 		c.RefusalGracePeriod = defaultRefusalGrace
 	}
 	if c.ConfirmTimeout == 0 {
-		c.ConfirmTimeout = c.SessionTTL + c.margin() + 5*time.Second
+		c.ConfirmTimeout = session.Lasts(c.SessionTTL) + 5*time.Second
 	}
 	return c
 }
-
-// Margin is added to a time that another machine measures: clocks drift, and
-// processes are scheduled late.
-func Margin(d time.Duration) time.Duration { return 500*time.Millisecond + d/20 }
-
-// margin is added to the TTL of a session before it counts as expired.
-func (c Config) margin() time.Duration { return Margin(c.SessionTTL) }
 
 // RevocationBound returns how long a revocation waits at most, while Postgres serves, for a proxy that is stopped or cut off: until
 // its session has expired and a sweep has fenced it.
 func (c Config) RevocationBound() time.Duration {
 	c = c.withDefaults()
-	return c.SessionTTL + c.margin() + sweepInterval
+	return session.Lasts(c.SessionTTL) + sweepInterval
 }
 
 // FreshBound returns how long a revocation waits at most for such a proxy if its session needs freshness: until the stream has had it
 // for the window, and has been asked for it.
 func (c Config) FreshBound() time.Duration {
-	return c.FreshnessWindow + Margin(c.FreshnessWindow) + askInterval + askTimeout
+	return session.Lasts(c.FreshnessWindow) + askInterval + askTimeout
 }
 
 // defaultRefusalGrace is the default of Config.RefusalGracePeriod.
@@ -199,7 +193,7 @@ func (s *Service) runSweeps(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, s.cfg.margin(), s.cfg.CloseAfter, s.pusher.Connected())
+		fenced, closed, err := s.store.Sweep(ctx, s.cfg.SessionTTL, session.Margin(s.cfg.SessionTTL), s.cfg.CloseAfter, s.pusher.Connected())
 		if err != nil && ctx.Err() == nil {
 			s.log.Error("sweeping expired sessions failed", slog.Any("error", err))
 		}

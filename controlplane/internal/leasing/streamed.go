@@ -57,7 +57,7 @@ func (s *streamed) of(revision int64, window time.Duration) *streamedChange {
 	if len(s.byRevision) >= maxStreamed {
 		delete(s.byRevision, slices.Min(slices.Collect(maps.Keys(s.byRevision))))
 	}
-	c := &streamedChange{Confirmation: session.NewConfirmation(window + Margin(window)), window: window}
+	c := &streamedChange{Confirmation: session.NewConfirmation(session.Lasts(window)), window: window}
 	s.byRevision[revision] = c
 	return c
 }

@@ -21,9 +21,11 @@ type Confirmation struct {
 	Effective bool
 	// Confirmed are the sessions of the live proxies that have applied the change.
 	Confirmed []session.ActiveSession
-	// Bound is the time after which the change is effective at the latest; zero if it is.
+	// Bound is the time after which the change is effective at the latest; zero if it is, or if nobody knows: see
+	// session.Reach.
 	Bound time.Duration
-	// Waiting are the sessions of the proxies that have not confirmed it; none if it is effective.
+	// Waiting are the sessions of the proxies that have not confirmed it; none if it is effective, or if they could not be
+	// read.
 	Waiting []session.ActiveSession
 }
 
@@ -54,9 +56,9 @@ func names(sessions []session.ActiveSession) []string {
 
 // Announcer pushes a change to every proxy and waits for the acknowledgements.
 // It returns when the change is effective or the context ends; in the latter
-// case, the Confirmation is not effective and the error is nil. An error means
-// that the change may not have been pushed; proxies then receive it with their
-// next heartbeat.
+// case, the Confirmation is not effective and the error is nil. With an error it is
+// not effective either: the change may not have been pushed, and proxies receive it
+// with their next heartbeat, or the sessions could not be read.
 type Announcer interface {
 	Announce(ctx context.Context, c wire.KeyChange) (Confirmation, error)
 }

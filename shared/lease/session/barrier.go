@@ -99,12 +99,3 @@ func (b *Barrier) sessions(of func(ActiveSession) bool) (found []ActiveSession) 
 	}
 	return found
 }
-
-// MaxWait returns the longest time that the barrier can still wait, counted from
-// when the sessions were read.
-func (b *Barrier) MaxWait(margin time.Duration) (bound time.Duration) {
-	for _, s := range b.Waiting() {
-		bound = max(bound, s.Remaining+margin)
-	}
-	return bound
-}

@@ -213,70 +213,111 @@ func (w *world) topUp(cust *customer) {
 	}, func(bool) {})
 }
 
-// announce pushes a committed change until every session that may admit requests
-// without it has acknowledged it or has expired, and then calls confirmed.
+// announce tells all proxies of a committed change: it pushes it, and appends it to the
+// stream of changes. Then it reads the sessions, and repeats all that until every session
+// that may admit requests without the change has acknowledged it or has expired. Then it
+// calls confirmed.
 func (c *replica) announce(change wire.KeyChange, confirmed func()) {
-	w := c.w
-	var barrier *session.Barrier
-	limit := c.clock().Mono + w.profile.longestDelay()
-	acks := func(a wire.Ack) {
-		if barrier != nil {
-			w.rules.Ack(barrier, a)
-		}
+	if c.w.announcing != nil {
+		c.w.announcing(change)
 	}
-	over := false
-	check := func() {
-		if over || barrier == nil {
-			return
-		}
-		if w.rules.BarrierDone(barrier) {
-			over = true
-			confirmed()
-		}
+	a := &announcement{c: c, change: change, confirmed: confirmed, until: c.clock().Mono + c.w.profile.longestDelay()}
+	a.round()
+}
+
+// announcement is the state of one announcement.
+type announcement struct {
+	c       *replica
+	change  wire.KeyChange
+	barrier *session.Barrier
+	// stored means that the stream of changes has the change, over that it is confirmed or lost.
+	stored, over bool
+	confirmed    func()
+	until        time.Duration
+}
+
+func (a *announcement) round() {
+	c, w := a.c, a.c.w
+	if a.over || c.clock().Mono > a.until {
+		return
 	}
-	var round func()
-	round = func() {
-		if over || c.clock().Mono > limit {
-			return
+	if w.rules.TellsFirst {
+		a.tell()
+	}
+	var active []session.ActiveSession
+	kept, streamed := false, int64(0)
+	c.tx("active sessions", func(d *database) {
+		active, kept, streamed = nil, false, d.streamed
+		for _, each := range d.changes {
+			kept = kept || each == a.change
 		}
-		var active []session.ActiveSession
-		kept, streamed := false, int64(0)
-		c.tx("active sessions", func(d *database) {
-			active, kept, streamed = nil, false, d.streamed
-			for _, each := range d.changes {
-				kept = kept || each == change
-			}
-			for _, t := range d.activeSessions(d.now(w)) {
-				active = append(active, session.ActiveSession{Session: t.ID, AppliedRevision: t.AppliedRevision, Window: w.profile.window()})
-			}
-			active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
-		}, func(ok bool) {
-			switch {
-			case ok && !kept:
-				w.stats.count("changes lost before they were confirmed")
-				over = true
-				return
-			case ok && barrier == nil:
-				barrier = session.NewBarrier(change.Revision, active)
-			case ok:
-				barrier.Refresh(active)
-			}
-			if barrier != nil && (streamed >= change.Revision || c.confirmed(change)) {
-				barrier.ConfirmFresh(w.profile.window())
-			}
-			for _, p := range w.proxies {
-				w.push(c, p, "change", func() {
-					p.handlePushed(change, func(a wire.Ack) {
-						w.carry(&p.actor, &c.actor, "ack", func() {
-							acks(a)
-							check()
-						})
-					})
+		for _, t := range d.activeSessions(d.now(w)) {
+			active = append(active, session.ActiveSession{
+				Session: t.ID, AppliedRevision: t.AppliedRevision, Window: w.profile.window(),
+				Remaining: w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid),
+			})
+		}
+		active = append(active, w.rules.UnknownSessions(d.recovering(), sessionValid)...)
+	}, func(ok bool) {
+		switch {
+		case ok && !kept:
+			w.stats.count("changes lost before they were confirmed")
+			a.over = true
+			return
+		case ok && a.barrier == nil:
+			a.barrier = session.NewBarrier(a.change.Revision, active)
+		case ok:
+			a.barrier.Refresh(active)
+		}
+		if a.barrier != nil && (streamed >= a.change.Revision || c.streamConfirmed(a.change)) {
+			a.barrier.ConfirmFresh(w.profile.window())
+		}
+		if ok && !w.rules.TellsFirst {
+			a.tell()
+		}
+		a.tellBound()
+		a.check()
+		c.after(pushPause, a.round)
+	})
+}
+
+// tell pushes the change to every proxy, and appends it to the stream of changes.
+func (a *announcement) tell() {
+	c, w := a.c, a.c.w
+	for _, p := range w.proxies {
+		w.push(c, p, "change", func() {
+			p.handlePushed(a.change, func(ack wire.Ack) {
+				w.carry(&p.actor, &c.actor, "ack", func() {
+					if a.barrier != nil {
+						w.rules.Ack(a.barrier, ack)
+					}
+					a.check()
 				})
-			}
-			check()
-			c.after(pushPause, round)
+			})
 		})
 	}
-	round()
+	if w.profile.Freshness != deadlineOnly && !a.stored {
+		c.append(confirming{change: a.change}, func(session.Place) { a.stored = true })
+	}
+}
+
+// tellBound tells the time after which no proxy may admit without the change.
+func (a *announcement) tellBound() {
+	w, reach := a.c.w, session.Reach{TTL: sessionValid, Stored: a.stored, Read: a.barrier != nil}
+	if a.barrier != nil {
+		reach.Waiting = a.barrier.Waiting()
+	}
+	if bound, known := w.rules.Bound(reach); known && a.change.Kind == wire.KeyRevoked {
+		w.stats.count("bounds told")
+		if _, told := w.oracle.bounds[a.change.KeyHash]; !told {
+			w.oracle.bounds[a.change.KeyHash] = w.now + bound
+		}
+	}
+}
+
+func (a *announcement) check() {
+	if !a.over && a.barrier != nil && a.c.w.rules.BarrierDone(a.barrier) {
+		a.over = true
+		a.confirmed()
+	}
 }

@@ -97,6 +97,7 @@ func (w *world) loseChanges() {
 	w.stats.count("acknowledged changes lost")
 	w.log("the stream of changes loses its messages from %d on", len(s.messages)-n+1)
 	s.messages = slices.Clone(s.messages[:len(s.messages)-n])
+	clear(w.oracle.bounds) // they rely on what the stream has acknowledged
 }
 
 // createChangesAgain loses the stream of changes; a control plane creates it again.
@@ -104,6 +105,7 @@ func (w *world) createChangesAgain() {
 	w.stats.count("streams of changes created again")
 	w.log("the stream of changes is created again")
 	w.changes.messages, w.changes.incarnation = nil, w.changes.incarnation+1
+	clear(w.oracle.bounds)
 }
 
 // separate connects a proxy to a server that cannot reach the others of the stream.
@@ -393,14 +395,8 @@ func (c *replica) confirm(m confirming, of *session.Confirmation) {
 	w := c.w
 	switch {
 	case of.Append():
-		askChanges(&c.actor, connected, func(s *changeStream) session.Place {
-			last, sequence := s.last(m.subject())
-			if m.includes(last) {
-				return s.place(sequence)
-			}
-			return w.store(changeMessage{subject: m.subject(), change: m.change, ended: m.ended, epoch: m.epoch})
-		}, func(at session.Place, ok bool) {
-			if ok && of.Append() {
+		c.append(m, func(at session.Place) {
+			if of.Append() {
 				of.Appended(c.clock(), at)
 			}
 		})
@@ -419,6 +415,22 @@ func (c *replica) confirm(m confirming, of *session.Confirmation) {
 			}
 		})
 	}
+}
+
+// append appends a message to the stream of changes, unless the stream includes it, and
+// calls then when the stream has it.
+func (c *replica) append(m confirming, then func(at session.Place)) {
+	askChanges(&c.actor, connected, func(s *changeStream) session.Place {
+		last, sequence := s.last(m.subject())
+		if m.includes(last) {
+			return s.place(sequence)
+		}
+		return c.w.store(changeMessage{subject: m.subject(), change: m.change, ended: m.ended, epoch: m.epoch})
+	}, func(at session.Place, ok bool) {
+		if ok {
+			then(at)
+		}
+	})
 }
 
 // writeConfirmed writes to Postgres what is confirmed: the revision up to which all
@@ -459,8 +471,8 @@ func (c *replica) writeConfirmed(all []confirming) {
 	}, func(bool) {})
 }
 
-// confirmed reports whether the stream has confirmed a change.
-func (c *replica) confirmed(change wire.KeyChange) bool {
+// streamConfirmed reports whether the stream has confirmed a change.
+func (c *replica) streamConfirmed(change wire.KeyChange) bool {
 	of := c.confirmations[confirming{change: change}]
 	return of != nil && of.Done()
 }

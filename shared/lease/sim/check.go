@@ -22,7 +22,9 @@ type oracle struct {
 	altered map[[16]byte]bool
 	// revoked and suspended are the confirmed revocations and suspensions; released counts how often an account was
 	// reactivated.
-	revoked   map[apikey.Hash]bool
+	revoked map[apikey.Hash]bool
+	// bounds are the times by which revocations were said to be effective.
+	bounds    map[apikey.Hash]time.Duration
 	suspended map[string]bool
 	released  map[string]int
 	// epochs has the cluster epoch in which each session was registered.
@@ -66,7 +68,7 @@ type outcome struct {
 func newOracle(w *world) *oracle {
 	return &oracle{
 		w: w, owner: map[wire.SessionID]*proxy{}, server: map[wire.SessionID]int{}, events: map[[16]byte]*outcome{}, altered: map[[16]byte]bool{},
-		revoked: map[apikey.Hash]bool{}, suspended: map[string]bool{}, released: map[string]int{},
+		revoked: map[apikey.Hash]bool{}, bounds: map[apikey.Hash]time.Duration{}, suspended: map[string]bool{}, released: map[string]int{},
 		taken: map[wire.PoolID]int64{}, everUnlimited: map[wire.PoolID]bool{}, sizes: map[wire.PoolID][]*resize{}, used: map[wire.PoolID]int64{},
 		issued: map[wire.SessionID]bool{}, pools: map[wire.PoolID]bool{},
 		answered: answeredCommits{}, epochs: map[wire.SessionID]int64{},
@@ -174,6 +176,9 @@ func (w *world) checkAdmission(r *request) {
 	o, p := w.oracle, r.p
 	if o.revoked[r.key.hash] {
 		w.fail("I4: %s admits key %s after its revocation was confirmed", p.name, r.key.name)
+	}
+	if until, told := o.bounds[r.key.hash]; told && w.now > until && !o.lost {
+		w.fail("I4: %s admits key %s %s after the time by which its revocation was said to be effective", p.name, r.key.name, w.now-until)
 	}
 	if o.suspended[r.customer.name] {
 		w.fail("I4: %s admits account %s after its suspension was confirmed", p.name, r.customer.name)

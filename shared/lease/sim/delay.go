@@ -1,11 +1,16 @@
 package sim
 
-import "time"
+import (
+	"time"
+
+	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
+)
 
 // longestDelay is the time after which a change is confirmed although a proxy does
 // not apply it: by then its session has ended, and was fenced, or it is not fresh.
 func (p *Profile) longestDelay() time.Duration {
-	return max(sessionValid+margin, p.windowBound()) + time.Second
+	return max(session.Lasts(sessionValid), p.windowBound()) + time.Second
 }
 
 // checkRevocationDelay checks how long a revocation takes when a proxy does not get
@@ -20,6 +25,77 @@ func (w *world) checkRevocationDelay() {
 	first.deaf = false
 	first.halted = w.now + w.profile.longestDelay()
 	w.checkRevoked(first.name+" is stopped", w.profile.longestDelay())
+	if w.profile.Freshness == freshnessOnly {
+		w.checkToldWithoutPostgres()
+		w.checkToldWithoutStream()
+	}
+}
+
+// breakAtAnnouncement revokes a key, and breaks something when the revocation is
+// committed and a replica begins to announce it.
+func (w *world) breakAtAnnouncement(c *customer, k *key, fault func()) {
+	begun := false
+	w.announcing = func(change wire.KeyChange) {
+		if change.KeyHash == k.hash && !begun {
+			begun = true
+			fault()
+		}
+	}
+	w.revoke(c, k)
+	for limit := w.now + 5*time.Second; !begun; w.runUntil(w.now + 20*time.Millisecond) {
+		if w.now > limit {
+			w.fail("liveness: the revocation of %s is not announced", k.name)
+		}
+	}
+	w.announcing = nil
+}
+
+// keyInUse returns a key that a proxy would admit without a control plane, if there is
+// one.
+func (w *world) keyInUse() (*customer, *key) {
+	for _, p := range w.proxies {
+		for _, c := range w.customers {
+			k, q := w.unlimitedKey(p, c), p.queues[c.name]
+			if k != nil && q != nil && q.covers([]wire.Need{{Pool: c.balance, Amount: 1}}) {
+				return c, k
+			}
+		}
+	}
+	c := w.customers[w.r.IntN(len(w.customers))]
+	return c, c.keys[w.r.IntN(len(c.keys))]
+}
+
+// checkToldWithoutPostgres checks that proxies learn of a revocation at once if
+// Postgres stops right after the commit.
+func (w *world) checkToldWithoutPostgres() {
+	c, k := w.keyInUse()
+	w.breakAtAnnouncement(c, k, func() { w.pgDown = true })
+	w.runUntil(w.now + time.Second)
+	if _, stored := w.storedRevocation(k.hash); !stored {
+		w.fail("liveness: the stream lacks the committed revocation of %s after a second without Postgres", k.name)
+	}
+	w.pgDown = false
+	w.runUntil(w.now + w.profile.longestDelay() + sessionValid)
+}
+
+// checkToldWithoutStream plays requests of a key whose revocation the stream does not
+// take before all control planes stop. The stream goes on, so proxies are fresh: no
+// time may have been told after which they refuse the key.
+func (w *world) checkToldWithoutStream() {
+	delay := w.profile.longestDelay()
+	c, k := w.keyInUse()
+	w.breakAtAnnouncement(c, k, func() { w.changes.down, w.pushesCut = true, true })
+	w.runUntil(w.now + 200*time.Millisecond) // the time is told
+	for _, replica := range w.replicas {
+		replica.stop(2 * delay)
+	}
+	w.changes.down = false
+	w.runUntil(w.now + delay)
+	for _, p := range w.proxies {
+		p.accept(&request{id: w.newRequestID(), customer: c, key: k, amount: 1, duration: time.Millisecond})
+	}
+	w.pushesCut = false
+	w.runUntil(w.now + 2*delay + sessionValid)
 }
 
 // checkRevoked revokes a key and checks that this is confirmed in time. Then it

@@ -330,7 +330,7 @@ func (w *freshWorld) revokeDirectly(key int) {
 	w.keysRevoked++
 	w.stats.count("direct revocations")
 	operator := w.newActor("operator")
-	c := session.NewConfirmation(freshWindow + margin)
+	c := session.NewConfirmation(session.Lasts(freshWindow))
 	var round func()
 	round = func() {
 		if w.confirm(&operator, c, key, true) {
@@ -403,7 +403,7 @@ func (c *freshPlane) round() {
 	}
 	for _, key := range sortedKeys(w.revoked) {
 		if c.confirmations[key] == nil {
-			c.confirmations[key] = session.NewConfirmation(freshWindow + margin)
+			c.confirmations[key] = session.NewConfirmation(session.Lasts(freshWindow))
 		}
 		w.confirm(&c.actor, c.confirmations[key], key, false)
 	}

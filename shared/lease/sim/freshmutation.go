@@ -1,6 +1,10 @@
 package sim
 
-import "modelgateway/shared/lease/session"
+import (
+	"time"
+
+	"modelgateway/shared/lease/session"
+)
 
 // readAnything does not notice lost messages.
 func readAnything(f *session.Freshness, now session.Instant, incarnation string, b session.Beat, sequence uint64) bool {
@@ -28,6 +32,13 @@ func freshMutations() []Mutation {
 		inPools("a change is confirmed for fresh sessions before the window has passed", "fresh", 2000, func(r *FreshRules) {
 			r.Due = func(c *session.Confirmation, now session.Instant) bool { return c.Due(now.Add(2 * freshWindow / 3)) }
 		}),
+		{"a change is told only after Postgres has said which sessions there are", 60, func(r *Rules) {
+			r.Profile, r.TellsFirst = "fresh", false
+		}},
+		{"a time is told for a change that the stream does not have", 2000, func(r *Rules) {
+			r.Profile = "fresh"
+			r.Bound = func(session.Reach) (time.Duration, bool) { return session.Lasts(sessionValid), true }
+		}},
 		fresh("freshness counts from some time after the heartbeat was sent", 2000, func(r *FreshRules) {
 			r.SentAt = func(now session.Instant) session.Instant { return now.Add(freshWindow / 2) }
 		}),

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"modelgateway/shared/lease/rollback"
+	"modelgateway/shared/lease/session"
 )
 
 // Profile has the sizes, intervals and fault probabilities of one world. They
@@ -89,7 +90,7 @@ func (p *Profile) window() time.Duration {
 
 // windowBound is how long after a change is in the stream no proxy admits without it.
 func (p *Profile) windowBound() time.Duration {
-	return p.FreshWindow + p.FreshWindow/20 + 500*time.Millisecond
+	return session.Lasts(p.FreshWindow)
 }
 
 // freshProfiles need freshness. No world has one unless it is asked for.

@@ -414,8 +414,7 @@ func (c *replica) sweep() {
 
 // fence reports whether a session has expired so that it must be fenced.
 func (c *replica) fence(t session.Record) bool {
-	servingFor := min(c.detector.ServingFor(c.clock().Mono), c.w.rules.PresentFor(&c.serving, c.clock(), sessionValid))
-	t.Remaining = c.w.rules.Remaining(t.Remaining, servingFor, sessionValid)
+	t.Remaining = c.w.rules.Remaining(t.Remaining, c.servingFor(), sessionValid)
 	return c.w.rules.FenceSession(&t, margin)
 }
 
@@ -569,4 +568,10 @@ func (d *database) keyRecord(cust *customer, k *key) *wire.KeyRecord {
 		KeyID: k.name, AccountID: cust.name, Active: d.revoked[k.hash] == 0 && !d.suspended[cust.name],
 		BalancePool: cust.balance, SlotsPool: cust.slots, LimitPool: limit,
 	}
+}
+
+// servingFor returns for how long the replica has served in the server incarnation
+// without an absence.
+func (c *replica) servingFor() time.Duration {
+	return min(c.detector.ServingFor(c.clock().Mono), c.w.rules.PresentFor(&c.serving, c.clock(), sessionValid))
 }

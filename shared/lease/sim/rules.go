@@ -40,12 +40,15 @@ type Rules struct {
 	PresentFor        func(p *session.Presence, now session.Instant, gap time.Duration) time.Duration
 	CloseSession      func(t *session.Record, c *wire.CloseRequest, settled int64) bool
 	Remaining         func(left, servingFor, ttl time.Duration) time.Duration
-	Ack               func(b *session.Barrier, a wire.Ack)
-	BarrierDone       func(b *session.Barrier) bool
-	MarkersToVerify   func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
-	Observe           func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
-	AfterCheckpoint   func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool)
-	FencesReplicas    bool
+	// TellsFirst means that a committed change is pushed and appended before the sessions are read.
+	TellsFirst      bool
+	Bound           func(r session.Reach) (bound time.Duration, known bool)
+	Ack             func(b *session.Barrier, a wire.Ack)
+	BarrierDone     func(b *session.Barrier) bool
+	MarkersToVerify func(a *rollback.Detector, r rollback.Membership) []rollback.CommitMarker
+	Observe         func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, now time.Duration) (rollback.Membership, rollback.Action)
+	AfterCheckpoint func(a *rollback.Detector, r rollback.Membership, f rollback.Observation, checkpoint rollback.Transaction, fenced []string) (rollback.Membership, bool)
+	FencesReplicas  bool
 	// ReadsMembershipAgain means that a replica reads the membership again before it declares a loss.
 	ReadsMembershipAgain bool
 	NextMark             func(m, now rollback.HighWaterMark) rollback.HighWaterMark
@@ -107,7 +110,7 @@ func Correct() *Rules {
 		ResolveDuplicates: (*settlement.Batch).ResolveDuplicates, CloseLeases: (*allocator.Allocator).CloseSession, ExtendSession: (*session.Record).Heartbeat,
 		FenceSession:   (*session.Record).Fence,
 		SessionExpired: (*session.Record).Expired, CloseSession: (*session.Record).Close, PresentFor: (*session.Presence).For,
-		Remaining: session.Remaining, Ack: (*session.Barrier).Ack,
+		Remaining: session.Remaining, TellsFirst: true, Bound: session.Reach.Bound, Ack: (*session.Barrier).Ack,
 		BarrierDone: (*session.Barrier).Done, NextMark: rollback.HighWaterMark.Next,
 		MarkersToVerify: (*rollback.Detector).MarkersToVerify, Observe: (*rollback.Detector).Observe, AfterCheckpoint: (*rollback.Detector).AfterCheckpoint,
 		FencesReplicas: true, ReadsMembershipAgain: true,

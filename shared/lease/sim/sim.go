@@ -19,13 +19,13 @@ import (
 
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/lease/session"
+	"modelgateway/shared/wire"
 )
 
 // The times of the protocol: about a tenth of those in production, so that one
 // world has many sessions.
 const (
 	sessionValid = 3 * time.Second
-	margin       = 500*time.Millisecond + sessionValid/20
 	maxRequest   = 6 * time.Second
 	closeAfter   = 12 * time.Second
 	callTimeout  = 400 * time.Millisecond
@@ -33,6 +33,8 @@ const (
 	// longIdleTimeout is a tenth of the default of the data plane.
 	longIdleTimeout = 90 * time.Second
 )
+
+var margin = session.Margin(sessionValid)
 
 // world is one simulation.
 type world struct {
@@ -54,9 +56,10 @@ type world struct {
 	// locks are the rows that open transactions have locked.
 	locks   map[rollback.CommitMarker]*lock
 	busDown bool
-	// pushesCut means that no pushed message reaches a proxy.
-	pushesCut bool
-	outages   outages
+	// pushesCut means that no pushed message reaches a proxy. announcing is called when a replica begins to announce a change.
+	pushesCut  bool
+	announcing func(wire.KeyChange)
+	outages    outages
 	// keys is the bucket of key records.
 	keys      keyBucket
 	bucket    bucket

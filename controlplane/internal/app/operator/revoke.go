@@ -8,7 +8,7 @@ import (
 	"modelgateway/controlplane/internal/bus"
 	"modelgateway/controlplane/internal/changestream"
 	"modelgateway/controlplane/internal/gwctl/revokedirect"
-	"modelgateway/controlplane/internal/leasing"
+	"modelgateway/shared/lease/session"
 	"modelgateway/shared/subject"
 )
 
@@ -20,5 +20,5 @@ func RevokeDirectly(ctx context.Context, r revokedirect.Revocation) error {
 		return err
 	}
 	defer b.Close()
-	return changestream.Revoke(ctx, b, r.Hashes, leasing.Margin, r.Note)
+	return changestream.Revoke(ctx, b, r.Hashes, session.Margin, r.Note)
 }

@@ -166,6 +166,8 @@ func revoked(r *adminclient.Revocation) *kit.Notice {
 		n.Kind, n.Text = "warn", "The key is revoked, but not every proxy has confirmed it yet."
 		if r.Bound != nil {
 			n.Text += fmt.Sprintf(" It is effective at %s at the latest.", view.UTC(*r.Bound))
+		} else {
+			n.Text += " It is not known when it is effective: revoke the key again to see whether it is."
 		}
 	}
 	return n

@@ -127,8 +127,10 @@ func (h *Handlers) RevokeKey(ctx context.Context, call *gen.Call, r gen.RevokeKe
 	if confirmed.Effective {
 		return gen.RevokeKey200JSONResponse(view), nil
 	}
-	bound := time.Now().Add(confirmed.Bound).UTC()
-	view.Bound = &bound
+	if confirmed.Bound > 0 {
+		bound := time.Now().Add(confirmed.Bound).UTC()
+		view.Bound = &bound
+	}
 	return gen.RevokeKey202JSONResponse(view), nil
 }
 
