@@ -50,6 +50,25 @@ func TestEveryPageOfTheSystemIsShown(t *testing.T) {
 	}
 }
 
+// Whoever issues a token goes by these words.
+func TestFormForTokensSaysWhatTheScopeOperatorAllows(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	_, page := w.signedIn(bootstrapToken).get("/console/access/new")
+	if !strings.Contains(page, "operator: everything, also credits and secrets of keys") {
+		t.Errorf("got %s", page)
+	}
+	_, token := w.token(adminclient.ScopeOperator)
+	operator, err := adminclient.New(w.url, token)
+	check(t, err)
+	account, err := operator.CreateAccount(t.Context(), nil, adminclient.AccountCreate{Name: "n"})
+	check(t, err)
+	_, err = operator.CreateCredit(t.Context(), account.Value.ID, nil, adminclient.CreditCreate{
+		Amount: "1.00", Kind: adminclient.CreditKindTopUp, Reference: "r",
+	})
+	check(t, err)
+}
+
 func TestTokenIsShownOnceAndRevokedByItsName(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

@@ -65,7 +65,7 @@ var scopes = []kit.Option{
 	{Value: kit.Cabinet, Text: "cabinet: accounts and keys"},
 	{Value: kit.Credits, Text: "credits: top-ups and corrections"},
 	{Value: kit.KeysReveal, Text: "keys.reveal: secrets of API keys"},
-	{Value: kit.Operator, Text: "operator: everything but credits and secrets of keys"},
+	{Value: kit.Operator, Text: "operator: everything, also credits and secrets of keys"},
 }
 
 // secretView is the page that shows a new secret once.
