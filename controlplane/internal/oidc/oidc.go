@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	oidclib "github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/time/rate"
@@ -162,6 +163,9 @@ func (v *Verifier) verify(ctx context.Context, text string) (*oidclib.IDToken, a
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil || token.Subject == "" {
 		return nil, admin.Principal{}, fmt.Errorf("%w: its claims are not an object with a subject", admin.ErrUnauthenticated)
+	}
+	if strings.ContainsFunc(token.Subject, unicode.IsControl) { // Postgres stores no NUL, and no person reads the others
+		return nil, admin.Principal{}, fmt.Errorf("%w: its subject has control characters", admin.ErrUnauthenticated)
 	}
 	return token, admin.Principal{Name: "oidc:" + token.Subject, Scopes: v.scopes(claims), Method: admin.ByOIDC, ExpiresAt: &token.Expiry}, nil
 }

@@ -132,6 +132,7 @@ func TestVerify(t *testing.T) {
 		{name: "an issuer that reads like a failure", by: ecKey, claims: claims{"iss": "fetching keys"}, err: admin.ErrUnauthenticated},
 		{name: "another audience", by: ecKey, claims: claims{"aud": "other"}, err: admin.ErrUnauthenticated},
 		{name: "no subject", by: ecKey, claims: claims{"sub": ""}, err: admin.ErrUnauthenticated},
+		{name: "subject with a NUL", by: ecKey, claims: claims{"sub": "ali\x00ce"}, err: admin.ErrUnauthenticated},
 		{name: "another key of the same id", by: stranger, err: admin.ErrUnauthenticated},
 		{name: "a secret that everybody knows", by: signer{"h", jose.HS256, nil}, err: admin.ErrUnauthenticated},
 	}

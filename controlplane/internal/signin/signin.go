@@ -109,7 +109,7 @@ type Store interface {
 	// Begin stores a pending sign-in, Take returns and removes it. Take returns ErrUsed if there is none.
 	Begin(ctx context.Context, state Hash, p Pending) error
 	Take(ctx context.Context, state Hash) (Pending, error)
-	// Failed records a sign-in that failed, with its reason.
+	// Failed records that a sign-in of somebody who is known has failed, with the reason.
 	Failed(ctx context.Context, reason string) error
 }
 
@@ -139,13 +139,12 @@ type Config struct {
 // Service opens, continues and ends sessions.
 type Service struct {
 	cfg Config
-	// begun and failures bound what anybody can make the database store: pending sign-ins, and audit entries of failed ones.
-	begun, failures *admin.Budget
-	memory          memory
+	// begun bounds what anybody can make the database store: pending sign-ins.
+	begun  *admin.Budget
+	memory memory
 }
 
-// An address may begin beginnings sign-ins at the provider at once, and one more each beginningRefill. The audit log has
-// as many of its failed ones.
+// An address may begin beginnings sign-ins at the provider at once, and one more each beginningRefill.
 const (
 	beginnings      = 30
 	beginningRefill = 2 * time.Second
@@ -156,9 +155,7 @@ func NewService(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{
-		cfg: cfg, begun: admin.NewBudget(time.Now, beginnings, beginningRefill), failures: admin.NewBudget(time.Now, beginnings, beginningRefill),
-	}
+	return &Service{cfg: cfg, begun: admin.NewBudget(time.Now, beginnings, beginningRefill)}
 }
 
 // ByToken reports whether one can sign in with an admin token, ByProvider whether at a provider.
@@ -196,21 +193,13 @@ func (s *Service) WithToken(ctx context.Context, token string, from Client) (*Se
 	return s.open(ctx, p, &hash, from)
 }
 
-// failed records a failed sign-in, unless the service was not able to check it.
+// failed records a failed sign-in of somebody who is known: with a token that has expired, or at the provider but without
+// a scope. Everybody else could fill the audit log.
 func (s *Service) failed(ctx context.Context, err error) error {
-	if errors.Is(err, admin.ErrUnauthenticated) || errors.Is(err, admin.ErrExpired) || errors.Is(err, ErrUsed) || errors.Is(err, ErrNoScope) {
+	if errors.Is(err, admin.ErrExpired) || errors.Is(err, ErrNoScope) {
 		return s.cfg.Store.Failed(actingAs(ctx, admin.Principal{Name: "console"}), err.Error())
 	}
 	return nil
-}
-
-// failedFrom records a failed sign-in at the provider. It returns an admin.LockedError instead of the failure, and records
-// nothing, if too many came from the address.
-func (s *Service) failedFrom(ctx context.Context, from Client, failure error) error {
-	if err := s.failures.Spend(from.Address); err != nil {
-		return err
-	}
-	return errors.Join(failure, s.failed(ctx, failure))
 }
 
 func (s *Service) open(ctx context.Context, p admin.Principal, token *admin.Hash, from Client) (*Session, string, error) {
@@ -263,14 +252,14 @@ func (s *Service) Finish(ctx context.Context, state, code string, from Client) (
 	}
 	pending, err := s.cfg.Store.Take(ctx, hashOf(state))
 	if err != nil {
-		return nil, "", "", s.failedFrom(ctx, from, err)
+		return nil, "", "", err
 	}
 	p, err := s.cfg.Provider.Exchange(ctx, code, pending.Nonce, pending.Verifier)
 	if err == nil && len(p.Scopes) == 0 {
 		err = fmt.Errorf("%w for %s", ErrNoScope, p.Name)
 	}
 	if err != nil {
-		return nil, "", "", s.failedFrom(ctx, from, err)
+		return nil, "", "", errors.Join(err, s.failed(ctx, err))
 	}
 	session, secret, err = s.open(ctx, p, nil, from)
 	return session, secret, pending.ReturnTo, err
