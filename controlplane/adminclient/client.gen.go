@@ -5312,7 +5312,7 @@ func (c *Client) ExplainRequest(ctx context.Context, params *ExplainRequestParam
 // One line for each finished or refused request that matches all given filters, as the access log has it, for 15 minutes at most:
 // as lines of JSON, or as server-sent events if `Accept` is `text/event-stream`. The name of an event is its `type`: `request`;
 // `dropped`, with the number of lines that were left out because there were more than 200 in a second; `coverage`, every five
-// seconds, with the number of proxies that are heard and silent; and `end`. At most 5 tails are open at each control plane.
+// seconds, with the number of proxies that are heard and silent; and `end`. At most 10 tails are open at each control plane, and 3 of them by one token or person.
 // The stream ends at once when the control plane stops; connect again.
 //
 // GET /admin/v1/requests/tail

@@ -156,27 +156,17 @@ func TestTailShowsRequestsAsTheyEnd(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanFiveTailsAreOpen(t *testing.T) {
+func TestOneReaderCannotOpenAllTailsOrStreams(t *testing.T) {
 	t.Parallel()
-	p := setupTraffic(t)
-	for range 5 {
-		if response, _ := p.open("/admin/v1/requests/tail", ""); response.StatusCode != http.StatusOK {
-			t.Fatalf("got %d", response.StatusCode)
+	for path, most := range map[string]int{"/admin/v1/requests/tail": 3, "/admin/v1/traffic/stream": 25} {
+		p := setupTraffic(t)
+		for range most {
+			if response, _ := p.open(path, ""); response.StatusCode != http.StatusOK {
+				t.Fatalf("%s: got %d", path, response.StatusCode)
+			}
 		}
+		p.refused(path, http.StatusTooManyRequests, "too_many_tails")
 	}
-	p.refused("/admin/v1/requests/tail", http.StatusTooManyRequests, "too_many_tails")
-}
-
-func TestStreamsOfTheTrafficAreBounded(t *testing.T) {
-	t.Parallel()
-	p := setupTraffic(t)
-	for range 50 {
-		response, _ := p.open("/admin/v1/traffic/stream", "")
-		if response.StatusCode != http.StatusOK {
-			t.Fatalf("got %d", response.StatusCode)
-		}
-	}
-	p.refused("/admin/v1/traffic/stream", http.StatusTooManyRequests, "too_many_tails")
 }
 
 // A stream may last 15 minutes, but not longer than the right to read it.

@@ -16,8 +16,10 @@ import (
 var ErrTooManyTails = errors.New("traffic: too many tails or streams are open")
 
 const (
-	// maxTails bounds the tails that are open at one control plane.
-	maxTails = 5
+	// maxTails bounds the tails that are open at one control plane, tailsEach those of one reader.
+	maxTails, tailsEach = 10, 3
+	// maxWatchers bounds the streams of the traffic at one control plane, watchersEach those of one reader.
+	maxWatchers, watchersEach = 50, 25
 	// MaxWatch is how long one may watch before one has to ask again, with a token that is still valid.
 	MaxWatch = 15 * time.Minute
 	// maxWaiting bounds the lines that wait for whoever watches.
@@ -37,8 +39,9 @@ type Tails struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu   sync.Mutex
-	open int
+	readers *Readers
+	// Watchers are the readers of streams of the traffic.
+	Watchers *Readers
 }
 
 // NewTails returns Tails without an open one. now is the clock; nil means time.Now.
@@ -46,7 +49,13 @@ func NewTails(bus TailBus, log *slog.Logger, now func() time.Time) *Tails {
 	if now == nil {
 		now = time.Now
 	}
-	return &Tails{bus: bus, log: log, now: now}
+	return &Tails{
+		bus:      bus,
+		log:      log,
+		now:      now,
+		readers:  NewReaders(maxTails, tailsEach),
+		Watchers: NewReaders(maxWatchers, watchersEach),
+	}
 }
 
 // Line is a finished request and the proxy that it was sent to.
@@ -58,7 +67,9 @@ type Line struct {
 // Tail is an open tail.
 type Tail struct {
 	tails *Tails
-	end   func()
+	// reader watches, end ends the requests to the proxies.
+	reader string
+	end    func()
 	// ready has an element when lines wait.
 	ready chan struct{}
 
@@ -69,14 +80,17 @@ type Tail struct {
 	taken   int
 }
 
-// Open opens a tail. The caller closes it.
-func (t *Tails) Open(f pulse.Filter) (*Tail, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.open >= maxTails {
-		return nil, ErrTooManyTails
+// Open opens a tail for a reader. The caller closes it.
+func (t *Tails) Open(reader string, f pulse.Filter) (_ *Tail, err error) {
+	if err := t.readers.Enter(reader); err != nil {
+		return nil, err
 	}
-	tail := &Tail{tails: t, ready: make(chan struct{}, 1)}
+	defer func() {
+		if err != nil {
+			t.readers.Leave(reader)
+		}
+	}()
+	tail := &Tail{tails: t, reader: reader, ready: make(chan struct{}, 1)}
 	q := pulse.Tail{V: pulse.Version, ID: rand.Text(), Filter: f}
 	ask, stop, err := t.bus.Tail(q, tail.receive)
 	if err != nil {
@@ -96,7 +110,6 @@ func (t *Tails) Open(f pulse.Filter) (*Tail, error) {
 		_ = ask(q) // a proxy that does not hear it ends the tail by itself
 		stop()
 	}
-	t.open++
 	return tail, nil
 }
 
@@ -119,9 +132,7 @@ func (t *Tails) renew(ctx context.Context, q pulse.Tail, ask func(pulse.Tail) er
 // Close ends the tail.
 func (t *Tail) Close() {
 	t.end()
-	t.tails.mu.Lock()
-	defer t.tails.mu.Unlock()
-	t.tails.open--
+	t.tails.readers.Leave(t.reader)
 }
 
 // receive takes the lines of one proxy. Those beyond the rate are dropped.

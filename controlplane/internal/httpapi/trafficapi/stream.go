@@ -28,8 +28,6 @@ const (
 	coverageEvery = 5 * time.Second
 	// checkEvery is how often a stream checks that its reader may still read.
 	checkEvery = 5 * time.Second
-	// maxWatchers bounds the streams of the traffic at one control plane.
-	maxWatchers = 50
 )
 
 // stream is a response without a known end: lines of JSON or server-sent events.
@@ -128,10 +126,9 @@ func (s tailStream) VisitTailRequestsResponse(w http.ResponseWriter) error {
 
 // StreamTraffic implements gen.StrictServerInterface.
 func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamTrafficRequestObject) (gen.StreamTrafficResponseObject, error) {
-	done := func() { h.watchers.Add(-1) }
-	if h.watchers.Add(1) > maxWatchers {
-		done()
-		return nil, traffic.ErrTooManyTails
+	reader := admin.PrincipalOf(ctx).Name
+	if err := h.Tails.Watchers.Enter(reader); err != nil {
+		return nil, err
 	}
 	s := h.newStream(ctx, r.Params.Accept)
 	s.run = func(ctx context.Context, send func(string, any) error) error {
@@ -148,7 +145,7 @@ func (h *Handlers) StreamTraffic(ctx context.Context, _ *gen.Call, r gen.StreamT
 			}
 		}
 	}
-	return trafficStream{s, done}, nil
+	return trafficStream{s, func() { h.Tails.Watchers.Leave(reader) }}, nil
 }
 
 // TailRequests implements gen.StrictServerInterface.
@@ -161,7 +158,7 @@ func (h *Handlers) TailRequests(ctx context.Context, _ *gen.Call, r gen.TailRequ
 	if p.StatusClass != nil && (filter.Class < 2 || filter.Class > 5) {
 		return nil, validation.New("status_class", "must be 2, 4 or 5")
 	}
-	tail, err := h.Tails.Open(filter)
+	tail, err := h.Tails.Open(admin.PrincipalOf(ctx).Name, filter)
 	if err != nil {
 		return nil, err
 	}

@@ -32,8 +32,6 @@ type Handlers struct {
 	// Stopping is closed when the server stops: streams end at once.
 	Stopping <-chan struct{}
 
-	// watchers counts the open streams of the traffic.
-	watchers atomic.Int64
 	// routes are those that were read last, for as long as the database does not answer.
 	routes atomic.Pointer[storedRoutes]
 }
