@@ -2753,7 +2753,8 @@ type RoutesHealth struct {
 	RoutesReadAt *time.Time `json:"routes_read_at,omitempty"`
 
 	// Silent The number of proxies that have a session but have not reported for six seconds.
-	Silent int `json:"silent"`
+	Silent      int          `json:"silent"`
+	UsageDoubts []UsageDoubt `json:"usage_doubts"`
 }
 
 // Scope defines model for Scope.
@@ -3141,6 +3142,18 @@ type UsageDetail struct {
 	// Usage Quantities by kind, with size and quality of pictures and video.
 	Usage    map[string]interface{} `json:"usage"`
 	VideoJob *string                `json:"video_job,omitempty"`
+}
+
+// UsageDoubt Answers since `counted_since` whose usage the provider did not report, or not credibly.
+type UsageDoubt struct {
+	Answers int `json:"answers"`
+
+	// Of All successful calls of the provider.
+	Of         int    `json:"of"`
+	ProviderID string `json:"provider_id"`
+
+	// Reason missing, unreadable, no_input, low_output, high_input, high_output, high_other, unpriced or interrupted: the usage was estimated; ambiguous: it was charged as reported, in the cheapest meaning.
+	Reason string `json:"reason"`
 }
 
 // UsageGroup defines model for UsageGroup.
@@ -5325,7 +5338,7 @@ func (c *Client) TailRequests(ctx context.Context, params *TailRequestsParams, o
 // GetRoutesHealth: Show the circuit breakers and calls of all routes
 //
 // For each route of the catalog: its circuit breaker on each proxy on which it has failed, its calls, and the times to the first
-// token; then the credentials that providers refuse. On heard proxies that are not listed the breaker is closed. What silent
+// token; then the credentials that providers refuse, and the answers whose usage is in doubt. On heard proxies that are not listed the breaker is closed. What silent
 // proxies do is unknown: `reported_at` is the time of their last word.
 //
 // While the database does not answer, the breakers and calls go on, of the routes that this control plane has read last:

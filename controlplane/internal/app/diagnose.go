@@ -24,7 +24,7 @@ import (
 // newDiagnosis checks everything that this replica uses.
 func (a *app) newDiagnosis(keys *secrets, fleets fleet.Store, ledgers *ledger.Service) *diagnosis.Service {
 	return diagnosis.New(diagnosis.Config{
-		Database: diagnosisstore.New(a.adminDB), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Build: a.version, Secrets: describe(&a.cfg.Secrets, keys),
+		Database: diagnosisstore.New(a.adminDB), Bus: a.bus, Fleet: fleets, Ledger: ledgers, Traffic: a.traffic, Build: a.version, Secrets: describe(&a.cfg.Secrets, keys),
 		Promises: promises(&a.cfg),
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/shared/event"
 	"modelgateway/shared/price"
+	"modelgateway/shared/pulse"
 )
 
 // catalog applies a catalog with a model, a provider and two credentials.
@@ -390,5 +391,30 @@ func TestMaintenanceIsSetAndEndedFromThePage(t *testing.T) {
 	}
 	if answer, page := b.post("/console/maintenance/close?scope=model&id=example-small", "step", "do", "until", "2001-01-01T00:00"); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("an end in the past: got %d %s", answer.StatusCode, page)
+	}
+}
+
+func TestProviderPageShowsDoubtsAboutItsUsage(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.catalog()
+	b := w.signedIn(bootstrapToken)
+	if answer, page := b.get("/console/providers/acme"); answer.StatusCode != http.StatusOK || !strings.Contains(page, "All answers of the last hour had usage that can be true.") {
+		t.Errorf("without a doubt: got %d %s", answer.StatusCode, page)
+	}
+	w.live.Receive(&pulse.Report{V: pulse.Version, Proxy: "proxy-1", Process: "p1", Totals: []pulse.Total{
+		{Series: pulse.Series{Measure: pulse.Attempts, Provider: "acme", Route: "r", Outcome: "ok"}, N: 40},
+		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "acme", Outcome: "low_output"}, N: 7},
+		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "acme", Outcome: "ambiguous"}, N: 3},
+		{Series: pulse.Series{Measure: pulse.Doubts, Provider: "other", Outcome: "no_input"}, N: 9},
+	}})
+	answer, page := b.get("/console/providers/acme")
+	for _, want := range []string{"low output", "7 of 40", "an estimate", "3 of 40", "as reported, the cheapest meaning"} {
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, want) {
+			t.Errorf("got %d without %q: %s", answer.StatusCode, want, page)
+		}
+	}
+	if strings.Contains(page, "no input") {
+		t.Error("the page has the doubts about another provider")
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/wire"
 )
 
@@ -80,6 +81,11 @@ type Ledger interface {
 	CheckRecent(ctx context.Context) (ledger.Report, error)
 }
 
+// Traffic tells what the proxies have reported in the last hour. Only a running control plane hears them.
+type Traffic interface {
+	UsageDoubts() []traffic.UsageDoubt
+}
+
 // Secrets describes the secrets of the control plane without revealing them.
 type Secrets struct {
 	// Peppers (the current one first) and FleetKey are fingerprints.
@@ -98,6 +104,7 @@ type Config struct {
 	Bus      Bus
 	Fleet    fleet.Store
 	Ledger   Ledger
+	Traffic  Traffic
 	Secrets  *Secrets
 	// Promises are nil if the settings of the control planes are not known.
 	Promises *Promises
@@ -133,12 +140,12 @@ type Description struct {
 
 // Run makes a diagnosis. It never fails: an error is reported as a finding.
 func (s *Service) Run(ctx context.Context) *Report {
-	return s.run(ctx, s.postgres, s.nats, s.proxies, s.ledger, s.services)
+	return s.run(ctx, s.postgres, s.nats, s.proxies, s.usage, s.ledger, s.services)
 }
 
 // RunWithoutLedger makes a diagnosis that does not check the ledger, which takes longer the more there is of it.
 func (s *Service) RunWithoutLedger(ctx context.Context) *Report {
-	return s.run(ctx, s.postgres, s.nats, s.proxies, s.services)
+	return s.run(ctx, s.postgres, s.nats, s.proxies, s.usage, s.services)
 }
 
 func (s *Service) run(ctx context.Context, parts ...func(context.Context) []Finding) *Report {
@@ -216,6 +223,13 @@ func (s *Service) proxies(ctx context.Context) []Finding {
 		return append(findings, unreachable("proxies", err))
 	}
 	return append(findings, checkDescriptions(&f, said, s.cfg.Secrets)...)
+}
+
+func (s *Service) usage(context.Context) []Finding {
+	if s.cfg.Traffic == nil {
+		return nil
+	}
+	return checkUsage(s.cfg.Traffic.UsageDoubts())
 }
 
 func (s *Service) ledger(ctx context.Context) []Finding {

@@ -11,6 +11,7 @@ import (
 	"modelgateway/controlplane/internal/diagnosis"
 	"modelgateway/controlplane/internal/fleet"
 	"modelgateway/controlplane/internal/ledger"
+	"modelgateway/controlplane/internal/traffic"
 	"modelgateway/shared/wire"
 )
 
@@ -22,6 +23,7 @@ type world struct {
 	fleet     fleet.Fleet
 	ledger    ledger.Report
 	err       error
+	doubts    []traffic.UsageDoubt
 	knownKeys map[string]bool
 	promises  diagnosis.Promises
 }
@@ -48,6 +50,8 @@ func sound() *world {
 
 func (w *world) Fleet(context.Context) (fleet.Fleet, error) { return w.fleet, w.err }
 
+func (w *world) UsageDoubts() []traffic.UsageDoubt { return w.doubts }
+
 func (w *world) CheckRecent(context.Context) (ledger.Report, error) { return w.ledger, w.err }
 
 // Both interfaces have a method of the same name.
@@ -65,7 +69,7 @@ func (b bus) Describe(context.Context, int) ([]diagnosis.Description, error) { r
 func (w *world) run(t *testing.T) *diagnosis.Report {
 	t.Helper()
 	return diagnosis.New(diagnosis.Config{
-		Database: database{w}, Bus: bus{w}, Fleet: w, Ledger: w, Build: "v1", Promises: &w.promises,
+		Database: database{w}, Bus: bus{w}, Fleet: w, Ledger: w, Traffic: w, Build: "v1", Promises: &w.promises,
 		Secrets: &diagnosis.Secrets{Peppers: []string{"p", "q"}, FleetKey: "f", KnowsFunc: func(id string) bool { return w.knownKeys[id] }},
 	}).Run(t.Context())
 }
@@ -149,6 +153,9 @@ func TestFactsGiveFindings(t *testing.T) {
 		{"model without a route", func(w *world) { w.postgres.UnusableModels = []string{"m"} }, "failure catalog usable_route"},
 		{"tools without a price", func(w *world) { w.postgres.UnpricedTools = []diagnosis.UnpricedTools{{Model: "m", Calls: 3}} }, "warning catalog tool_price"},
 		{"last credential refused", func(w *world) { w.postgres.RefusingProviders = []string{"p"} }, "failure catalog usable_credential"},
+		{"usage in doubt", func(w *world) {
+			w.doubts = []traffic.UsageDoubt{{Provider: "p", Reason: "low_output", Answers: 4, Of: 500}, {Provider: "p", Reason: "missing", Answers: 2, Of: 500}}
+		}, "warning catalog usage"},
 		{"calls fail", func(w *world) { w.said[0].FailingRoutes = []string{"r"} }, "warning catalog calls"},
 		{"no route works", func(w *world) { w.said[0].FailingModels = []string{"m"} }, "failure catalog served"},
 		{"proxy without a catalog", func(w *world) { w.said[0].NotReady = map[string]string{"catalog": "no snapshot"} }, "failure proxies ready"},
@@ -258,5 +265,19 @@ func TestAreasWithoutASourceAreSkipped(t *testing.T) {
 	t.Parallel()
 	if r := diagnosis.New(diagnosis.Config{}).Run(t.Context()); len(r.Findings) > 0 {
 		t.Errorf("found %v", r.Findings)
+	}
+}
+
+func TestUsageIsInDoubtOnlyIfAProviderReportsItBadlyAndOften(t *testing.T) {
+	t.Parallel()
+	w := sound()
+	w.doubts = []traffic.UsageDoubt{
+		{Provider: "a", Reason: "missing", Answers: 5, Of: 5},
+		{Provider: "b", Reason: "missing", Answers: 600, Of: 60_000},
+		{Provider: "c", Reason: "interrupted", Answers: 600, Of: 700},
+		{Provider: "d", Reason: "ambiguous", Answers: 600, Of: 700},
+	}
+	if wrong := bad(t, w.run(t)); wrong != nil {
+		t.Errorf("got %v", wrong)
 	}
 }

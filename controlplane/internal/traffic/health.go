@@ -47,10 +47,46 @@ type Health struct {
 	// Since is from when on calls are counted, if that is less than an hour ago.
 	Since  time.Time
 	Routes map[string]*RouteHealth
+	// Doubts are the doubts about the usage that providers reported in the last hour, by provider and reason.
+	Doubts []UsageDoubt
+}
+
+// UsageDoubt counts the answers of a provider whose usage it did not report, or not credibly, for one reason.
+type UsageDoubt struct {
+	Provider, Reason string
+	// Answers is their number, Of that of all successful calls of the provider.
+	Answers, Of int64
 }
 
 // okOutcome is the outcome of successful calls.
 const okOutcome = "ok"
+
+// UsageDoubts returns the doubts about the usage that providers reported in the last hour, by provider and reason.
+func (l *Live) UsageDoubts() []UsageDoubt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	hour := l.long.sum(now, 59)
+	hour.merge(l.long.at(now))
+	return usageDoubts(hour)
+}
+
+func usageDoubts(p *Period) []UsageDoubt {
+	answered := map[string]int64{}
+	p.Each(pulse.Attempts, func(s pulse.Series, sum *Sum) {
+		if s.Outcome == okOutcome {
+			answered[s.Provider] += sum.N
+		}
+	})
+	var doubts []UsageDoubt
+	p.Each(pulse.Doubts, func(s pulse.Series, sum *Sum) {
+		doubts = append(doubts, UsageDoubt{s.Provider, s.Outcome, sum.N, answered[s.Provider]})
+	})
+	slices.SortFunc(doubts, func(a, b UsageDoubt) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Reason, b.Reason))
+	})
+	return doubts
+}
 
 // Health returns how the routes do.
 func (l *Live) Health() Health {
@@ -82,6 +118,7 @@ func (l *Live) Health() Health {
 			p.Each(pulse.FirstToken, func(s pulse.Series, sum *Sum) { of(s.Route).FirstToken.add(sum) })
 		}
 	}
+	h.Doubts = usageDoubts(recent(l.long, 59))
 	for _, p := range l.processes {
 		if p.Last || slices.ContainsFunc(h.Proxies, func(other Proxy) bool { return other.Name == p.Proxy && other.HeardAt.After(p.heard) }) {
 			continue

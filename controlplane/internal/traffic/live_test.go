@@ -384,3 +384,31 @@ func TestProxyThatSendsEverNewNamesTakesBoundedMemory(t *testing.T) {
 		t.Errorf("%d refusals are kept, with %d requests", n, refusals)
 	}
 }
+
+func TestDoubtsAboutUsageAreThoseOfTheLastHour(t *testing.T) {
+	t.Parallel()
+	s := newStation(t)
+	p := s.proxy("one", 1, 0)
+	low := pulse.Series{Measure: pulse.Doubts, Provider: "prv", Outcome: "low_output"}
+	calls := pulse.Series{Measure: pulse.Attempts, Provider: "prv", Route: "rte", Outcome: "ok"}
+	p.send(false)
+	p.serve(low, 3)
+	p.serve(calls, 100)
+	p.serve(pulse.Series{Measure: pulse.Attempts, Provider: "prv", Route: "rte", Outcome: "timeout"}, 7)
+	s.pass(2 * time.Second)
+	p.send(false)
+	want := []UsageDoubt{{Provider: "prv", Reason: "low_output", Answers: 3, Of: 100}}
+	if diff := cmp.Diff(want, s.UsageDoubts()); diff != "" {
+		t.Errorf("want -, got +:\n%s", diff)
+	}
+	if diff := cmp.Diff(want, s.Health().Doubts); diff != "" {
+		t.Errorf("health: want -, got +:\n%s", diff)
+	}
+	for range 70 {
+		s.pass(time.Minute)
+		p.send(false)
+	}
+	if got := s.UsageDoubts(); got != nil {
+		t.Errorf("an hour later: %+v", got)
+	}
+}

@@ -93,6 +93,8 @@ type providerView struct {
 	More bool
 	// Health is how the routes do; nil if the person may not see it.
 	Health *kit.RouteTable
+	// Doubts are the answers of the last hour whose usage is in doubt.
+	Doubts []adminclient.UsageDoubt
 }
 
 var providerCrumbs = []kit.Link{{Text: "Providers", URL: "/console/providers"}}
@@ -122,6 +124,13 @@ func showProvider(r *kit.Request) (*kit.Page, error) {
 	}
 	if data.Health, err = health(r, func(route *adminclient.RouteHealth) bool { return route.ProviderID == p.ID }); err != nil {
 		return nil, err
+	}
+	if data.Health != nil {
+		for _, d := range data.Health.UsageDoubts {
+			if d.ProviderID == p.ID {
+				data.Doubts = append(data.Doubts, d)
+			}
+		}
 	}
 	for _, m := range models.Value.Data {
 		for _, route := range m.Routes {

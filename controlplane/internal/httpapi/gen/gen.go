@@ -2342,7 +2342,8 @@ type RoutesHealth struct {
 	RoutesReadAt *time.Time `json:"routes_read_at,omitempty"`
 
 	// Silent The number of proxies that have a session but have not reported for six seconds.
-	Silent int `json:"silent"`
+	Silent      int          `json:"silent"`
+	UsageDoubts []UsageDoubt `json:"usage_doubts"`
 }
 
 // Scope defines model for Scope.
@@ -2673,6 +2674,18 @@ type TransactionList struct {
 
 // UsageDetail defines model for UsageDetail.
 type UsageDetail = UsageWithReceipt
+
+// UsageDoubt Answers since `counted_since` whose usage the provider did not report, or not credibly.
+type UsageDoubt struct {
+	Answers int `json:"answers"`
+
+	// Of All successful calls of the provider.
+	Of         int    `json:"of"`
+	ProviderID string `json:"provider_id"`
+
+	// Reason missing, unreadable, no_input, low_output, high_input, high_output, high_other, unpriced or interrupted: the usage was estimated; ambiguous: it was charged as reported, in the cheapest meaning.
+	Reason string `json:"reason"`
+}
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup string

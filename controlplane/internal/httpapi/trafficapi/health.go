@@ -69,7 +69,10 @@ func (h *Handlers) GetRoutesHealth(ctx context.Context, _ *gen.Call, _ gen.GetRo
 	view := gen.GetRoutesHealth200JSONResponse{
 		At: now, CountedSince: since, Heard: health.Heard, Silent: health.Silent,
 		RefusedCredentials: convert.All(stored.refused, RefusedCredential),
-		Data:               convert.All(stored.routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
+		UsageDoubts: convert.All(health.Doubts, func(d *traffic.UsageDoubt) gen.UsageDoubt {
+			return gen.UsageDoubt{ProviderID: d.Provider, Reason: d.Reason, Answers: int(d.Answers), Of: int(d.Of)}
+		}),
+		Data: convert.All(stored.routes, func(r *catalog.ModelRoute) gen.RouteHealth { return routeView(r, &health) }),
 	}
 	if kept {
 		view.RoutesReadAt = &stored.at
