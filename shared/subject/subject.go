@@ -89,6 +89,8 @@ const (
 	ChangedAll    = ChangedPrefix + ">"
 	// IncarnationKey is the key of the stream's metadata that has its incarnation: a random id, set when it is created.
 	IncarnationKey = "incarnation"
+	// WindowKey is the key of the longest window of freshness that sessions may have.
+	WindowKey = "window"
 	// ChangeDirect are the revocations that operators append without a control plane.
 	ChangeDirect = ChangePrefix + "direct."
 	// ChangeSession is the kind, for Change, of the end of a session.

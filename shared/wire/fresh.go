@@ -2,7 +2,6 @@ package wire
 
 import (
 	"strconv"
-	"time"
 
 	"modelgateway/shared/apikey"
 	"modelgateway/shared/subject"
@@ -67,20 +66,4 @@ type Beat struct {
 	// Previous is the sequence number of the heartbeat before, which the stream must have as the last one when it stores this
 	// one; zero if there is none.
 	Previous uint64 `json:"previous,omitempty"`
-	// WindowMS is for how long the proxy admits after a heartbeat, in milliseconds.
-	WindowMS int64 `json:"window_ms"`
-}
-
-// MaxWindow is the longest window of freshness that can be configured. What waits for
-// the windows in the stream waits no longer, whatever a proxy says there.
-const MaxWindow = 5 * time.Minute
-
-// Window returns for how long the proxy admits after the heartbeat. It is MaxWindow if
-// the heartbeat does not say so: NATS sends its replies to any subject that a request
-// names, so another text may have taken the place of a heartbeat that counts.
-func (b *Beat) Window() time.Duration {
-	if b.WindowMS <= 0 || b.WindowMS > MaxWindow.Milliseconds() {
-		return MaxWindow
-	}
-	return time.Duration(b.WindowMS) * time.Millisecond
 }

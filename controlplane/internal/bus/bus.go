@@ -72,8 +72,10 @@ type Bus struct {
 	streams StreamStore
 	// probe is the subject of this replica's probes in the stream of changes.
 	probe string
-	// keepsChanges means that this replica declares the stream of changes.
-	keepsChanges atomic.Bool
+	// keepsChanges means that this replica declares the stream of changes, changesWindow is the longest window for which it
+	// does, in nanoseconds.
+	keepsChanges  atomic.Bool
+	changesWindow atomic.Int64
 	// keysDeclared means that the bucket of key records has the settings of this version.
 	keysDeclared atomic.Bool
 	// backlog is set while settlement is behind; proxies then do not publish again what is not settled yet.
@@ -240,10 +242,11 @@ func (b *Bus) Declare(ctx context.Context) error {
 }
 
 // KeepChanges implements changestream.Stream.
-func (b *Bus) KeepChanges(ctx context.Context) error {
-	if b.keepsChanges.Swap(true) {
+func (b *Bus) KeepChanges(ctx context.Context, window time.Duration) error {
+	if b.keepsChanges.Swap(true) && int64(window) <= b.changesWindow.Load() {
 		return nil
 	}
+	b.changesWindow.Store(max(int64(window), b.changesWindow.Load()))
 	return b.Declare(ctx)
 }
 

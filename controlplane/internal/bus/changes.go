@@ -41,7 +41,7 @@ func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
 	config := changeStream(replicas)
 	stream, err := b.js.Stream(ctx, subject.ChangeStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		config.Metadata = map[string]string{subject.IncarnationKey: rand.Text()}
+		config.Metadata = b.changesMetadata(map[string]string{subject.IncarnationKey: rand.Text()})
 		if _, err = b.js.CreateStream(ctx, config); err == nil {
 			return nil
 		}
@@ -56,16 +56,36 @@ func (b *Bus) declareChanges(ctx context.Context, replicas int) error {
 	if config.Metadata[subject.IncarnationKey] == "" {
 		config.Metadata = map[string]string{subject.IncarnationKey: rand.Text()}
 	}
+	config.Metadata = b.changesMetadata(config.Metadata)
 	if _, err = b.js.UpdateStream(ctx, config); err != nil {
 		return fmt.Errorf("bus: declare stream %s: %w", subject.ChangeStream, err)
 	}
 	return nil
 }
 
-// changes opens the stream of changes, and creates it again if it is missing.
+// changesMetadata adds the window of this replica's sessions to the metadata of the
+// stream of changes, if it is longer than the one there. It never becomes shorter:
+// sessions of before may have the longer one, also some that Postgres has lost.
+func (b *Bus) changesMetadata(metadata map[string]string) map[string]string {
+	if window := time.Duration(b.changesWindow.Load()); window > windowIn(metadata) {
+		metadata[subject.WindowKey] = window.String()
+	}
+	return metadata
+}
+
+// windowIn returns the window in the metadata of the stream of changes; zero if there is
+// none.
+func windowIn(metadata map[string]string) time.Duration {
+	window, _ := time.ParseDuration(metadata[subject.WindowKey])
+	return window
+}
+
+// changes opens the stream of changes, and creates it again if it is missing. It declares
+// it again if another replica has set a shorter window at the same time as this one.
 func (b *Bus) changes(ctx context.Context) (stream jetstream.Stream, incarnation string, err error) {
 	stream, err = b.js.Stream(ctx, subject.ChangeStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && b.keepsChanges.Load() {
+	shorter := err == nil && windowIn(stream.CachedInfo().Config.Metadata) < time.Duration(b.changesWindow.Load())
+	if (shorter || errors.Is(err, jetstream.ErrStreamNotFound)) && b.keepsChanges.Load() {
 		if err = b.Declare(ctx); err == nil {
 			stream, err = b.js.Stream(ctx, subject.ChangeStream)
 		}
@@ -189,27 +209,17 @@ func (b *Bus) AppendDirect(ctx context.Context, c *wire.StreamChange) (session.P
 	return session.Place{Incarnation: incarnation, Sequence: ack.Sequence, ID: c.ID}, nil
 }
 
-// Windows implements changestream.DirectStream.
-func (b *Bus) Windows(ctx context.Context) (longest time.Duration, proxies int, err error) {
+// Window implements changestream.DirectStream.
+func (b *Bus) Window(ctx context.Context) (time.Duration, error) {
 	stream, _, err := b.changes(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	for after := uint64(0); ; proxies++ {
-		m, err := stream.GetMsg(ctx, after+1, jetstream.WithGetMsgSubject(subject.FromAll(subject.FreshBeat)))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return longest, proxies, nil
-		}
-		if err != nil {
-			return 0, 0, fmt.Errorf("bus: read heartbeats: %w", err)
-		}
-		after = m.Sequence
-		var beat wire.Beat
-		if json.Unmarshal(m.Data, &beat) != nil {
-			beat = wire.Beat{} // it hides the window of a heartbeat
-		}
-		longest = max(longest, beat.Window())
+	window := windowIn(stream.CachedInfo().Config.Metadata)
+	if window <= 0 {
+		return 0, fmt.Errorf("bus: stream %s does not say for how long sessions are valid", subject.ChangeStream)
 	}
+	return window, nil
 }
 
 // checkProbe returns an error unless the server that answers has the probe.

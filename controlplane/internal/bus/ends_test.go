@@ -81,8 +81,8 @@ func TestRecoveryWaitsForTheStream(t *testing.T) {
 	t.Parallel()
 	p := newEnv(t)
 	b := p.connect(withChanges)
-	patient, a := p.appender(b, time.Hour), p.appender(b, time.Millisecond)
-	if patient.ConfirmedEpoch(2) || !a.ConfirmedEpoch(0) {
+	a := p.appender(b, time.Millisecond)
+	if a.ConfirmedEpoch(2) || !a.ConfirmedEpoch(0) {
 		t.Error("an epoch is confirmed that the stream does not have")
 	}
 	p.round(a)
@@ -94,12 +94,15 @@ func TestRecoveryWaitsForTheStream(t *testing.T) {
 		p.round(a)
 		return a.ConfirmedEpoch(2)
 	})
+	patient := p.appender(b, time.Hour)
 	if p.round(patient); patient.ConfirmedEpoch(2) {
 		t.Error("the epoch is confirmed before the window has passed")
 	}
 	p.exec("update cluster_state set cluster_epoch = 3")
-	if p.round(patient); patient.ConfirmedEpoch(3) || a.ConfirmedEpoch(3) {
-		t.Error("a later epoch is confirmed by an earlier one")
+	p.round(patient)
+	// Some session may have the longer window, also one that Postgres has lost.
+	if p.round(a); patient.ConfirmedEpoch(3) || a.ConfirmedEpoch(3) {
+		t.Error("a later epoch is confirmed by an earlier one, or before the longest window has passed")
 	}
 }
 

@@ -29,8 +29,8 @@ var ErrOvertaken = errors.New("changestream: another replica has appended a chan
 
 // Stream is the stream of changes. Its methods create it again if it is missing.
 type Stream interface {
-	// KeepChanges declares the stream, also if the configuration does not ask for it.
-	KeepChanges(ctx context.Context) error
+	// KeepChanges declares the stream for sessions with this window, also if the configuration does not ask for it.
+	KeepChanges(ctx context.Context, window time.Duration) error
 	// LastChange returns the last change in the stream that has a subject, and where it is. sequence is that of the last
 	// message of the subject, also if it is no change; zero if there is none.
 	LastChange(ctx context.Context, subject string) (last wire.StreamChange, at session.Place, sequence uint64, err error)
@@ -40,8 +40,8 @@ type Stream interface {
 	// ChangeAt returns the place of the change that the stream has at a place: it is another one if the stream has lost the
 	// change.
 	ChangeAt(ctx context.Context, at session.Place) (session.Place, error)
-	// Windows returns the longest window of the proxies that send heartbeats, and their number.
-	Windows(ctx context.Context) (longest time.Duration, proxies int, err error)
+	// Window returns the longest window for which the stream was declared: no session has a longer one.
+	Window(ctx context.Context) (time.Duration, error)
 }
 
 // Store is the Appender's view of Postgres.
@@ -150,18 +150,19 @@ func (a *Appender) Wake() {
 // Begin prepares Postgres and the stream, if that is needed: by new sessions, or by
 // active ones that were registered while it was. It must be called before a proxy
 // is told of the window.
-func (a *Appender) Begin(ctx context.Context) (err error) {
+func (a *Appender) Begin(ctx context.Context) error {
+	longest, err := a.store.LongestWindow(ctx)
+	if err != nil {
+		return err
+	}
 	if a.off {
-		if a.window, err = a.store.LongestWindow(ctx); err != nil {
-			return err
-		}
-		if a.window == 0 {
+		if a.window = longest; a.window == 0 {
 			a.epoch.Store(math.MaxInt64) // no session outlives its deadline
 			return nil
 		}
 		a.log.WarnContext(ctx, "freshness.window is 0: the sessions that need freshness are ended, and register again without it")
 	}
-	return errors.Join(a.stream.KeepChanges(ctx), a.store.BeginStreamed(ctx))
+	return errors.Join(a.stream.KeepChanges(ctx, max(a.window, longest)), a.store.BeginStreamed(ctx))
 }
 
 // Run appends changes until ctx ends, or returns if the stream is not needed.

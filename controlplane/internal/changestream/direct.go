@@ -28,8 +28,8 @@ type DirectStream interface {
 	AppendDirect(ctx context.Context, c *wire.StreamChange) (session.Place, error)
 	// ChangeAt is that of Stream.
 	ChangeAt(ctx context.Context, at session.Place) (session.Place, error)
-	// Windows returns the longest window of the proxies that send heartbeats, and their number.
-	Windows(ctx context.Context) (longest time.Duration, proxies int, err error)
+	// Window is that of Stream.
+	Window(ctx context.Context) (time.Duration, error)
 }
 
 // Keys revokes keys; revoking one again has no further effect.
@@ -144,12 +144,12 @@ func (r *revoker) append(ctx context.Context, keys []apikey.Hash) ([]directRevoc
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	window, proxies, err := r.stream.Windows(ctx) // of the heartbeats before the revocations, and some more
+	window, err := r.stream.Window(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.note("stored %d revocations, the last one as message %d; %d proxies get them now, and admit a key for %v at most",
-		len(keys), places[len(places)-1].Sequence, proxies, window)
+	r.note("stored %d revocations, the last one as message %d; proxies get them now, and admit a key for %v at most",
+		len(keys), places[len(places)-1].Sequence, window)
 	waiting := make([]directRevocation, len(keys))
 	for i, key := range keys {
 		waiting[i] = directRevocation{key, session.NewConfirmation(window + r.margin(window))}

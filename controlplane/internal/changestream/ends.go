@@ -45,7 +45,8 @@ func (a *Appender) endSessions(ctx context.Context) error {
 }
 
 // keepEpoch keeps the confirmation of a cluster epoch. Postgres may have lost the
-// sessions that need it, so the heartbeats in the stream say for how long.
+// sessions that need it, so the stream says for how long. Heartbeats do not: a stolen
+// proxy could hold up every grant by one of them.
 func (a *Appender) keepEpoch(ctx context.Context, kept map[string]*pending, epoch int64) error {
 	m := wire.StreamChange{Epoch: epoch}
 	of := m.Subject()
@@ -53,11 +54,11 @@ func (a *Appender) keepEpoch(ctx context.Context, kept map[string]*pending, epoc
 		kept[of] = p
 		return nil
 	}
-	longest, _, err := a.stream.Windows(ctx)
+	window, err := a.stream.Window(ctx)
 	if err != nil {
 		return err
 	}
-	kept[of] = a.newPending(m, max(longest, a.window))
+	kept[of] = a.newPending(m, max(window, a.window))
 	return nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"modelgateway/shared/lease/rollback"
 	"modelgateway/shared/platform/settings"
 	"modelgateway/shared/platform/traces"
-	"modelgateway/shared/wire"
 )
 
 // Config is every setting of the control plane. Package settings explains how
@@ -163,6 +162,9 @@ type Session struct {
 type Freshness struct {
 	Window time.Duration `mapstructure:"window" usage:"How long a proxy may admit requests after a heartbeat in the stream of changes. It takes the place of session.ttl: proxies serve on while the control planes or Postgres are away, and one that is cut off from NATS stops after the window. The price is a message per proxy each quarter of it, and that revocations wait as long for a proxy that cannot acknowledge them. At least 1s; with several NATS servers at least 20s, since electing a leader takes up to 9s; at most 5m. 0 means that there is no such stream. Set it only when every control plane knows it and NATS has the permissions of this version."`
 }
+
+// maxWindow is the longest freshness.window: revocations wait as long for a proxy that is cut off.
+const maxWindow = 5 * time.Minute
 
 // Keys configures the bucket of key records.
 type Keys struct {
@@ -322,7 +324,7 @@ func (c *Config) Validate() error {
 	v.Reject(!slices.Contains([]rollback.Keeps{rollback.KeepsNever, rollback.KeepsOnRestart, rollback.KeepsOnFailover}, keeps), "postgres.keeps_commits is not never, restart or failover")
 	v.Reject(c.Session.TTL < time.Second, "session.ttl is below one second")
 	v.Reject(c.Freshness.Window != 0 && c.Freshness.Window < time.Second, "freshness.window is not 0 and below one second")
-	v.Reject(c.Freshness.Window > wire.MaxWindow, "freshness.window is above %v", wire.MaxWindow)
+	v.Reject(c.Freshness.Window > maxWindow, "freshness.window is above %v", maxWindow)
 	c.Lease.validate(&v)
 	_, err = c.Webhook.Networks()
 	v.Reject(err != nil, "webhook.allowed_networks: %v", err)

@@ -89,15 +89,13 @@ type announcement struct {
 // run repeats its rounds until the barrier is done and the change survives a loss of
 // commits, or until ctx ends.
 func (a *announcement) run(ctx context.Context) error {
-	for {
+	for over := false; !over; over = ctx.Err() != nil || a.effective() {
 		if err := a.round(ctx); err != nil {
 			return err
 		}
-		if ctx.Err() != nil || a.effective() {
-			a.service.metrics.announced(a.start)
-			return nil
-		}
 	}
+	a.service.metrics.announced(a.start)
+	return nil
 }
 
 // round pushes the change once, appends and records it if that has not succeeded yet,

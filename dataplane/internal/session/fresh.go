@@ -153,7 +153,7 @@ func (k *Keeper) beat(ctx context.Context, f *fresh, limit time.Duration) error 
 	sending, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	sent := k.stream.PublishBeat(sending, &wire.Beat{
-		V: wire.Version, Source: f.source, Session: f.session, Number: b.Number, Previous: b.Previous, WindowMS: f.window.Milliseconds(),
+		V: wire.Version, Source: f.source, Session: f.session, Number: b.Number, Previous: b.Previous,
 	})
 	reading, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
