@@ -65,7 +65,7 @@ What the requests cost, and the receipt of one of them, a moment after its answe
 
 The documents of both APIs are at %[2]s/docs and %[3]s/docs.
 make cabinet runs an example of a customer portal against this stack.
-`, l.shownBinary("gwctl"), state.BaseURL, state.AdminURL)
+`, l.shownBinary("gwctl"), state.OpsURLs[DataPlaneName(0)], state.AdminURL)
 	out.WriteString("\nCtrl-C stops everything. The data stays for the next make run; make clean removes it.")
 	return out.String()
 }
