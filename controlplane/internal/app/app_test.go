@@ -16,13 +16,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/catalogkv"
 	"modelgateway/shared/event"
@@ -207,10 +207,7 @@ func publishedRev(t *testing.T, url string, want int64) int64 {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.JetStream(t, nc)
 	bucket, err := js.KeyValue(t.Context(), subject.CatalogBucket)
 	if err != nil {
 		t.Fatal(err)
@@ -235,14 +232,12 @@ func TestReadinessFollowsNATS(t *testing.T) {
 	defer r.end(t)
 	broker.Stop()
 	// The NATS client notices the broken connection after a while: the first probes may still report ready.
-	for status(t, r.ops+"/readyz") != http.StatusServiceUnavailable { //nolint:revive // the test's own time-out ends it
-	}
+	await.Until(t, "the end of readiness", func() bool { return status(t, r.ops+"/readyz") == http.StatusServiceUnavailable })
 	if got := status(t, r.ops+"/livez"); got != http.StatusOK {
 		t.Errorf("/livez without the bus: %d; want 200", got)
 	}
 	broker.Start()
-	for status(t, r.ops+"/readyz") != http.StatusOK { //nolint:revive // as above
-	}
+	await.Until(t, "readiness", func() bool { return status(t, r.ops+"/readyz") == http.StatusOK })
 }
 
 // An open job whose message to the pollers is lost is queued again, for example one that was restored.
@@ -266,12 +261,10 @@ func TestOpenVideoJobIsQueuedAgain(t *testing.T) {
 	}
 	listener := broker.Connect()
 	polls, err := listener.SubscribeSync(subject.VideoPollAll)
-	if err == nil {
-		err = listener.Flush()
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	natstest.Flush(t, listener)
 	r := start(t, testConfig(url, broker.URL()))
 	defer r.end(t)
 	m, err := polls.NextMsgWithContext(t.Context())

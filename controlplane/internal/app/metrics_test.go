@@ -25,6 +25,7 @@ import (
 	"modelgateway/controlplane/internal/config"
 	"modelgateway/controlplane/internal/postgres"
 	"modelgateway/controlplane/internal/postgres/pgtest"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/scripts/testkit/natstest"
 	"modelgateway/shared/platform/buildinfo"
 )
@@ -70,16 +71,11 @@ func TestMetricsFollowTheStateOfTheControlPlane(t *testing.T) {
 		`mgw_postgres_pool_max{pool="proxies"}`: float64(cfg.Postgres.MaxConnections), `mgw_postgres_pool_max{pool="admin"}`: float64(cfg.Postgres.AdminMaxConnections),
 	})
 	broker.Stop()
-	values := r.scrape(t)
-	for values["mgw_nats_connected"] != 0 {
-		values = r.scrape(t)
-	}
+	await.Until(t, "the end of the connection", func() bool { return r.scrape(t)["mgw_nats_connected"] == 0 })
 	check("without NATS", r.scrape(t), map[string]float64{"mgw_ready": 0, "mgw_nats_connected": 0})
 	broker.Start()
-	for values = r.scrape(t); values["mgw_nats_connected"] != 1; {
-		values = r.scrape(t)
-	}
-	check("with NATS again", values, map[string]float64{"mgw_nats_reconnects_total": 1})
+	await.Until(t, "the connection", func() bool { return r.scrape(t)["mgw_nats_connected"] == 1 })
+	check("with NATS again", r.scrape(t), map[string]float64{"mgw_nats_reconnects_total": 1})
 }
 
 func TestExpiryOfCertificatesIsMeasured(t *testing.T) {

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"context"
 	"net/http"
-	"runtime"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"modelgateway/controlplane/adminclient"
 	"modelgateway/controlplane/internal/postgres/usagestore"
 	"modelgateway/controlplane/internal/usage"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/money"
 	"modelgateway/shared/price"
 )
@@ -157,9 +157,7 @@ func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
 		check(t, locked.QueryRow(t.Context(), "select count(*) from pg_locks where not granted and relation = 'usage_records'::regclass").Scan(&n))
 		return n
 	}
-	for waiting() < most {
-		runtime.Gosched()
-	}
+	await.Until(t, "the previews to wait for the lock", func() bool { return waiting() >= most })
 	refused, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
 	check(t, err)
 	if refused.StatusCode != http.StatusTooManyRequests {
@@ -171,15 +169,11 @@ func TestPricePreviewsAreBoundedAndEndWithTheirRequests(t *testing.T) {
 			t.Error("a preview that waited for a lock succeeded")
 		}
 	}
-	for waiting() > 0 { // the queries are cancelled although the lock is held
-		runtime.Gosched()
-	}
+	await.Until(t, "the queries to be cancelled although the lock is held", func() bool { return waiting() == 0 })
 	check(t, locked.Rollback(t.Context()))
-	for {
+	await.Until(t, "another preview", func() bool {
 		again, err := answered(b.api.PreviewPrices(t.Context(), "demo-chat", body))
 		check(t, err)
-		if again.StatusCode == http.StatusOK {
-			return
-		}
-	}
+		return again.StatusCode == http.StatusOK
+	})
 }

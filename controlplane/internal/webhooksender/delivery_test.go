@@ -22,6 +22,7 @@ import (
 	"modelgateway/controlplane/internal/vault"
 	"modelgateway/controlplane/internal/webhook"
 	"modelgateway/controlplane/internal/webhooksender"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/ident"
 	"modelgateway/shared/seal"
 )
@@ -126,15 +127,17 @@ func (w *world) test() string {
 }
 
 // delivery waits until the only delivery satisfies a condition.
-func (w *world) delivery(is func(*webhook.Delivery) bool) webhook.Delivery {
+func (w *world) delivery(is func(*webhook.Delivery) bool) (only webhook.Delivery) {
 	w.t.Helper()
-	for {
+	await.Until(w.t, "the state of the only delivery", func() bool {
 		found, err := w.service.Deliveries(w.t.Context(), webhook.DeliveryQuery{EndpointID: w.endpoint.ID, Limit: 10})
 		check(w.t, err)
-		if len(found) == 1 && is(&found[0]) {
-			return found[0]
+		if len(found) == 1 {
+			only = found[0]
 		}
-	}
+		return len(found) == 1 && is(&only)
+	})
+	return only
 }
 
 func check(t *testing.T, err error) {
@@ -164,13 +167,11 @@ func TestReplicasDeliverEachEventOnce(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%d events arrived; want each of %d once", len(got), len(want))
 	}
-	for {
+	await.Until(t, "the end of the backlog", func() bool {
 		backlog, err := w.store.Backlog(t.Context())
 		check(t, err)
-		if backlog.Pending == 0 {
-			break
-		}
-	}
+		return backlog.Pending == 0
+	})
 	if len(w.receiver.receipts) != 0 {
 		t.Errorf("%d arrived again", len(w.receiver.receipts))
 	}
@@ -352,9 +353,7 @@ func TestEndpointsGetSubscribedEvents(t *testing.T) {
 	if got := <-w.receiver.receipts; got.kind != string(webhook.CheckFailed) {
 		t.Errorf("got %s", got.kind)
 	}
-	for scalar[int](w, "select count(*) from webhook_events where body is null") > 0 {
-		continue
-	}
+	await.Until(t, "the bodies of the events", func() bool { return scalar[int](w, "select count(*) from webhook_events where body is null") == 0 })
 	if n := scalar[int](w, "select count(*) from webhook_deliveries"); n != 1 {
 		t.Errorf("%d deliveries; want one", n)
 	}

@@ -2,7 +2,6 @@ package webhooksender_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/x509"
 	"io"
 	"log/slog"
@@ -143,11 +142,9 @@ func TestPrivateAddressIsNotDialled(t *testing.T) {
 	c := webhooksender.New(webhooksender.Config{Allowed: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	t.Cleanup(c.Close)
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "[fe80::1]", "192.168.1.1"} {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		if a := c.Send(ctx, message("http://"+host+":"+port)); a.Error != webhook.Forbidden {
+		if a := c.Send(t.Context(), message("http://"+host+":"+port)); a.Error != webhook.Forbidden {
 			t.Errorf("%s: got %+v; want %s", host, a, webhook.Forbidden)
 		}
-		cancel()
 	}
 	if reached.Load() {
 		t.Error("the loopback address was called")

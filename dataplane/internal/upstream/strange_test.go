@@ -9,12 +9,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/scripts/testkit/await"
 )
 
 // strangeConn is a connection to a provider that breaks the rules of HTTP.
@@ -245,7 +245,7 @@ func TestSecondAnswerToACallReachesNobody(t *testing.T) {
 				}
 				<-sent
 				if pool := c.onlyPool(t); len(pool.idle) == 1 {
-					awaitUnread(pool.idle[0])
+					awaitUnread(t, pool.idle[0])
 				}
 				close(next)
 				for _, who := range []string{"bob", "carol", "dave"} {
@@ -259,10 +259,9 @@ func TestSecondAnswerToACallReachesNobody(t *testing.T) {
 }
 
 // awaitUnread waits until something unread lies on a connection.
-func awaitUnread(c *conn) {
-	for c.canServe() {
-		runtime.Gosched()
-	}
+func awaitUnread(t *testing.T, c *conn) {
+	t.Helper()
+	await.Until(t, "something unread on a connection", func() bool { return !c.canServe() })
 }
 
 // The provider takes the rest of the prompt for a further request and answers that one, too.
@@ -337,18 +336,14 @@ func countConns(c *Client) func() int64 {
 func awaitIdleOrClosed(t *testing.T, c *Client, p *strangeProvider) {
 	t.Helper()
 	pool := c.onlyPool(t)
-	for {
-		pool.mu.Lock()
-		idle := len(pool.idle)
-		pool.mu.Unlock()
+	await.Until(t, "the connection to be idle or closed", func() bool {
 		select {
 		case <-p.ended:
-			return
+			return true
 		default:
 		}
-		if idle > 0 {
-			return
-		}
-		runtime.Gosched()
-	}
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		return len(pool.idle) > 0
+	})
 }

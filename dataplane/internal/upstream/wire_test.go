@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"modelgateway/dataplane/internal/provider"
+	"modelgateway/scripts/testkit/await"
 	"modelgateway/shared/catalogkv"
 )
 
@@ -185,9 +185,7 @@ func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 			t.Fatalf("%d idle connections", len(idle))
 		}
 		server.CloseClientConnections()
-		for idle[0].canServe() { // until the end has arrived
-			runtime.Gosched()
-		}
+		await.Until(t, "the end of the connection to arrive", func() bool { return !idle[0].canServe() })
 	}
 }
 
