@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -445,6 +446,16 @@ func (res *Reservation) revoke() {
 	res.revoked = true
 	if res.stop != nil {
 		res.stop()
+	}
+}
+
+// ReleaseSlot gives the slot back before the end of the request, because its client has left.
+func (res *Reservation) ReleaseSlot() {
+	res.a.mu.Lock() // needs are read under it
+	defer res.a.mu.Unlock()
+	if !res.ended {
+		res.needs = slices.DeleteFunc(slices.Clone(res.needs), func(n wire.Need) bool { return n.Kind == wire.Slots })
+		res.queue.do(func(queue *holder.Queue) { queue.ReleaseSlot(res.waiter) })
 	}
 }
 

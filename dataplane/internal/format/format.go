@@ -103,15 +103,33 @@ type Answer interface {
 	// Usage returns the normalised usage that the provider has reported. reported is false if there was no final
 	// report: the usage may then have only the input, or nothing, and the caller estimates the rest.
 	Usage() (usage price.Usage, reported bool)
-	// DeliveredTokens estimates the output so far: a quarter of the bytes of text, reasoning and tool calls, rounded
-	// up.
-	DeliveredTokens() int64
+	Delivery
 	// Evidence returns what the answer so far shows besides its usage, by which that is judged.
 	Evidence() usagereport.Evidence
 	// ProviderID returns the provider's id of the answer, empty if there was none.
 	ProviderID() string
 	// Release returns the Answer for reuse. It must not be used afterwards.
 	Release()
+}
+
+// Delivery is what a provider has delivered of an answer, whatever usage it reports.
+type Delivery interface {
+	// DeliveredTokens estimates the output so far: a quarter of the bytes of text, reasoning and tool calls, rounded
+	// up. A JSON answer is measured only if it reports no usage.
+	DeliveredTokens() int64
+	// AddDelivered completes a usage that the provider has not reported by what it has delivered: text, as DeliveredTokens
+	// counts it, audio, images, and calls of tools that the provider runs.
+	AddDelivered(u *price.Usage)
+	// Progress says how far a stream is.
+	Progress() Progress
+}
+
+// Progress is how far a stream is, as far as it shows.
+type Progress struct {
+	// Ending reports whether the model has ended: at most the usage is still to come.
+	Ending bool
+	// Hides reports whether the model has reasoned without showing its reasoning, Shows whether it has shown some.
+	Hides, Shows bool
 }
 
 // EstimateTokens estimates the number of tokens in n bytes of text: n/4, rounded up.

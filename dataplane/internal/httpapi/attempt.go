@@ -103,8 +103,8 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	if g.request.Stream {
 		call.Accept = "text/event-stream"
 	}
-	ctx, cancel := g.callContext(choice)
-	defer cancel()
+	ctx := g.callContext()
+	defer g.leave.end()
 	sent := time.Now()
 	answer, err := g.server.Providers.Do(ctx, &call)
 	body.Release() // early, because streams last for minutes; a connection that still sends the body holds a reference
@@ -120,7 +120,7 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 	r := &relay{generationRequest: g, call: &call, answer: answer, attempt: attempt}
 	r.reader = g.dialect.NewAnswer(format.AnswerConfig{Request: g.request})
 	defer r.reader.Release()
-	if err := r.run(cancel); err != nil {
+	if err := r.run(); err != nil {
 		if failure := failover.FailureOf(err); failure != nil && (g.x.wrote || r.yielded) {
 			failure.Failover = false // the client has a part of this answer, or the request body is gone
 		}
@@ -167,19 +167,17 @@ func outgoingSize(received int) int {
 	return received + extra
 }
 
-// callContext is the context of a call. A stream is canceled when its client has gone, unless the provider charges for
-// the whole of it anyway, and when its key is revoked. A non-streaming answer is always read to its end.
-func (g *generationRequest) callContext(choice route.Choice) (context.Context, context.CancelFunc) {
-	var ctx context.Context = &g.x.client
-	if !g.request.Stream || choice.Provider.KeepsBilling {
-		ctx = g.detached()
-	}
+// callContext is the context of a call. A non-streaming answer is always read to its end. A stream is cancelled when its key
+// is revoked; what happens when its client leaves, g.leave decides, whose end ends the context.
+func (g *generationRequest) callContext() context.Context {
+	ctx := g.detached()
 	if !g.request.Stream {
-		return ctx, func() {}
+		return ctx
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	g.reservation.OnRevoke(cancel)
-	return ctx, cancel
+	g.leave.begin(g, cancel)
+	return ctx
 }
 
 func (r *parsedRequest) cleaner(choice route.Choice) classify.Cleaner {

@@ -51,7 +51,7 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return (&generationRequest{routable, reservation}).run()
+		return (&generationRequest{routableRequest: routable, reservation: reservation}).run()
 	}
 }
 
@@ -59,6 +59,8 @@ func (s *Server) generate(d format.Dialect) echo.HandlerFunc {
 type generationRequest struct {
 	routableRequest
 	reservation *admission.Reservation
+	// leave decides what happens when the client of a stream leaves during a call.
+	leave leaving
 }
 
 // run calls the routes. Once the reservation is started, the request gets a usage event in any case.
@@ -181,7 +183,5 @@ func (g *generationRequest) endOfCall(err error) error {
 	return errClientGone.WithCause(err)
 }
 
-// detached returns the context for provider calls that continue without the client.
-func (r *receivedRequest) detached() context.Context {
-	return context.WithoutCancel(r.incoming.Context())
-}
+// detached returns the context for provider calls that continue without the client. They need no value of the request.
+func (*receivedRequest) detached() context.Context { return context.Background() }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -30,8 +29,8 @@ type relay struct {
 // maxAnswer bounds a non-streaming answer in bytes. Such an answer can contain images.
 const maxAnswer = 256 << 20
 
-// run relays the answer, as a stream or not. cancel ends the call.
-func (r *relay) run(cancel context.CancelFunc) error {
+// run relays the answer, as a stream or not.
+func (r *relay) run() error {
 	if !r.request.Stream {
 		return r.relayJSON()
 	}
@@ -39,7 +38,7 @@ func (r *relay) run(cancel context.CancelFunc) error {
 	case err != nil:
 		return provider.TruncatedFailure(r.call, err)
 	case isStream:
-		return r.relayStream(cancel)
+		return r.relayStream()
 	}
 	return r.relayJSON()
 }

@@ -31,6 +31,7 @@ import (
 	"modelgateway/dataplane/internal/httpapi/meter"
 	"modelgateway/dataplane/internal/httpapi/policy"
 	"modelgateway/dataplane/internal/httpapi/pseudonym"
+	"modelgateway/dataplane/internal/httpapi/readon"
 	"modelgateway/dataplane/internal/httpapi/room"
 	"modelgateway/dataplane/internal/httpapi/tracing"
 	"modelgateway/dataplane/internal/httpapi/upload"
@@ -120,6 +121,10 @@ type Server struct {
 	reading, downloads, lookups bytebudget.PerAccount
 	// refusesAdded has an addedPlace for each whose provider refuses the member that the gateway adds.
 	refusesAdded sync.Map
+	// readOn has the calls that are read on without their clients; hiding, by id, the models that have reasoned without
+	// showing it.
+	readOn readon.Calls
+	hiding modelSet
 	// draining is set by Drain.
 	draining atomic.Bool
 }

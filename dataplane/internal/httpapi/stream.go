@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -33,6 +32,8 @@ type streamRelay struct {
 	recorded time.Time
 	// closeTimer cancels the call if the provider keeps the connection open after the end of its stream.
 	closeTimer *time.Timer
+	// hides reports whether the model may reason without showing it, whatever the stream shows.
+	hides bool
 }
 
 const (
@@ -56,17 +57,27 @@ const (
 
 var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-var contentEvents = []string{"text/event-stream; charset=utf-8"}
+// The headers of a stream, made once.
+var (
+	contentEvents = []string{"text/event-stream; charset=utf-8"}
+	noCache       = []string{"no-cache"}
+	noBuffering   = []string{"no"}
+)
 
 // relayStream relays events when they arrive. All output of one read is sent with one write and one flush. The outcome
 // is recorded before the end of the stream is sent.
-func (r *relay) relayStream(cancel context.CancelFunc) error {
+func (r *relay) relayStream() error {
 	s := &streamRelay{relay: r, room: r.server.Answers.Event(r.key.AccountID, r)}
 	s.splitter.Room = &s.room
 	defer s.close()
-	for s.failure == nil && s.next(cancel) == nil {
+	s.hides = r.mayHideReasoning()
+	s.leave.allow(s.patience())
+	for s.failure == nil && s.next() == nil {
+		if s.ended && s.gone {
+			break
+		}
 		if s.ended && s.closeTimer == nil {
-			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, cancel)
+			s.closeTimer = time.AfterFunc(maxOpenAfterEnd, s.leave.cancel)
 		}
 	}
 	if s.failure != nil {
@@ -77,7 +88,7 @@ func (r *relay) relayStream(cancel context.CancelFunc) error {
 
 // next relays the next bytes of the stream. It waits for them without holding buffers, because streams wait for the
 // model most of the time.
-func (s *streamRelay) next(cancel context.CancelFunc) error {
+func (s *streamRelay) next() error {
 	err := s.answer.Body.Await()
 	in, out := readBuffers.Get().(*[readSize]byte), buffer.Get()
 	defer readBuffers.Put(in)
@@ -90,16 +101,30 @@ func (s *streamRelay) next(cancel context.CancelFunc) error {
 	if n > 0 {
 		s.splitter.Feed(in[:n])
 		s.events()
+		s.leave.allow(s.patience())
+	}
+	s.gone = s.gone || s.leave.gone.Load()
+	if s.gone {
+		s.readOn(n)
 	}
 	if err != nil {
 		s.endOfInput(err)
 	}
 	s.last = err != nil
 	if s.failure == nil || s.x.wrote { // otherwise nothing has reached the client, and another route may serve the request
-		s.write(cancel)
+		s.write()
 	}
 	*out = s.out[:0]
 	return err
+}
+
+// readOn handles a read without the client. Once the usage has come, the stream has ended.
+func (s *streamRelay) readOn(n int) {
+	s.leave.read(n)
+	if _, reported := s.reader.Usage(); reported && s.failure == nil {
+		s.end(endClientGone, event.ClientGone)
+	}
+	s.recordProgress(time.Now())
 }
 
 func (s *streamRelay) close() {
@@ -160,6 +185,10 @@ func (s *streamRelay) endOfInput(err error) {
 			s.end(endCompleted, event.Completed)
 			return
 		}
+		if s.gone {
+			s.end(endClientGone, event.ClientGone)
+			return
+		}
 		s.fail(provider.TruncatedFailure(s.call, io.ErrUnexpectedEOF))
 	case s.reservation.Revoked():
 		s.fail(&provider.Failure{Client: errInvalidKey, Class: endRevoked, Answered: true})
@@ -197,32 +226,47 @@ func (s *streamRelay) end(reason string, status event.Status) {
 		reason, status = endClientGone, event.ClientGone // it was read to its end because the provider charges for it
 	}
 	s.ended, s.x.end = true, reason
+	left := status == event.ClientGone || status == event.Revoked
 	reportedUsage, reported := s.reader.Usage()
-	billable := reported || reportedUsage.TotalInput() > 0 || reportedUsage.Output > 0 || s.reader.DeliveredTokens() > 0
 	usage, doubt := s.usage(status == event.Completed)
+	switch {
+	case reported:
+		s.noteHiddenReasoning(&reportedUsage)
+	case left && s.hidesReasoning():
+		usage.Output = max(usage.Output, s.quote.Usage.Output)
+	}
 	o := outcome{status: status, rule: ruleOf(doubt), doubt: doubt, usage: usage, providerID: s.reader.ProviderID(), answered: http.StatusOK}
-	if !billable && status != event.Completed {
+	if status == event.Failed && !reported && reportedUsage.TotalInput() == 0 && reportedUsage.Output == 0 && !s.hasDelivered() {
 		o.rule, o.usage = event.RuleNone, price.Usage{}
+	}
+	if status == event.ClientGone {
+		s.server.Metrics.RecordLeft(o.rule)
 	}
 	s.finish(o)
 }
 
-// clientLeft reports whether the client has closed the connection. A call that goes on without its client does not watch it.
-func (s *streamRelay) clientLeft() bool {
-	return s.gone || s.x.client.Err() != nil || s.call.Provider.KeepsBilling && s.x.client.Gone()
+// hasDelivered reports whether the stream has had any output.
+func (s *streamRelay) hasDelivered() bool {
+	var delivered price.Usage
+	s.reader.AddDelivered(&delivered)
+	return delivered != (price.Usage{})
 }
 
-// write sends the output of a read. If the client is gone it cancels the call, unless the provider charges for the
-// whole stream anyway.
-func (s *streamRelay) write(cancel context.CancelFunc) {
+// clientLeft reports whether the client has closed the connection.
+func (s *streamRelay) clientLeft() bool {
+	return s.gone || s.leave.gone.Load() || s.x.client.Err() != nil || s.call.Provider.KeepsBilling && s.x.client.Gone()
+}
+
+// write sends the output of a read, unless the client has left.
+func (s *streamRelay) write() {
 	if len(s.out) == 0 || s.gone {
 		return
 	}
 	if !s.x.wrote {
 		h := s.x.Header()
 		h["Content-Type"] = contentEvents
-		h["Cache-Control"] = []string{"no-cache"}
-		h["X-Accel-Buffering"] = []string{"no"}
+		h["Cache-Control"] = noCache
+		h["X-Accel-Buffering"] = noBuffering
 		s.x.WriteHeader(http.StatusOK)
 		s.body.Done()         // no other route can serve the request any more, and a stream may last for minutes
 		s.attempt.Succeeded() // at once, because a stream can take minutes and other requests wait for the result of the probe
@@ -233,9 +277,7 @@ func (s *streamRelay) write(cancel context.CancelFunc) {
 	s.x.conn.ExtendWrite(now)
 	if err := s.send(); err != nil {
 		s.gone = true
-		if !s.call.Provider.KeepsBilling {
-			cancel()
-		}
+		s.leave.onLeave()
 	}
 }
 

@@ -14,9 +14,12 @@ func (r *relay) usage(complete bool) (price.Usage, usagereport.Reason) {
 	usage, reported := r.reader.Usage()
 	evidence := r.reader.Evidence()
 	usage, doubt := usagereport.Judge(usage, reported, complete, &evidence, &usagereport.Request{
-		Input: r.quote.Input, MaxInput: r.maxInput, MaxOutput: r.maxOutput,
+		Input: max(r.quote.Input, r.quote.Usage.Input), MaxInput: r.maxInput, MaxOutput: r.maxOutput,
 		ByToken: len(r.sheet.Rates) > 0, PicturesByToken: r.sheet.PricesImagesByToken(usage.Size, usage.Quality),
 	})
+	if !reported {
+		r.reader.AddDelivered(&usage)
+	}
 	if doubt.Estimated() {
 		usage.Size, usage.Quality = cmp.Or(usage.Size, r.request.Size), cmp.Or(usage.Quality, r.request.Quality)
 	}

@@ -19,6 +19,8 @@ type Waiter struct {
 	needs    []wire.Need
 	state    waiterState
 	decision wire.Decision
+	// slotless means that the slot was given back before the end.
+	slotless bool
 }
 
 type waiterState uint8
@@ -447,6 +449,9 @@ func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 	h.running--
 	awaited := false
 	for _, n := range w.needs {
+		if w.slotless && n.Kind == wire.Slots {
+			continue
+		}
 		l := h.pools[n.Pool]
 		l.running -= n.Amount
 		if n.Kind != wire.Slots {
@@ -459,6 +464,25 @@ func (h *Holder) Release(w *Waiter, cost int64) []*Waiter {
 		return nil
 	}
 	return h.admitCovered()
+}
+
+// ReleaseSlot gives the slot of a granted request back before its end, and returns the waiters that it admits.
+func (h *Holder) ReleaseSlot(w *Waiter) []*Waiter {
+	if w.state != granted || w.slotless {
+		return nil
+	}
+	w.slotless = true
+	for _, n := range w.needs {
+		if n.Kind == wire.Slots {
+			l := h.pools[n.Pool]
+			l.running -= n.Amount
+			h.changed(l)
+			if l.waiters > 0 && !l.central {
+				return h.admitCovered()
+			}
+		}
+	}
+	return nil
 }
 
 // HandleRecall switches a pool to central mode. Its idle units are returned; if

@@ -109,6 +109,9 @@ func (w *world) step() {
 			i := w.r.IntN(len(member.running))
 			cost := w.r.Int64N(500) // may exceed what was reserved
 			w.charges = append(w.charges, charge{member.id, cost, len(member.running[i].needs) == 3})
+			if w.r.IntN(3) == 0 { // its client has left before
+				member.started(member.h.ReleaseSlot(member.running[i]))
+			}
 			admitted := w.v.finish(member.h, member.running[i], cost)
 			member.running = append(member.running[:i], member.running[i+1:]...)
 			member.started(admitted)

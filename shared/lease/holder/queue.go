@@ -139,6 +139,11 @@ func (q *Queue) Release(w *Waiter, cost int64) {
 	q.decided = append(q.decided, q.holder.Release(w, cost)...)
 }
 
+// ReleaseSlot gives the slot of a granted request back before its end.
+func (q *Queue) ReleaseSlot(w *Waiter) {
+	q.decided = append(q.decided, q.holder.ReleaseSlot(w)...)
+}
+
 // HandleResponse applies the response to a lease request that was sent at
 // sentAt. It reports whether the request need not be repeated any more.
 func (q *Queue) HandleResponse(now, sentAt time.Duration, request *wire.LeaseRequest, r *wire.LeaseResponse) bool {

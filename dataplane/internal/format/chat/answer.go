@@ -75,6 +75,7 @@ func (a *reader) JSON(dst, body []byte) (out []byte, ok bool) {
 	}
 	a.recordUsage(&p)
 	a.Delivered, a.bytesAtUsage = p.sum.Size, p.sum.Bytes
+	a.Audio, a.Images = p.choices.audio, p.choices.images
 	if !w.Changed() {
 		return body, true
 	}
@@ -154,6 +155,8 @@ func (a *reader) chunk(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	a.Delivered.Add(p.sum.Size)
 	a.begun = a.begun || p.choices.count > 0
 	a.ended |= p.choices.ended
+	a.Audio, a.Images = a.Audio+p.choices.audio, a.Images+p.choices.images
+	a.Now.Ending, a.Now.Shows = a.hasEnded(), a.Now.Shows || p.choices.reasons
 	if reported && !a.wantsUsage && p.choices.count == 0 {
 		return dst, format.Other
 	}
@@ -223,12 +226,15 @@ func (a *reader) member(text []byte, c *jsonspan.ObjectCursor, w *jsonspan.Splic
 	}
 }
 
+// hasEnded reports whether all choices have ended.
+func (a *reader) hasEnded() bool { return int64(bits.OnesCount64(a.ended)) >= max(a.choices, 1) }
+
 // Finish adds the end that some providers leave out after a complete answer.
 func (a *reader) Finish(dst []byte) (out []byte, ok bool) {
 	if a.done {
 		return dst, true
 	}
-	if int64(bits.OnesCount64(a.ended)) < max(a.choices, 1) {
+	if !a.hasEnded() {
 		return dst, false
 	}
 	a.done = true

@@ -13,6 +13,10 @@ type choices struct {
 	ended uint64
 	// failed reports whether one of them is an error.
 	failed bool
+	// audio is the length of the audio in base64, images the number of images.
+	audio, images int64
+	// reasons reports whether there is a text of reasoning.
+	reasons bool
 }
 
 // readChoices reads the choices at index at of text. It returns the index after them, 0 if they are no array. The texts in
@@ -26,7 +30,7 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 		for c.Next() {
 			switch name := c.DecodedName(); string(name) {
 			case inside:
-				c.SetEnd(readMessage(sum, text, c.Start()))
+				c.SetEnd(all.readMessage(sum, text, c.Start()))
 			case "index":
 				if n, ok := jsonspan.Int64(c.Value()); ok {
 					index = n
@@ -49,9 +53,9 @@ func readChoices(sum *answer.TextSum, w *jsonspan.Splicer, text []byte, at int, 
 }
 
 // readMessage adds the texts of a message or delta to sum. It returns the index after it, 0 if it is no object.
-func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
-	// A provider that sends reasoning under both names sends the same text twice.
-	var named, plain answer.TextSum
+func (all *choices) readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
+	// A provider that sends reasoning under several names sends the same text several times.
+	var named, plain, details answer.TextSum
 	c := jsonspan.ObjectAt(text, at)
 	for c.Next() {
 		switch string(c.DecodedName()) {
@@ -61,16 +65,41 @@ func readMessage(sum *answer.TextSum, text []byte, at int) (end int) {
 			c.SetEnd(readContent(&named, text, &c))
 		case "reasoning":
 			c.SetEnd(readContent(&plain, text, &c))
+		case "reasoning_details":
+			c.SetEnd(answer.SumTexts(&details, text, c.Start(), isDetail))
+		case "audio":
+			c.SetEnd(all.readAudio(sum, text, c.Start()))
+		case "images":
+			for it := jsonspan.ArrayAt(text, c.Start()); it.Next(); {
+				all.images++
+			}
 		case "tool_calls", "function_call":
 			c.SetEnd(answer.SumTexts(sum, text, c.Start(), isToolCallText))
 		}
 	}
-	if named.Bytes < plain.Bytes {
-		named = plain
+	for _, other := range []answer.TextSum{plain, details} {
+		if named.Bytes < other.Bytes {
+			named = other
+		}
 	}
 	if named.Bytes > 0 {
+		all.reasons = true
 		sum.Size.Add(named.Size)
 		sum.Start, sum.End = named.Start, named.End
+	}
+	return c.SkipRest()
+}
+
+// readAudio reads the audio of a message or delta, and adds its transcript to sum.
+func (all *choices) readAudio(sum *answer.TextSum, text []byte, at int) (end int) {
+	c := jsonspan.ObjectAt(text, at)
+	for c.Next() {
+		switch string(c.DecodedName()) {
+		case "transcript":
+			sum.AddString(text, c.Start(), c.End())
+		case "data":
+			all.audio += answer.SizeOf(c.Value()).Bytes
+		}
 	}
 	return c.SkipRest()
 }
@@ -85,6 +114,8 @@ func readContent(sum *answer.TextSum, text []byte, c *jsonspan.ObjectCursor) (en
 }
 
 func isText(name []byte) bool { return string(name) == "text" }
+
+func isDetail(name []byte) bool { return string(name) == "text" || string(name) == "summary" }
 
 // isToolCallText reports whether a member of a tool call was written by the model.
 func isToolCallText(name []byte) bool {

@@ -113,6 +113,7 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	switch kind {
 	case "content_block_start":
 		a.begun = true
+		a.block(ev.Data)
 	case "message_start":
 		return a.start(dst, ev)
 	case "message_delta":
@@ -129,6 +130,19 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 	return ev.AppendTerminated(dst), format.Other
 }
 
+// block reads the event in which a block of the content begins.
+func (a *reader) block(data []byte) {
+	raw, _ := jsonspan.Find(data, "content_block")
+	switch jsonspan.FindText(raw, "type") {
+	case "thinking", "redacted_thinking":
+		a.Now.Hides = true
+	case "server_tool_use":
+		if jsonspan.FindText(raw, "name") == "web_search" {
+			a.Calls++
+		}
+	}
+}
+
 // isEvent reports whether the format has events of a type.
 func isEvent(kind []byte) bool {
 	return string(kind) == "ping" || bytes.HasPrefix(kind, []byte("message_")) || bytes.HasPrefix(kind, []byte("content_block_"))
@@ -140,6 +154,9 @@ const deltaMember = `"delta":`
 func (a *reader) delta(data []byte, i int) format.Kind {
 	if a.AddTexts(data, i, isOutput) == 0 {
 		return format.Other
+	}
+	if a.Now.Hides && !a.Now.Shows {
+		a.Now.Shows = bytes.Contains(data[i:], []byte(`"thinking_delta"`))
 	}
 	return format.Content
 }
@@ -168,6 +185,7 @@ func (a *reader) end(dst []byte, ev sse.Event) []byte {
 		case "delta":
 			reason, _ := jsonspan.Find(c.Value(), "stop_reason")
 			a.stopped = a.stopped || answer.IsReason(reason)
+			a.Now.Ending = a.stopped
 		}
 	}
 	return w.Finish()

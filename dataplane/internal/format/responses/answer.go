@@ -2,6 +2,7 @@ package responses
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 
 	"modelgateway/dataplane/internal/format"
@@ -20,6 +21,8 @@ type reader struct {
 	created []byte
 	// begun reports whether the response has an item or a part of one.
 	begun, ended bool
+	// open is the number of items that are not done.
+	open int
 	// unexplained reports whether the response has failed without a reason, which may follow in an event of its own.
 	unexplained bool
 }
@@ -35,6 +38,7 @@ func (Dialect) NewAnswer(cfg format.AnswerConfig) format.Answer {
 	a.Begin(cfg)
 	a.Echo.Capture(cfg.Request, echoed)
 	a.sequence, a.created, a.begun, a.ended, a.unexplained = -1, answer.Trim(a.created), false, false, false
+	a.open = 0
 	return a
 }
 
@@ -109,15 +113,20 @@ func (a *reader) Event(dst []byte, ev sse.Event) ([]byte, format.Kind) {
 
 func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Kind) {
 	switch {
-	case string(kind) == "response.audio.delta": // the length of audio says nothing about tokens
+	case string(kind) == "response.audio.delta": // the length of audio says nothing about tokens of text
 		a.begun = true
+		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
+			a.Audio += answer.SizeOf(answer.StringAt(ev.Data, i+len(deltaMember))).Bytes
+		}
 		return ev.AppendTerminated(dst), format.Content
 	case bytes.HasPrefix(kind, []byte("response.output_item.")):
 		a.begun = true
+		a.item(ev.Data, bytes.HasSuffix(kind, []byte(".done")))
 	case bytes.HasSuffix(kind, []byte(".delta")):
 		if i := bytes.Index(ev.Data, []byte(deltaMember)); i >= 0 {
 			a.begun = true
 			a.Delivered.Add(answer.SizeOf(answer.StringAt(ev.Data, i+len(deltaMember))))
+			a.Now.Shows = a.Now.Shows || string(kind) == "response.reasoning_text.delta"
 			return ev.AppendTerminated(dst), format.Content
 		}
 	case string(kind) == "keepalive":
@@ -134,6 +143,29 @@ func (a *reader) event(dst []byte, ev sse.Event, kind []byte) ([]byte, format.Ki
 		return a.responseEvent(dst, ev, string(kind))
 	}
 	return ev.AppendTerminated(dst), format.Other
+}
+
+// item reads an event in which an item of the output begins or is done.
+func (a *reader) item(data []byte, done bool) {
+	raw, _ := jsonspan.Find(data, "item")
+	kind := jsonspan.FindText(raw, "type")
+	a.Now.Hides = a.Now.Hides || kind == "reasoning"
+	if !done {
+		a.open++
+		a.Now.Ending = false
+		return
+	}
+	a.open = max(a.open-1, 0)
+	a.Now.Ending = a.open == 0 && kind != "reasoning" // what follows the last item is the usage
+	switch kind {
+	case "image_generation_call":
+		if result, _ := jsonspan.Find(raw, "result"); len(result) > len(`""`) {
+			a.ToolImages++
+		}
+	case "web_search_call", "code_interpreter_call", "file_search_call", "mcp_call":
+		made, _ := toolCalls(slices.Concat([]byte{'['}, raw, []byte{']'}))
+		a.Calls += made
+	}
 }
 
 // isEvent reports whether the format has, or may come to have, events of a type.

@@ -40,6 +40,7 @@ type Metrics struct {
 	failovers  *prometheus.CounterVec
 	doubts     *tally.Counters[doubtLabels]
 	unpriced   *prometheus.CounterVec
+	left       *prometheus.CounterVec
 }
 
 // modelCounters are the counters of one model at one provider.
@@ -126,6 +127,11 @@ func New(reg prometheus.Registerer) *Metrics {
 		failovers: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "mgw_failovers_total", Help: "Attempts that followed a failed one of the same request, by the provider and the error class of the failed one.",
 		}, []string{"from", "class"}),
+		left: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mgw_left_streams_total",
+			Help: "Streams whose client left after the provider had begun to answer, by how they were charged: reported or estimated. " +
+				"The usage records with the status client_gone say whose they were.",
+		}, []string{"rule"}),
 		doubts: tally.NewCounters("mgw_usage_doubts_total", "Charged answers whose provider reported no usage, or one that is in doubt, by provider and reason: "+
 			"missing, unreadable, no_input, low_output (less than half of what was delivered), high_input, high_output, high_other (more than the request allows), "+
 			"unpriced, interrupted (the answer broke off), or ambiguous. All but ambiguous ones are charged by an estimate.", []string{"provider", "reason"}, tally.Kind{},
@@ -211,6 +217,9 @@ func (m *Metrics) RecordAttempt(provider, route, outcome string) {
 
 // RecordUnpriced records usage without a price.
 func (m *Metrics) RecordUnpriced(kind string) { m.unpriced.WithLabelValues(kind).Inc() }
+
+// RecordLeft records a stream whose client has left, with the rule of its charge.
+func (m *Metrics) RecordLeft(rule string) { m.left.WithLabelValues(rule).Inc() }
 
 // RecordUsage records what a finished generation request has reserved, used and was charged, and why its usage is in doubt. A
 // charged one has a rule.

@@ -24,8 +24,12 @@ type Base struct {
 	Reported, Ambiguous bool
 	// Unreadable reports whether there was a report that could not be read.
 	Unreadable bool
-	// Delivered is the size of the delivered text.
-	Delivered Size
+	// Delivered is the size of the delivered text, Audio that of the audio in base64. Images counts the images of the model,
+	// ToolImages those of the image tool, and Calls the calls of tools that the provider runs and charges.
+	Delivered                        Size
+	Audio, Images, ToolImages, Calls int64
+	// Now is how far a stream is.
+	Now format.Progress
 
 	id      []byte
 	failure []byte
@@ -104,6 +108,29 @@ func (b *Base) DeliveredTokens() int64 { return format.EstimateTokens(b.Delivere
 func (b *Base) Evidence() usagereport.Evidence {
 	return usagereport.Evidence{Unreadable: b.Unreadable, Ambiguous: b.Ambiguous, Tokens: b.DeliveredTokens(), Chars: b.Delivered.Chars}
 }
+
+const (
+	// audioPerToken is the length of the audio of one token in base64: streams have 24,000 samples of two bytes a second,
+	// for which models count about 20 tokens.
+	audioPerToken = 3000
+	// tokensPerImage is what an image of usual size and high quality takes.
+	tokensPerImage = 4160
+)
+
+// AddDelivered implements format.Answer.
+func (b *Base) AddDelivered(u *price.Usage) {
+	audio, images := (b.Audio+audioPerToken-1)/audioPerToken, b.Images*tokensPerImage
+	u.AudioOut, u.ImageOut, u.Images = max(u.AudioOut, audio), max(u.ImageOut, images), max(u.Images, b.Images)
+	u.Output = max(u.Output, b.DeliveredTokens()+audio+images)
+	u.ServerToolRequests = max(u.ServerToolRequests, b.Calls)
+	if b.ToolImages > u.Secondary.Images {
+		tokens := b.ToolImages * tokensPerImage
+		u.Secondary = price.Secondary{Kind: price.ImageTool, Images: b.ToolImages, Output: tokens, ImageOut: tokens}
+	}
+}
+
+// Progress implements format.Answer.
+func (b *Base) Progress() format.Progress { return b.Now }
 
 // ProviderID implements format.Answer.
 func (b *Base) ProviderID() string { return string(b.id) }

@@ -1,0 +1,185 @@
+package httpapi
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"modelgateway/dataplane/internal/httpapi/readon"
+	"modelgateway/shared/catalogkv"
+	"modelgateway/shared/price"
+)
+
+const (
+	// usagePatience is how long a stream whose model has ended is read on without its client, for the usage.
+	usagePatience = 5 * time.Second
+	// reasoningPatience is how long a stream is read on whose model reasons without showing it: what that has cost, only
+	// the usage says.
+	reasoningPatience = time.Minute
+	// forever is for providers that charge for the whole stream anyway; their time limits end it.
+	forever = maxRequestDuration
+)
+
+// leaving decides what becomes of the call of a stream when its client leaves. It is used for one call after the other.
+type leaving struct {
+	g *generationRequest
+	// gone reports whether the client has left.
+	gone atomic.Bool
+
+	mu sync.Mutex
+	// cancel ends the call; stop, the wait for the end of the connection of the client.
+	cancel context.CancelFunc
+	stop   func() bool
+	// patience is how long the call would be read on if the client left now; zero: not at all.
+	patience time.Duration
+	left     time.Time
+	timer    *time.Timer
+	call     *readon.Call
+}
+
+// begin begins with a call.
+func (l *leaving) begin(g *generationRequest, cancel context.CancelFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.g, l.cancel, l.patience = g, cancel, 0
+	l.stop = context.AfterFunc(&g.x.client, l.onLeave)
+}
+
+// onLeave is called when the client has left. Its slot is free from then on.
+func (l *leaving) onLeave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.gone.CompareAndSwap(false, true) || l.stop == nil {
+		return
+	}
+	l.g.reservation.ReleaseSlot()
+	l.left = time.Now()
+	l.readOn()
+}
+
+// allow sets the patience.
+func (l *leaving) allow(patience time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.patience == patience {
+		return
+	}
+	l.patience = patience
+	if l.gone.Load() {
+		l.readOn()
+	}
+}
+
+// readOn lets the call go on for the patience, all in all for no longer than a model that reasons has. The caller holds
+// the lock.
+func (l *leaving) readOn() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.patience == 0 {
+		l.cancel()
+		return
+	}
+	if l.call == nil {
+		l.call = l.g.server.readOn.Begin(l.g.key.AccountID, l.g.key.MaxConcurrent, l.cancel)
+	}
+	rest := l.patience
+	if rest != forever {
+		rest = min(rest, time.Until(l.left.Add(reasoningPatience)))
+	}
+	l.timer = time.AfterFunc(rest, l.cancel)
+}
+
+// read counts bytes of the stream that were read without the client.
+func (l *leaving) read(n int) {
+	l.mu.Lock()
+	call := l.call
+	l.mu.Unlock()
+	if call != nil {
+		call.Read(n)
+	}
+}
+
+// end ends the call. It has no effect without one.
+func (l *leaving) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stop == nil {
+		return
+	}
+	l.stop()
+	l.cancel()
+	l.stop = nil
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	if l.call != nil {
+		l.call.End()
+		l.call = nil
+	}
+}
+
+// mayHideReasoning reports whether the model of a stream may reason without showing it, apart from what the stream shows:
+// its reasoning has a price of its own, the request asks for some, or an earlier answer of the model had more than it
+// showed.
+func (g *generationRequest) mayHideReasoning() bool {
+	if _, priced := g.sheet.Rates[price.Reasoning]; priced {
+		return true
+	}
+	if g.dialect.Format() == catalogkv.Chat {
+		if effort := g.request.Text("reasoning_effort"); effort != "" && effort != "none" {
+			return true
+		}
+	}
+	return g.server.hiding.has(g.model.ID)
+}
+
+// modelSet is a set of models of the catalog, by id.
+type modelSet struct {
+	mu  sync.RWMutex
+	ids map[string]bool
+}
+
+func (m *modelSet) has(id string) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.ids[id]
+}
+
+func (m *modelSet) add(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ids == nil {
+		m.ids = map[string]bool{}
+	}
+	m.ids[id] = true
+}
+
+// noteHiddenReasoning remembers a model whose report has more reasoning than was shown.
+func (s *streamRelay) noteHiddenReasoning(u *price.Usage) {
+	if u.Reasoning <= s.reader.DeliveredTokens() || s.hides {
+		return
+	}
+	s.hides = true
+	s.server.hiding.add(s.model.ID)
+}
+
+// hidesReasoning reports whether the model of the stream reasons without showing it.
+func (s *streamRelay) hidesReasoning() bool {
+	now := s.reader.Progress()
+	return !now.Shows && (s.hides || now.Hides)
+}
+
+// patience returns how long the stream is read on if its client leaves now.
+func (s *streamRelay) patience() time.Duration {
+	switch {
+	case s.call.Provider.KeepsBilling:
+		return forever
+	case s.hidesReasoning():
+		return reasoningPatience
+	case s.reader.Progress().Ending:
+		return usagePatience
+	}
+	return 0
+}
