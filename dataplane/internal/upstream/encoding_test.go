@@ -18,7 +18,7 @@ func encoders(t *testing.T) map[string]func(io.Writer) io.WriteCloser {
 	t.Helper()
 	return map[string]func(io.Writer) io.WriteCloser{
 		"gzip":    func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
-		"X-GZIP": func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
+		"X-GZIP":  func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) },
 		"deflate": func(w io.Writer) io.WriteCloser { return zlib.NewWriter(w) },
 		"Deflate": func(w io.Writer) io.WriteCloser {
 			z, err := flate.NewWriter(w, 5)
