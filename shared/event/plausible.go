@@ -10,6 +10,9 @@ const (
 	excess, extra = 2, 8192
 	// maxHidden bounds the output tokens that an output limit need not cover: thinking, audio and images.
 	maxHidden = 1 << 18
+	// honestSeconds is a length in seconds that a video may have whatever was requested: some providers have few lengths,
+	// and make the one that they have.
+	honestSeconds = 60
 	// maxTurns bounds how often a request with tools of the provider counts its limits.
 	maxTurns = 100
 	// maxTokens, maxSeconds and maxItems bound every single count, also that of a request without a limit.
@@ -54,7 +57,7 @@ func (u *Usage) Beyond() (Part, string) {
 		return OutputPart, fmt.Sprintf("implausible usage: %d output tokens for a request of at most %d", n.Output, u.MaxOutput)
 	case u.MaxInput > 0 && exceeds(n.TotalInput(), u.MaxInput, turns):
 		return InputPart, fmt.Sprintf("implausible usage: %d input tokens for a request of at most %d", n.TotalInput(), u.MaxInput)
-	case u.MaxSeconds > 0 && n.Seconds > excess*u.MaxSeconds:
+	case u.MaxSeconds > 0 && n.Seconds > max(excess*u.MaxSeconds, honestSeconds):
 		return SecondsPart, fmt.Sprintf("implausible usage: a video of %d seconds for a request of %d", n.Seconds, u.MaxSeconds)
 	}
 	return "", ""

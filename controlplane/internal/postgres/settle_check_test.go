@@ -88,7 +88,7 @@ func TestEventsThatAProxyCannotHaveReportedAreQuarantined(t *testing.T) {
 		"usage without a price":      {func(e *event.Usage) { e.Usage.Output = 1 }, "has no price"},
 		"more input than the window": {func(e *event.Usage) { e.Usage.Input, e.Cost, e.MaxInput = 50_000, 100_000, 8000 }, "implausible usage"},
 		"a longer video": {func(e *event.Usage) {
-			e.Usage, e.Cost, e.MaxSeconds, e.VideoJob = price.Usage{Seconds: 9}, 27, 4, "video_1"
+			e.Usage, e.Cost, e.MaxSeconds, e.VideoJob = price.Usage{Seconds: 61}, 183, 4, "video_1"
 		}, "implausible usage"},
 		"video without a length": {func(e *event.Usage) { e.Usage, e.Cost, e.VideoJob = price.Usage{}, 0, "video_1" }, "without a length"},
 		"video of the expected length": {func(e *event.Usage) {

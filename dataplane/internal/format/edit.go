@@ -24,6 +24,8 @@ type Target struct {
 	// requires a user, and the client sent none.
 	PseudonymFunc func() string
 	WantsUser     bool
+	// DefaultSeconds is the model's length of a video for a request without one, zero if it has none.
+	DefaultSeconds int64
 	// WithoutAdded leaves out the member that the gateway adds although no client asked for it, because the provider
 	// refuses it.
 	WithoutAdded bool

@@ -134,8 +134,9 @@ func (g *generationRequest) callOnce(choice route.Choice, attempt *route.Attempt
 func (a *routableRequest) upstreamBody(choice route.Choice, withoutAdded bool) *provider.Body {
 	identity := a.server.Pseudonyms.Of(a.key.AccountID)
 	target := format.Target{
-		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules, MaxOutput: a.model.MaxOutputTokens, IdentityFunc: identity.Hash,
-		PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser, WithoutAdded: withoutAdded,
+		Model: choice.UpstreamModel, Policy: a.policyOf(a.routableCatalog, choice.Route), Rules: a.rules,
+		MaxOutput: a.model.MaxOutputTokens, DefaultSeconds: a.model.DefaultSeconds, WithoutAdded: withoutAdded,
+		IdentityFunc: identity.Hash, PseudonymFunc: identity.Pseudonym, WantsUser: choice.Provider.WantsUser,
 	}
 	outgoing := buffer.Get()
 	a.body.Retain() // the outgoing body may have parts of the received one

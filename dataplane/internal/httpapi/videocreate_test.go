@@ -268,6 +268,16 @@ func TestContentThatIsNoVideoIsNotRelayed(t *testing.T) {
 			t.Errorf("%s: got %d %s; want 502", contentType, got.status, got.body)
 		}
 	}
+	for _, content := range []string{"", ` {"error":{"message":"a text of the provider"}}`, "<!doctype html><title>a text of the provider</title>"} {
+		g.sims[0].setAnswer(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "video/mp4")
+			_, _ = w.Write([]byte(content))
+		})
+		got := g.send(http.MethodGet, path, "")
+		if e := got.apiError(t); e.Status != 502 || strings.Contains(got.body, "a text of the provider") {
+			t.Errorf("%q as a video: got %d %s; want 502", content, got.status, got.body)
+		}
+	}
 	g.sims[0].setAnswer(jsonAnswer(416, `{"error":{"message":"a text of the provider"}}`))
 	if got := g.send(http.MethodGet, path, "", "Range", "bytes=50-"); got.status != 416 || got.body != "" || got.header.Get("Content-Type") != "" {
 		t.Errorf("got %d %s %q; want 416 without a body", got.status, got.header, got.body)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -147,7 +148,28 @@ func (s *Server) getVideoContent(c echo.Context) error {
 	case isText(answer.Header.Get("Content-Type")):
 		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
 	}
-	return relayContent(x, answer)
+	first := readBuffers.Get().(*[readSize]byte)
+	defer readBuffers.Put(first)
+	n, err := readFirst(answer.Body, first[:])
+	if isWhole := answer.Status == http.StatusOK; isWhole && (n == 0 || startsAsText(first[:n])) {
+		return provider.ReportedFailure(call.Format, answer.Status, answer.Header, nil, true, cleanerOf(call.Choice, v.Model))
+	}
+	return relayContent(x, answer, first, n, err)
+}
+
+// readFirst reads the first bytes of a body, as many as come at once.
+func readFirst(body io.Reader, into []byte) (n int, err error) {
+	for n == 0 && err == nil {
+		n, err = body.Read(into)
+	}
+	return n, err
+}
+
+// startsAsText reports whether content is an error in JSON or a page, whatever its media type says: no video or image
+// begins with such a byte.
+func startsAsText(content []byte) bool {
+	content = bytes.TrimLeft(content, " \t\r\n")
+	return len(content) > 0 && (content[0] == '{' || content[0] == '[' || content[0] == '<')
 }
 
 // isText reports whether a media type is text, such as an error in JSON or a page of a proxy, and not a video or an image.
@@ -157,8 +179,8 @@ func isText(contentType string) bool {
 	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "json") || strings.HasSuffix(media, "xml")
 }
 
-// relayContent passes a download on while it arrives.
-func relayContent(x *exchange, answer *provider.Answer) error {
+// relayContent passes a download on while it arrives. in has the first n bytes of it, err is that of their reading.
+func relayContent(x *exchange, answer *provider.Answer, in *[readSize]byte, n int, err error) error {
 	h := x.Header()
 	for _, name := range contentHeaders {
 		if values := answer.Header[name]; values != nil {
@@ -169,10 +191,7 @@ func relayContent(x *exchange, answer *provider.Answer) error {
 	if x.method == http.MethodHead {
 		return nil
 	}
-	in := readBuffers.Get().(*[readSize]byte)
-	defer readBuffers.Put(in)
-	for {
-		n, err := answer.Body.Read(in[:])
+	for ; ; n, err = answer.Body.Read(in[:]) {
 		if n > 0 {
 			x.conn.ExtendWrite(time.Now())
 			if _, writeErr := x.Write(in[:n]); writeErr != nil {

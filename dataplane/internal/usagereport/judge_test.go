@@ -114,7 +114,7 @@ func TestLengthOfAVideoIsThatOfTheRequestUnlessTheReportIsBelieved(t *testing.T)
 		seconds int64
 		reason  Reason
 	}{
-		0: {4, Missing}, 1: {1, None}, 4: {4, None}, 8: {8, None}, 9: {4, HighOther}, 1 << 40: {4, HighOther},
+		0: {4, Missing}, 1: {1, None}, 4: {4, None}, 8: {8, None}, 61: {4, HighOther}, 1 << 40: {4, HighOther},
 	} {
 		if got, reason := JudgeVideo(reported, 4); got != want.seconds || reason != want.reason {
 			t.Errorf("%d seconds: got %d, %q; want %d, %q", reported, got, reason, want.seconds, want.reason)

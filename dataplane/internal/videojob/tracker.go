@@ -68,6 +68,8 @@ const (
 	// creationTimeout is how long a job may be without an id of the provider. A creation that was not confirmed in that
 	// time never will be.
 	creationTimeout = 15 * time.Minute
+	// visibleAfter is how long after its creation a job may still be unknown to a provider whose reads lag behind its writes.
+	visibleAfter = 2 * time.Minute
 	// maxJobAge is how long a job may take.
 	maxJobAge = 24 * time.Hour
 	// maxObjectBytes bounds the video object of a provider.
@@ -190,7 +192,7 @@ func (t *Tracker) poll(ctx context.Context, v *event.Video) (*event.Video, error
 	body, err := t.fetchObject(ctx, v)
 	if err != nil {
 		var failure *provider.Failure
-		if errors.As(err, &failure) && failure.Gone {
+		if errors.As(err, &failure) && failure.Gone && t.now().Sub(time.Unix(v.CreatedUnix, 0)) >= visibleAfter {
 			return t.abandon(ctx, v, "the provider does not know the job any more")
 		}
 		return v, err
@@ -293,6 +295,10 @@ func (t *Tracker) charge(v *event.Video, usage price.Usage) error {
 	}
 	if usage.Size == "" {
 		usage.Size = v.Size
+	}
+	if usage.Seconds != v.Seconds {
+		t.log.Warn("a completed video has another length than was requested: the length that was made is charged",
+			slog.String("video_id", v.ID), slog.String("provider", v.Provider), slog.Int64("requested", v.Seconds), slog.Int64("seconds", usage.Seconds))
 	}
 	sheet := cmp.Or(v.Sheet, &price.Sheet{})
 	cost, err := price.Cost(&usage, sheet)

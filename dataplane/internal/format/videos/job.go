@@ -1,6 +1,8 @@
 package videos
 
 import (
+	"strings"
+
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/dataplane/internal/usagereport"
@@ -20,16 +22,20 @@ const (
 // Final reports whether the state cannot change any more.
 func (s Status) Final() bool { return s == Completed || s == Failed }
 
-// statuses maps the states of providers.
+// statuses maps the states of providers, in lower case.
 var statuses = map[string]Status{
-	"queued": Queued, "pending": Queued, "submitted": Queued, "created": Queued, "not_started": Queued, "waiting": Queued,
+	"queued": Queued, "pending": Queued, "submitted": Queued, "created": Queued, "not_started": Queued, "waiting": Queued, "scheduled": Queued,
 	"in_progress": InProgress, "processing": InProgress, "preprocessing": InProgress, "running": InProgress, "generating": InProgress,
-	"completed": Completed, "succeeded": Completed, "success": Completed,
-	"failed": Failed, "error": Failed, "cancelled": Failed, "canceled": Failed, "expired": Failed, "rejected": Failed,
+	"completed": Completed, "complete": Completed, "succeeded": Completed, "succeed": Completed, "success": Completed, "successful": Completed,
+	"finished": Completed, "done": Completed, "ready": Completed,
+	"failed": Failed, "failure": Failed, "fail": Failed, "error": Failed, "cancelled": Failed, "canceled": Failed, "expired": Failed,
+	"rejected": Failed, "aborted": Failed, "terminated": Failed, "timeout": Failed, "timed_out": Failed,
+	"nsfw": Failed, "blocked": Failed, "moderated": Failed, "content_filtered": Failed,
 }
 
 // statusOf maps a provider's state. An unknown one is not final: the job is polled again, and nothing is charged yet.
 func statusOf(word string) Status {
+	word = strings.NewReplacer(" ", "_", "-", "_").Replace(strings.ToLower(strings.TrimSpace(word)))
 	if s, ok := statuses[word]; ok {
 		return s
 	}

@@ -5,6 +5,7 @@
 package videos
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"strings"
@@ -64,9 +65,10 @@ func parseSeconds(raw []byte) (seconds int64, ok bool) {
 	return seconds, err == nil
 }
 
-// edit sends the length as a string, as the format requires.
+// edit sends the length as a string, as the format requires. A request without one gets the length that its price was
+// computed for: the provider's own default may be another.
 func edit(r *format.Request, e *format.Edit, t *format.Target) {
-	if r.Seconds > 0 && t.Policy.Row("seconds").Action == format.Forward {
-		e.Set("seconds", e.Quote(strconv.FormatInt(r.Seconds, 10)))
+	if t.Policy.Row("seconds").Action == format.Forward {
+		e.Set("seconds", e.Quote(strconv.FormatInt(cmp.Or(r.Seconds, t.DefaultSeconds, DefaultSeconds), 10)))
 	}
 }

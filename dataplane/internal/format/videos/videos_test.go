@@ -18,6 +18,7 @@ import (
 	"modelgateway/dataplane/internal/format"
 	"modelgateway/dataplane/internal/jsonspan"
 	"modelgateway/shared/apierr"
+	"modelgateway/shared/catalogkv"
 )
 
 // part is one part of a form.
@@ -113,7 +114,7 @@ func TestFormWithFileIsForwardedAsForm(t *testing.T) {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
 	out := r.AppendUpstream([]byte{}, target)
-	want := []part{{Name: "model", Value: "up"}, {Name: "prompt", Value: "€ \\ \""}, {"input_reference", "a.png", "image/png", picture}}
+	want := []part{{Name: "model", Value: "up"}, {Name: "prompt", Value: "€ \\ \""}, {Name: "seconds", Value: "4"}, {"input_reference", "a.png", "image/png", picture}}
 	if diff := cmp.Diff(want, decode(t, r.ContentType(), out)); diff != "" {
 		t.Errorf("want -, got +:\n%s", diff)
 	}
@@ -159,7 +160,7 @@ func TestFormWithNestedReference(t *testing.T) {
 	if e := r.Check(policy, format.Rules{}); e != nil {
 		t.Fatal(e)
 	}
-	want := `{"model":"up","prompt":"x","input_reference":{"image_url":"https://pictures.example/1.png"}}`
+	want := `{"model":"up","prompt":"x","input_reference":{"image_url":"https://pictures.example/1.png"},"seconds":"4"}`
 	if got := string(r.AppendUpstream(nil, target)); got != want {
 		t.Errorf("got %s; want %s", got, want)
 	}
@@ -229,8 +230,8 @@ func TestSecondsAreReadAsStringOrNumber(t *testing.T) {
 		want      int64
 		bad       bool
 	}{
-		{``, ``, 0, false},
-		{`,"seconds":null`, ``, 0, false},
+		{``, `"4"`, 0, false},
+		{`,"seconds":null`, `"4"`, 0, false},
 		{`,"seconds":"8"`, `"8"`, 8, false},
 		{`,"seconds":8`, `"8"`, 8, false},
 		{`,"seconds":8.0`, `"8"`, 8, false},
@@ -284,6 +285,11 @@ func TestReadJobMapsStates(t *testing.T) {
 	for word, status := range statuses {
 		if statusOf(word) != status || status.Final() != final[status] {
 			t.Errorf("%s is %s", word, statusOf(word))
+		}
+	}
+	for word, want := range map[string]Status{"SUCCESS": Completed, "Finished": Completed, "In Progress": InProgress, "NSFW": Failed, "Timed-Out": Failed} {
+		if got := statusOf(word); got != want {
+			t.Errorf("%s is %s", word, got)
 		}
 	}
 	if statusOf("thinking") != InProgress {
@@ -356,5 +362,34 @@ func TestLengthIsReadWhereverTheProviderStatesIt(t *testing.T) {
 		if j, ok := ReadJob([]byte(`{"id":"v","status":"completed",` + members + `}`)); !ok || j.Seconds != want {
 			t.Errorf("%s: got %d, %v; want %d", members, j.Seconds, ok, want)
 		}
+	}
+}
+
+// The price of a request without a length is that of the default length, so the provider must get that.
+func TestDefaultLengthIsSent(t *testing.T) {
+	t.Parallel()
+	drop := policy.With(catalogkv.Params{"seconds": {Policy: "drop"}})
+	for _, tt := range []struct {
+		body   string
+		target format.Target
+		want   string
+	}{
+		{`{"model":"m","prompt":"x"}`, format.Target{Model: "up", Policy: policy}, `{"model":"up","prompt":"x","seconds":"4"}`},
+		{`{"model":"m","prompt":"x","seconds":null}`, format.Target{Model: "up", Policy: policy, DefaultSeconds: 10}, `{"model":"up","prompt":"x","seconds":"10"}`},
+		{`{"model":"m","prompt":"x","seconds":8}`, format.Target{Model: "up", Policy: policy, DefaultSeconds: 10}, `{"model":"up","prompt":"x","seconds":"8"}`},
+		{`{"model":"m","prompt":"x"}`, format.Target{Model: "up", Policy: drop, DefaultSeconds: 10}, `{"model":"up","prompt":"x"}`},
+	} {
+		var obj jsonspan.Object
+		if err := obj.Parse([]byte(tt.body)); err != nil {
+			t.Fatal(err)
+		}
+		r, e := Dialect{}.Read(&obj)
+		if e != nil {
+			t.Fatal(e)
+		}
+		if got := string(r.AppendUpstream(nil, tt.target)); got != tt.want {
+			t.Errorf("%s: sent as %s; want %s", tt.body, got, tt.want)
+		}
+		r.Release()
 	}
 }
