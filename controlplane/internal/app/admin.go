@@ -103,6 +103,9 @@ func readSecrets(cfg *config.Secrets, find vault.FindFunc) (secrets, error) {
 // databaseTimeout is how long the database may take for an operation of the admin API.
 const databaseTimeout = 30 * time.Second
 
+// confirmTimeout is how long changes other than revocations wait for all proxies to confirm them (docs/decisions/0022).
+const confirmTimeout = 2 * time.Second
+
 // findTimeout bounds the lookup of a data key that another replica has created.
 const findTimeout = 5 * time.Second
 
@@ -188,7 +191,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	}
 	catalogs := a.newCatalog(&keys)
 	books := ledger.NewService(ledger.Config{
-		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+		Store: ledgerstore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: confirmTimeout,
 	})
 	idempotencies := idempotency.New(idempotencystore.New(a.adminDB), keys.vault)
 	a.addOutbox(catalogs)
@@ -227,7 +230,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 	holdings := holding.NewService(holdingstore.New(a.adminDB), a.leasing)
 	handler, err := httpapi.New(httpapi.Config{
 		Accounts: account.NewService(account.Config{
-			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: a.cfg.Admin.ConfirmTimeout,
+			Store: accounts, Announcer: a.leasing, Holdings: a.leasing, Log: a.log, ConfirmTimeout: confirmTimeout,
 		}),
 		Keys:   a.newKeys(&keys),
 		Ledger: books, LedgerChecks: checks, Sessions: sessions, Catalog: catalogs, Usage: usages, Archive: archives,
@@ -237,7 +240,7 @@ func (a *app) buildAdminSide(ctx context.Context) error {
 		Tokens:     tokens, TrustedProxies: proxies,
 		Fleet: fleets, Applied: fleet.NewWaiter(fleets, a.leasing, a.log), Audit: auditstore.New(a.adminDB), Idempotency: idempotencies,
 		Webhooks: webhooks, Quarantine: quarantine, Videos: videos, Rotations: rotations,
-		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, a.cfg.Admin.ConfirmTimeout),
+		Log: a.log, Registerer: a.registry, ResponseTimeout: databaseTimeout + max(a.cfg.Admin.RevokeTimeout, confirmTimeout),
 		Diagnosis: a.newDiagnosis(&keys, fleets, books),
 		Traffic:   a.traffic, Tails: traffic.NewTails(a.bus, a.log, nil), Past: traffic.NewService(trafficstore.New(a.adminDB), nil), Stopping: a.stopping,
 	})
@@ -269,7 +272,7 @@ func (a *app) addMetricJobs(jobs *jobs, quarantine *settle.Quarantine, videos *v
 func (a *app) newKeys(keys *secrets) *key.Service {
 	service := key.NewService(key.Config{
 		Store: keystore.New(a.adminDB), Announcer: a.leasing, Holdings: a.leasing, Hasher: keys.hasher, Peppers: keys.peppers, Vault: keys.vault, Log: a.log,
-		ConfirmTimeout: a.cfg.Admin.ConfirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
+		ConfirmTimeout: confirmTimeout, RevokeTimeout: a.cfg.Admin.RevokeTimeout,
 	})
 	if a.cfg.Freshness.Window > 0 {
 		a.components.AddTask("direct revocations", changestream.NewIntake(a.bus, service, a.log, a.registry).Run)

@@ -53,7 +53,6 @@ type Admin struct {
 	BootstrapTokenFile string          `mapstructure:"bootstrap_token_file" usage:"File that holds admin.bootstrap_token."`
 	BootstrapExpiresAt string          `mapstructure:"bootstrap_expires_at" usage:"Time at which the bootstrap tokens stop being valid, such as 2026-12-31T00:00:00Z. Empty means never."`
 	RevokeTimeout      time.Duration   `mapstructure:"revoke_timeout" usage:"How long a revocation waits for all proxies to confirm it before the admin API answers 202."`
-	ConfirmTimeout     time.Duration   `mapstructure:"confirm_timeout" usage:"How long other changes wait for all proxies to confirm them."`
 	OIDC               OIDC            `mapstructure:"oidc"`
 }
 
@@ -251,7 +250,7 @@ type Log struct {
 func Default() Config {
 	return Config{
 		Admin: Admin{
-			Listen: ":8081", RevokeTimeout: 10 * time.Second, ConfirmTimeout: 2 * time.Second,
+			Listen: ":8081", RevokeTimeout: 10 * time.Second,
 			OIDC: OIDC{Claim: "scope", ScopeMapping: "operator=operator,observe=observe,cabinet=cabinet,credits=credits,keys.reveal=keys.reveal,read=read", ClockSkew: time.Minute},
 		},
 		Console:         Console{Enabled: true, Environment: "model gateway", TokenSignIn: "auto", SessionIdle: 30 * time.Minute, SessionLength: 10 * time.Hour},

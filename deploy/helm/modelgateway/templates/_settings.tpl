@@ -4,7 +4,6 @@
 admin.bootstrap_expires_at: string
 admin.bootstrap_token: settings.Secret
 admin.bootstrap_token_file: string
-admin.confirm_timeout: time.Duration
 admin.listen: string
 admin.oidc.audience: string
 admin.oidc.claim: string
