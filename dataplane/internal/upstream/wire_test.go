@@ -21,6 +21,13 @@ import (
 	"modelgateway/shared/catalogkv"
 )
 
+// patient is for tests over real connections, which take as long as the machine is busy.
+var patient = Limits{
+	Connect:   time.Hour,
+	FirstByte: time.Hour,
+	Idle:      time.Hour,
+}
+
 // Every answer is followed by another call.
 func TestConnectionIsReusedIfTheAnswerAllowsIt(t *testing.T) {
 	t.Parallel()
@@ -148,7 +155,7 @@ func TestAnswerOfProviderThatDoesNotReadTheCallIsRead(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	c := New(Limits{}, false)
+	c := New(patient, false)
 	defer c.Close()
 	for range 20 {
 		call := call("http://" + listener.Addr().String())
@@ -170,7 +177,7 @@ func TestClosedIdleConnectionIsDetectedBeforeSending(t *testing.T) {
 	var got atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
 	defer server.Close()
-	c := New(Limits{}, false)
+	c := New(patient, false)
 	defer c.Close()
 	for i := range int64(10) {
 		call := call(server.URL)
@@ -261,7 +268,7 @@ func TestConcurrentCallsGetTheirOwnAnswers(t *testing.T) {
 		_, _ = w.Write(body)
 	}))
 	defer server.Close()
-	c := New(Limits{}, false)
+	c := New(patient, false)
 	defer c.Close()
 	target := call(server.URL)
 	_, roots := testCertificate()
@@ -307,7 +314,7 @@ func TestNothingIsSentWithoutValidCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a call has arrived") }))
 	server.Config.ErrorLog = nil
 	defer server.Close()
-	c := New(Limits{}, false)
+	c := New(patient, false)
 	defer c.Close()
 	_, err := c.Do(t.Context(), new(call(server.URL)))
 	if _, unknown := errors.AsType[*tls.CertificateVerificationError](err); !unknown {
