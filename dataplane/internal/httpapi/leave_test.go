@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +264,52 @@ func TestCallsThatAreReadOnAreBoundedAndAwaited(t *testing.T) {
 			if e := g.spool.next(t); e.Rule != event.RuleReported || e.Usage.Output != 20100 {
 				t.Errorf("got event %+v", e)
 			}
+		}
+	})
+}
+
+// slowEndProvider sends the usage of a stream some time after its text, and its end some time after that. ended reports
+// whether the call was still running then.
+type slowEndProvider struct{ ended atomic.Bool }
+
+// Do implements httpapi.Providers.
+func (p *slowEndProvider) Do(ctx context.Context, _ *provider.Call) (*provider.Answer, error) {
+	in, out := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = out.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		_, _ = io.WriteString(out, chatHead+chatText)
+		time.Sleep(time.Second)
+		_, _ = io.WriteString(out, chatStop+chatUsage)
+		time.Sleep(time.Second)
+		_, err := io.WriteString(out, chatDone)
+		p.ended.Store(err == nil)
+		_ = out.Close()
+	}()
+	return &provider.Answer{
+		Status: http.StatusOK,
+		Header: http.Header{"Content-Type": {"text/event-stream"}},
+		Body:   provider.NoAwait{ReadCloser: in},
+		Length: -1,
+	}, nil
+}
+
+// Such a provider charges for the whole stream, and may take a cut one for a failure.
+func TestProviderThatKeepsBillingIsReadOnBehindItsUsage(t *testing.T) {
+	t.Parallel()
+	p := &slowEndProvider{}
+	o := options{
+		routes:    1,
+		providers: p,
+		provider:  func(_ int, p *catalogkv.Provider) { p.KeepsBilling = true },
+	}
+	inBubble(t, o, func(t *testing.T, g *gateway) {
+		g.readAndLeave("/v1/chat/completions", chatStreamBody, "Hello")
+		if e := g.spool.next(t); e.Status != event.ClientGone || e.Rule != event.RuleReported {
+			t.Errorf("got event %+v", e)
+		}
+		time.Sleep(time.Minute)
+		if !p.ended.Load() {
+			t.Error("the call was cancelled before its end")
 		}
 	})
 }

@@ -73,7 +73,7 @@ func (r *relay) relayStream() error {
 	s.hides = r.mayHideReasoning()
 	s.leave.allow(s.patience())
 	for s.failure == nil && s.next() == nil {
-		if s.ended && s.gone {
+		if s.ended && s.gone && !s.call.Provider.KeepsBilling {
 			break
 		}
 		if s.ended && s.closeTimer == nil {
@@ -118,10 +118,11 @@ func (s *streamRelay) next() error {
 	return err
 }
 
-// readOn handles a read without the client. Once the usage has come, the stream has ended.
+// readOn handles a read without the client. Once the usage has come, the stream has ended, but for a provider that charges
+// for the whole of it: that one is read to its end.
 func (s *streamRelay) readOn(n int) {
 	s.leave.read(n)
-	if _, reported := s.reader.Usage(); reported && s.failure == nil {
+	if _, reported := s.reader.Usage(); reported && s.failure == nil && !s.call.Provider.KeepsBilling {
 		s.end(endClientGone, event.ClientGone)
 	}
 	s.recordProgress(time.Now())
