@@ -36,6 +36,8 @@ type driver struct {
 	silent bool
 	// recalls are the recalls that are not answered yet.
 	recalls chan wire.Recall
+	// sweeps makes the sweeper run once more.
+	sweeps chan struct{}
 }
 
 // recallQueue delivers recalls to drivers; recalls for a full queue are lost.
@@ -69,10 +71,20 @@ func (d *driver) answerRecall(r wire.Recall) {
 	}
 }
 
-// ask sends a lease request until it is decided, and answers recalls meanwhile.
+// sweep makes the sweeper run soon. It does not sweep all the time: without a pause it would take the CPU of a slow machine.
+func (d *driver) sweep() {
+	select {
+	case d.sweeps <- struct{}{}:
+	default: // it goes round already
+	}
+}
+
+// ask sends a lease request until it is decided, and answers recalls meanwhile. Each try sweeps: a request waits for the silent
+// driver's units until its expired session is fenced, and when the others have ended, nobody else takes a step.
 func (d *driver) ask(op *wire.LeaseRequest) wire.LeaseResponse {
 	answer := make(chan wire.LeaseResponse, 1)
 	for {
+		d.sweep()
 		d.service().Request(op, func(r wire.LeaseResponse) { answer <- r })
 		for waiting := true; waiting; {
 			select {
@@ -220,6 +232,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 			customers := []*customer{w.customer(3000, unlimited, 3), w.customer(100_000, 2500, 6), w.customer(500, 400, 50), w.customer(8000, unlimited, 100)}
 			store := leasestore.New(replicas[0])
 
+			sweeps := make(chan struct{}, 1)
 			var drivers []*driver
 			for i := range 6 {
 				boot := string(rune('a' + i))
@@ -227,7 +240,7 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 					w: w, r: rand.New(rand.NewPCG(seed, uint64(i))), replicas: replicas, services: services, customers: customers,
 					session: w.session(store, boot), boot: boot, running: make([][]*holder.Waiter, len(customers)),
 					spent: make([]int64, len(customers)), silent: i == 0,
-					recalls: make(chan wire.Recall, 8),
+					recalls: make(chan wire.Recall, 8), sweeps: sweeps,
 				}
 				recalls.drivers[d.session] = d
 				for _, c := range customers {
@@ -236,11 +249,8 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 				drivers = append(drivers, d)
 			}
 			var work, sweep sync.WaitGroup
-			// The sweeper runs once per step: without a pause it would take the CPU of
-			// a slow machine.
-			stepped := make(chan struct{}, 1)
 			sweep.Go(func() {
-				for range stepped {
+				for range sweeps {
 					if _, _, err := leasestore.New(replicas[1]).Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
 						t.Error(err)
 					}
@@ -251,16 +261,13 @@ func TestRandomConcurrentReplicas(t *testing.T) {
 				work.Go(func() {
 					for range 80 {
 						d.step()
-						select {
-						case stepped <- struct{}{}:
-						default: // it goes round already
-						}
+						d.sweep()
 					}
 					d.end()
 				})
 			}
 			work.Wait()
-			close(stepped)
+			close(sweeps)
 			sweep.Wait()
 			if _, _, err := store.Sweep(t.Context(), sessionLength, margin, closeAfter, true); err != nil {
 				t.Error(err)
